@@ -1,0 +1,100 @@
+"""The slow oracle: one row through one model, straight from the definition.
+
+Works on the n-ary trees with Python numbers only; shares no code with the
+scorer, the lowering or the exporters.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from fractions import Fraction
+
+from treekit.model.ensemble import Model
+from treekit.model.tree import Split, Tree
+
+__all__ = ["Refused", "leaf_rows", "predict", "probabilities", "sums", "to_float32"]
+
+
+class Refused(Exception):
+    """The model's policies refuse the row."""
+
+
+def to_float32(x: float) -> float:
+    """The nearest float32, ties to even, infinities on overflow."""
+    if math.isnan(x) or math.isinf(x):
+        return x
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", x))[0]
+    except OverflowError:
+        return math.copysign(math.inf, x)
+    return rounded
+
+
+def leaf_rows(model: Model, row: Sequence[float]) -> list[int]:
+    """Row of ``model.units`` that each tree reaches; nominal inputs are codes."""
+    cells = [_cell(model, feature, float(x)) for feature, x in enumerate(row)]
+    rows, offset = [], 0
+    for tree in model.trees:
+        leaf = _walk(tree, cells)
+        rows.append(offset + sum(1 for k in tree.kind[:leaf] if k == Split.LEAF))
+        offset += sum(1 for k in tree.kind if k == Split.LEAF)
+    return rows
+
+
+def sums(model: Model, row: Sequence[float]) -> list[int]:
+    """Exact integer sum of the leaf vectors of all trees."""
+    total = [0] * model.schema.n_outputs
+    for leaf in leaf_rows(model, row):
+        total = [a + int(b) for a, b in zip(total, model.units[leaf], strict=True)]
+    return total
+
+
+def probabilities(model: Model, row: Sequence[float]) -> list[float]:
+    """Share of the votes of each class, each rounded once."""
+    return [float(Fraction(votes, model.unit_total)) for votes in sums(model, row)]
+
+
+def predict(model: Model, row: Sequence[float]) -> int | float:
+    """Class number (first of the largest sums), or the number of a regression."""
+    total = sums(model, row)
+    if model.schema.task == "classification":
+        return total.index(max(total))
+    return math.ldexp(float(Fraction(total[0], len(model.trees))), model.exponent)
+
+
+def _cell(model: Model, feature: int, x: float) -> float | None:
+    """The value of a cell as the trees see it; None = missing."""
+    column = model.schema.columns[feature]
+    if math.isnan(x):
+        if model.missing == "error":
+            raise Refused(column.name)
+        return None
+    if column.kind == "numeric":
+        return to_float32(x) if model.schema.dtype == "float32" else x
+    if x in range(len(column.levels)):
+        return x
+    if model.unknown == "error":
+        raise Refused(column.name)
+    if model.missing == "error":
+        raise Refused(column.name)
+    return None
+
+
+def _walk(tree: Tree, cells: Sequence[float | None]) -> int:
+    node = 0
+    while tree.kind[node] != Split.LEAF:
+        x = cells[tree.feature[node]]
+        if tree.kind[node] == Split.MISSING:
+            branch = 0 if x is None else 1
+        elif x is None:
+            branch = int(tree.missing[node])
+        elif tree.kind[node] == Split.THRESHOLD:
+            branch = 0 if x <= float(tree.threshold[node]) else 1
+        else:
+            branch = int(tree.branches(node)[int(x)])
+            if branch == -1:
+                branch = int(tree.missing[node])
+        node = int(tree.first_child[node]) + branch
+    return node

@@ -1,0 +1,1 @@
+"""Writing a model for other languages and runtimes."""
