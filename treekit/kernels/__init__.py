@@ -1,0 +1,1 @@
+"""The compiled loops: plain functions over arrays, no checks, no strings."""
