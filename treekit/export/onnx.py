@@ -1,0 +1,247 @@
+"""ONNX: one graph of operators that every runtime has, exact at every step.
+
+Input ``X``, float32 (N, features): numbers, and the code of each category (its
+position in the vocabulary, which the metadata holds).  NaN is missing; a code
+outside the vocabulary, or one that is not whole, is an unseen category.
+
+Floor, Equal, GreaterOrEqual, LessOrEqual, And, Or, Where
+    only with nominal columns: turn every value that is no code into NaN, so
+    that the trees meet whole codes and NaN only.
+TreeEnsembleRegressor, ``SUM``
+    one target a class, holding the integer votes as float32.  Their sums stay
+    within 2**24: exact in any order, batch and number of threads.  The
+    classifier operator is not used: with two classes onnxruntime gives wrong
+    labels.  Targets that are 0 are left out.
+ArgMax, ``select_last_index=0``; Gather
+    the first class with the largest sum, and its label.
+Cast to double, Div
+    the probability: one correctly rounded division of exact numbers.
+
+A regression has two targets, the limbs of the grid integer (one float32 cannot
+hold it), which Cast, Mul and Add join exactly in double; Div by the number of
+trees rounds once, and Mul by the step, a power of two, is exact.
+
+Outputs: ``label`` (N,) and ``probabilities`` double (N, classes), or ``value``
+double (N,).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from treekit._version import __version__
+from treekit.contracts import Setting
+from treekit.errors import ExportError
+from treekit.export.lower import lower
+from treekit.export.onnx_graph import ML_DOMAIN, ML_OPSET, Graph
+from treekit.export.onnx_nodes import OnnxNodes, onnx_nodes
+from treekit.model.ensemble import Model
+from treekit.model.tree import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+__all__ = ["ONNX_SETTINGS", "export_onnx"]
+
+ONNX_SETTINGS = (
+    Setting(
+        "opset",
+        17,
+        "version of the standard operators; 17 runs since onnxruntime 1.12 (2022)",
+        minimum=13,
+        maximum=21,
+    ),
+)
+
+
+def export_onnx(model: Model, name: str, *, opset: int = 17) -> dict[str, bytes]:
+    """The model as one ONNX file, checked by ``onnx`` and loaded by ``onnxruntime``.
+
+    Parameters
+    ----------
+    model : Model
+        A float32 model without the policy ``error``.
+    name : str
+        Stem of the file.
+    opset : int
+        Version of the standard operators.
+
+    Returns
+    -------
+    dict
+        ``{name + ".onnx": content}``.
+
+    Raises
+    ------
+    ExportError
+        If ONNX cannot say what the model does; the message names it.
+    """
+    _require_expressible(model)
+    nodes = onnx_nodes(lower(model))
+    if nodes.depth > MAX_DEPTH:
+        raise ExportError(
+            f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs {nodes.depth} "
+            "(a split by categories counts a test for each run of codes): set max_depth"
+        )
+    content = _serialised(_model_proto(model, nodes, opset))
+    return {f"{name}.onnx": content}
+
+
+def _require_expressible(model: Model) -> None:
+    schema = model.schema
+    if schema.dtype != "float32":
+        raise ExportError(
+            f"onnx: the model's input type is {schema.dtype}, and ONNX tree operators compare in "
+            'float32: train with dtype="float32"'
+        )
+    if model.missing == "error":
+        raise ExportError(
+            'onnx: the model refuses missing values (missing="error"), and an ONNX graph cannot '
+            'refuse a row: use missing="direction"'
+        )
+    if model.unknown == "error" and schema.nominal.any():
+        column = schema.names[int(np.argmax(schema.nominal))]
+        raise ExportError(
+            f"onnx: the model refuses unseen categories, as in column {column!r} "
+            '(unknown="error"), and an ONNX graph cannot refuse a row: use unknown="missing"'
+        )
+
+
+def _model_proto(model: Model, nodes: OnnxNodes, opset: int) -> ModelProto:
+    from onnx import helper
+
+    graph = Graph()
+    codes = _clean_codes(graph, model) if model.schema.nominal.any() else "X"
+    if model.schema.task == "classification":
+        outputs = _classification(graph, model, nodes, codes)
+    else:
+        outputs = _regression(graph, model, nodes, codes)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
+    proto: ModelProto = helper.make_model(
+        graph.proto(model.schema.n_features, outputs),
+        opset_imports=opsets,
+        # The oldest container that knows these operators, so that old runtimes read it.
+        ir_version=helper.find_min_ir_version_for(opsets),
+        producer_name="treekit",
+    )
+    helper.set_model_props(proto, _metadata(model))
+    return proto
+
+
+def _clean_codes(graph: Graph, model: Model) -> str:
+    """NaN for every value of a nominal column that is not a code of its vocabulary."""
+    schema = model.schema
+    graph.constant("numeric", ~schema.nominal)
+    graph.constant("zero", np.float32(0.0).reshape(()))
+    graph.constant("last_code", (schema.n_levels - 1).astype(np.float32))
+    graph.constant("missing", np.float32(np.nan).reshape(()))
+    graph.add("Floor", ["X"], "whole")
+    graph.add("Equal", ["X", "whole"], "is_whole")
+    graph.add("GreaterOrEqual", ["X", "zero"], "not_below")
+    graph.add("LessOrEqual", ["X", "last_code"], "not_above")
+    graph.add("And", ["not_below", "not_above"], "inside")
+    graph.add("And", ["is_whole", "inside"], "is_code")
+    graph.add("Or", ["numeric", "is_code"], "usable")
+    return graph.add("Where", ["usable", "X", "missing"], "codes")
+
+
+def _classification(
+    graph: Graph, model: Model, nodes: OnnxNodes, inputs: str
+) -> list[ValueInfoProto]:
+    from onnx import TensorProto, helper
+
+    labels = _labels(model)
+    graph.add_ensemble(inputs, nodes, model.units, "sums")
+    graph.constant("labels", labels)
+    graph.constant("unit_total", np.array(float(model.unit_total)))
+    graph.add("ArgMax", ["sums"], "class", axis=1, keepdims=0, select_last_index=0)
+    graph.add("Gather", ["labels", "class"], "label", axis=0)
+    graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
+    graph.add("Div", ["exact_sums", "unit_total"], "probabilities")
+    return [
+        helper.make_tensor_value_info("label", graph.constants[-2].data_type, ["N"]),
+        helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, ["N", len(labels)]),
+    ]
+
+
+def _regression(graph: Graph, model: Model, nodes: OnnxNodes, inputs: str) -> list[ValueInfoProto]:
+    from onnx import TensorProto, helper
+
+    grid = model.grid
+    graph.add_ensemble(inputs, nodes, np.hstack(grid.limbs(model.units)), "sums")
+    graph.constant("high_target", np.array(0))
+    graph.constant("low_target", np.array(1))
+    graph.constant("base", np.array(float(grid.base)))
+    graph.constant("trees", np.array(float(model.n_trees)))
+    graph.constant("step", np.ldexp(1.0, np.array(grid.exponent)))
+    graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
+    graph.add("Gather", ["exact_sums", "high_target"], "high", axis=1)
+    graph.add("Gather", ["exact_sums", "low_target"], "low", axis=1)
+    graph.add("Mul", ["high", "base"], "shifted")
+    graph.add("Add", ["shifted", "low"], "sum")
+    graph.add("Div", ["sum", "trees"], "mean")
+    graph.add("Mul", ["mean", "step"], "value")
+    return [helper.make_tensor_value_info("value", TensorProto.DOUBLE, ["N"])]
+
+
+def _labels(model: Model) -> npt.NDArray[Any]:
+    """The class labels as a tensor that `Gather` picks from."""
+    labels = model.schema.classes
+    if isinstance(labels[0], str):
+        for label in labels:
+            _require_utf8(str(label))
+        return np.array(labels, dtype=object)
+    if isinstance(labels[0], int) and not isinstance(labels[0], bool):
+        for label in labels:
+            if not -(2**63) <= label < 2**63:  # type: ignore[operator]
+                raise ExportError(
+                    f"onnx: the class label {label} does not fit 64 bits: use text labels"
+                )
+        return np.array(labels, dtype=np.int64)
+    return np.array(labels)
+
+
+def _require_utf8(label: str) -> None:
+    try:
+        label.encode()
+    except UnicodeEncodeError:
+        raise ExportError(
+            f"onnx: the class label {label!r} holds half a surrogate pair, and ONNX text is "
+            "UTF-8: rename the class"
+        ) from None
+
+
+def _metadata(model: Model) -> dict[str, str]:
+    """What a reader needs to fill ``X`` and to read the sums, as ASCII text."""
+    schema = model.schema
+    units: dict[str, int]
+    if schema.task == "classification":
+        units = {"trees": model.n_trees, "unit_total": model.unit_total}
+    else:
+        grid = model.grid
+        units = {"trees": model.n_trees, "base": grid.base, "exponent": grid.exponent}
+    return {
+        "treekit.version": __version__,
+        "treekit.schema": json.dumps(msgspec.to_builtins(schema)),
+        "treekit.classes": json.dumps(schema.classes),
+        "treekit.units": json.dumps(units),
+    }
+
+
+def _serialised(proto: ModelProto) -> bytes:
+    """The file's content, after ``onnx`` checked it and ``onnxruntime`` loaded it."""
+    import onnx
+    import onnxruntime
+
+    try:
+        content: bytes = proto.SerializeToString(deterministic=True)
+        onnx.checker.check_model(content, full_check=True)
+        onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    except Exception as error:  # each library has its own kinds, some bare RuntimeErrors
+        raise ExportError(f"onnx: the graph was refused when it was checked: {error}") from error
+    return content
