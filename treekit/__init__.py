@@ -1,0 +1,129 @@
+"""Decision trees and forests you can extend in fifteen lines, and export bit for bit.
+
+>>> import treekit
+>>> model = treekit.train("adult.csv", target="income", ensemble="forest", trees=100, seed=0)
+>>> treekit.export(model, "c", "out/adult.c")
+>>> treekit.verify(model, ["out/adult.c"])
+
+This is the front door.  Every name below is imported when it is first used,
+so that ``import treekit`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from treekit._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from treekit.contracts import Criterion as Criterion
+    from treekit.contracts import CriterionFunctions as CriterionFunctions
+    from treekit.contracts import Exporter as Exporter
+    from treekit.contracts import Importer as Importer
+    from treekit.contracts import Pruner as Pruner
+    from treekit.contracts import PrunerFunctions as PrunerFunctions
+    from treekit.contracts import Setting as Setting
+    from treekit.contracts import Splitter as Splitter
+    from treekit.contracts import SplitterFunctions as SplitterFunctions
+    from treekit.errors import DataError as DataError
+    from treekit.errors import ExportError as ExportError
+    from treekit.errors import MissingExtraError as MissingExtraError
+    from treekit.errors import ModelError as ModelError
+    from treekit.errors import ModelFileError as ModelFileError
+    from treekit.errors import PluginError as PluginError
+    from treekit.errors import SettingError as SettingError
+    from treekit.errors import TreekitError as TreekitError
+    from treekit.errors import TreekitWarning as TreekitWarning
+    from treekit.errors import VerificationError as VerificationError
+    from treekit.estimators import DecisionTreeClassifier as DecisionTreeClassifier
+    from treekit.estimators import DecisionTreeRegressor as DecisionTreeRegressor
+    from treekit.estimators import RandomForestClassifier as RandomForestClassifier
+    from treekit.estimators import RandomForestRegressor as RandomForestRegressor
+    from treekit.export import export as export
+    from treekit.hookspecs import hookimpl as hookimpl
+    from treekit.interop import read_model as read_model
+    from treekit.model.ensemble import Model as Model
+    from treekit.model.store import load as load
+    from treekit.training import train as train
+    from treekit.verify import verify as verify
+
+_MODULE_OF = {
+    name: module
+    for module, names in {
+        "treekit.contracts": (
+            "Criterion",
+            "CriterionFunctions",
+            "Exporter",
+            "Importer",
+            "Pruner",
+            "PrunerFunctions",
+            "Setting",
+            "Splitter",
+            "SplitterFunctions",
+        ),
+        "treekit.errors": (
+            "DataError",
+            "ExportError",
+            "MissingExtraError",
+            "ModelError",
+            "ModelFileError",
+            "PluginError",
+            "SettingError",
+            "TreekitError",
+            "TreekitWarning",
+            "VerificationError",
+        ),
+        "treekit.estimators": (
+            "DecisionTreeClassifier",
+            "DecisionTreeRegressor",
+            "RandomForestClassifier",
+            "RandomForestRegressor",
+        ),
+        "treekit.hookspecs": ("hookimpl",),
+        "treekit.interop": ("read_model",),
+        "treekit.model.ensemble": ("Model",),
+        "treekit.model.store": ("load",),
+        "treekit.training": ("train",),
+    }.items()
+    for name in names
+}
+_CALLABLE_ROOMS = ("export", "verify")
+
+class _CallableRoom(ModuleType):
+    """A module that is called by its own name: ``treekit.export(...)``."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
+
+
+class _FrontDoor(ModuleType):
+    """Lets ``treekit.export`` be both the room and its one public function.
+
+    Importing the room binds the module to that name, whoever imports it first;
+    a module that can be called is right in either role.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _CALLABLE_ROOMS and type(value) is ModuleType:
+            value.__class__ = _CallableRoom
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _FrontDoor
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CALLABLE_ROOMS:
+        return importlib.import_module(f"treekit.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'treekit' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*_MODULE_OF, *_CALLABLE_ROOMS, "__version__"])
