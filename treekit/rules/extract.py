@@ -1,0 +1,74 @@
+"""From the trees of a model to its rules: one for each leaf, conditions merged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.model.ensemble import Model
+from treekit.model.tree import Tree
+from treekit.rules.rulelist import ConditionTable, RuleList
+
+__all__ = ["rules"]
+
+_CONDITION_DTYPES = (np.int32, np.float64, np.float64, np.bool_, np.bool_, np.int64)
+
+
+def rules(model: Model) -> RuleList:
+    """The rules of a model, tree after tree, leaves from the leftmost path to the rightmost.
+
+    Linear in the nodes and in what the conditions hold.
+    """
+    ends: list[npt.NDArray[np.int64]] = []
+    leaves: list[npt.NDArray[np.int64]] = []
+    tables: list[ConditionTable] = []
+    units: list[npt.NDArray[np.int64]] = []
+    n_conditions = n_levels = 0
+    for number, tree in enumerate(model.trees):
+        leaf, end, table = _tree_conditions(model, tree)
+        leaves.append(leaf)
+        ends.append(end + n_conditions)
+        tables.append(table._replace(level_end=table.level_end + n_levels))
+        units.append(model.tree_units(number)[np.searchsorted(tree.leaves, leaf)])
+        n_conditions += len(table.column)
+        n_levels += len(table.levels)
+    counts = [len(leaf) for leaf in leaves]
+    weights = [tree.weight[leaf] for tree, leaf in zip(model.trees, leaves, strict=True)]
+    return RuleList(
+        schema=model.schema,
+        missing=model.missing,
+        unknown=model.unknown,
+        n_trees=model.n_trees,
+        exponent=model.exponent,
+        tree=np.repeat(np.arange(model.n_trees, dtype=np.int32), counts),
+        leaf=np.concatenate(leaves).astype(np.int32),
+        support=np.concatenate(weights),
+        units=np.concatenate(units),
+        end=np.concatenate(ends),
+        conditions=ConditionTable(*(np.concatenate(part) for part in zip(*tables, strict=True))),
+    )
+
+
+def _tree_conditions(
+    model: Model, tree: Tree
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], ConditionTable]:
+    """Leaves of one tree in depth-first order, ends of their conditions, the conditions."""
+    from treekit.kernels.paths import leaf_conditions, nodes_of, root_box
+
+    bar = int(model.missing == "error")
+    box = root_box(model.schema.n_levels, bar, tree.depth)
+    nodes, nominal = nodes_of(tree), model.schema.nominal
+    leaf, end = np.empty(tree.n_leaves, np.int64), np.empty(tree.n_leaves, np.int64)
+
+    def run(n_conditions: int, n_levels: int) -> tuple[tuple[Any, ...], Any, tuple[int, int]]:
+        outputs = tuple(np.empty(n_conditions, dtype) for dtype in _CONDITION_DTYPES)
+        levels = np.empty(n_levels, np.int32)
+        return outputs, levels, leaf_conditions(
+            nodes, box, nominal, bar, leaf, end, outputs, levels
+        )
+
+    *_, sizes = run(0, 0)
+    outputs, levels, _ = run(*sizes)
+    return leaf, end, ConditionTable._make((*outputs, levels))
