@@ -65,8 +65,10 @@ def _tree_conditions(
     def run(n_conditions: int, n_levels: int) -> tuple[tuple[Any, ...], Any, tuple[int, int]]:
         outputs = tuple(np.empty(n_conditions, dtype) for dtype in _CONDITION_DTYPES)
         levels = np.empty(n_levels, np.int32)
-        return outputs, levels, leaf_conditions(
-            nodes, box, nominal, bar, leaf, end, outputs, levels
+        return (
+            outputs,
+            levels,
+            leaf_conditions(nodes, box, nominal, bar, leaf, end, outputs, levels),
         )
 
     *_, sizes = run(0, 0)

@@ -281,8 +281,8 @@ def _column(line: str) -> Column:
 
 
 def _table(conditions: list[_Fields]) -> ConditionTable:
-    column, low, high, known, missing, codes = zip(*conditions, strict=True) if conditions else (
-        ((),) * 6
+    column, low, high, known, missing, codes = (
+        zip(*conditions, strict=True) if conditions else (((),) * 6)
     )
     return ConditionTable(
         np.array(column, dtype=np.int32),

@@ -80,8 +80,10 @@ def _set_text(levels: Sequence[str]) -> str:
 def _vote(rules: RuleList) -> list[str]:
     """How the rules that fit a row make an answer."""
     if rules.schema.task == "regression":
-        mean = "its rule's number" if rules.n_trees == 1 else (
-            f"the sum of its {rules.n_trees} rules' numbers, divided by {rules.n_trees}"
+        mean = (
+            "its rule's number"
+            if rules.n_trees == 1
+            else (f"the sum of its {rules.n_trees} rules' numbers, divided by {rules.n_trees}")
         )
         return [
             f"step     2**{rules.exponent}",
