@@ -1,0 +1,1 @@
+"""What a trained model is: trees, policies, portable integers, its file."""

@@ -1,0 +1,153 @@
+"""Trees built by hand, from nested nodes.
+
+>>> from treekit.model.build import build_tree, leaf, threshold
+>>> tree = build_tree(threshold(0, 2.5, leaf([9, 1]), leaf([0, 5])), schema)
+
+Works for any depth: nothing here recurses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from treekit.data.schema import Schema
+from treekit.errors import ModelError
+from treekit.model.tree import Split, Tree, check_tree
+
+__all__ = ["Node", "build_tree", "is_missing", "leaf", "multiway", "subset", "threshold"]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A node and all below it; made by the functions of this module."""
+
+    kind: Split
+    children: tuple[Node, ...] = ()
+    feature: int | str = -1
+    threshold: float = np.nan
+    missing: int = 0
+    levels: tuple[tuple[str, int], ...] = ()
+    value: tuple[float, ...] | None = None
+    weight: float | None = None
+
+
+def leaf(value: float | Sequence[float], weight: float | None = None) -> Node:
+    """A leaf: class weights, or the number of a regression leaf."""
+    values = tuple(float(v) for v in value) if isinstance(value, Sequence) else (float(value),)
+    return Node(Split.LEAF, value=values, weight=weight)
+
+
+def threshold(feature: int | str, at: float, left: Node, right: Node, missing: int = 1) -> Node:
+    """``x[feature] <= at`` goes left (branch 0); missing values take branch `missing`."""
+    return Node(Split.THRESHOLD, (left, right), feature, float(at), missing)
+
+
+def subset(
+    feature: int | str,
+    left_levels: Sequence[str],
+    left: Node,
+    right: Node,
+    missing: int = 1,
+    absent: Sequence[str] = (),
+) -> Node:
+    """Levels in `left_levels` go left, others right, those in `absent` the missing way."""
+    levels = [(level, 0) for level in left_levels] + [(level, -1) for level in absent]
+    return Node(Split.SUBSET, (left, right), feature, missing=missing, levels=tuple(levels))
+
+
+def multiway(feature: int | str, branches: Mapping[str, Node], missing: int = 0) -> Node:
+    """One branch a level, in the mapping's order; levels not named go the missing way."""
+    levels = tuple((level, branch) for branch, level in enumerate(branches))
+    return Node(Split.MULTIWAY, tuple(branches.values()), feature, missing=missing, levels=levels)
+
+
+def is_missing(feature: int | str, yes: Node, no: Node) -> Node:
+    """Missing values of a column go to `yes`, all others to `no`."""
+    return Node(Split.MISSING, (yes, no), feature)
+
+
+def build_tree(root: Node, schema: Schema) -> Tree:
+    """The tree of nested nodes, breadth first.
+
+    An inner node's value is the sum of its leaves' class weights (their
+    weighted mean for regression); a leaf's weight defaults to the sum of its
+    class weights, or 1.
+    """
+    nodes, first_child = _in_breadth(root)
+    n = len(nodes)
+    value, weight = _values(nodes, first_child, schema)
+    features = np.array([_feature(node, schema) for node in nodes], dtype=np.int32)
+    routes = [_routes(node, int(f), schema) for node, f in zip(nodes, features, strict=True)]
+    starts = np.concatenate([[0], np.cumsum([len(route) for route in routes])])
+    tree = Tree(
+        kind=np.array([node.kind for node in nodes], dtype=np.uint8),
+        feature=features,
+        threshold=np.array([node.threshold for node in nodes]),
+        first_child=np.array(first_child, dtype=np.int32),
+        n_children=np.array([len(node.children) for node in nodes], dtype=np.int32),
+        missing=np.array([node.missing for node in nodes], dtype=np.int32),
+        level_start=starts.astype(np.int64),
+        level_branch=np.array([b for route in routes for b in route], dtype=np.int32),
+        value=value,
+        weight=weight,
+        gain=np.zeros(n),
+    )
+    check_tree(tree, schema)
+    return tree
+
+
+def _in_breadth(root: Node) -> tuple[list[Node], list[int]]:
+    nodes, first_child, at = [root], [], 0
+    while at < len(nodes):
+        children = nodes[at].children
+        first_child.append(len(nodes) if children else -1)
+        nodes.extend(children)
+        at += 1
+    return nodes, first_child
+
+
+def _values(
+    nodes: list[Node], first_child: list[int], schema: Schema
+) -> tuple[np.ndarray, np.ndarray]:
+    value = np.zeros((len(nodes), schema.n_outputs))
+    weight = np.zeros(len(nodes))
+    for i in range(len(nodes) - 1, -1, -1):
+        node = nodes[i]
+        if node.value is not None:
+            if len(node.value) != schema.n_outputs:
+                raise ModelError(
+                    f"a leaf has {len(node.value)} values; the schema needs {schema.n_outputs}"
+                )
+            value[i] = node.value
+            default = value[i].sum() if schema.task == "classification" else 1.0
+            weight[i] = default if node.weight is None else node.weight
+            continue
+        children = slice(first_child[i], first_child[i] + len(node.children))
+        weight[i] = weight[children].sum()
+        if schema.task == "classification":
+            value[i] = value[children].sum(axis=0)
+        elif weight[i] > 0:
+            value[i] = (value[children] * weight[children, None]).sum(axis=0) / weight[i]
+    return value, weight
+
+
+def _feature(node: Node, schema: Schema) -> int:
+    if isinstance(node.feature, int):
+        return node.feature
+    if node.feature not in schema.names:
+        raise ModelError(f"no column {node.feature!r}; columns: {', '.join(schema.names)}")
+    return schema.names.index(node.feature)
+
+
+def _routes(node: Node, feature: int, schema: Schema) -> list[int]:
+    if node.kind not in (Split.SUBSET, Split.MULTIWAY):
+        return []
+    vocabulary = schema.columns[feature].levels
+    unnamed = 1 if node.kind == Split.SUBSET else -1
+    named = dict(node.levels)
+    if strangers := set(named) - set(vocabulary):
+        raise ModelError(f"{sorted(strangers)!r} are not levels of {schema.names[feature]!r}")
+    return [named.get(level, unnamed) for level in vocabulary]

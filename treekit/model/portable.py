@@ -1,0 +1,225 @@
+"""Portable numerics: integers underneath, one correctly rounded operation at the end.
+
+Every artifact of a model works on the same integers, so that none can differ
+by the order of a sum.  `UNITS` is the budget of a float type: all sums of
+votes stay within it and are exact in that type whatever the order.
+
+Classification
+    each of T trees spreads ``U = floor(UNITS / T)`` units over the classes of
+    a leaf (`quotas`); the probability is ``sum / (U * T)``, one division in
+    double.  The label is the first class with the largest integer sum.
+Regression
+    leaf values are integers ``v`` on a grid of step ``2**exponent``
+    (`Grid`); the prediction is ``(sum / T) * 2**exponent``: one division, then
+    an exact scaling.  A float32 graph carries v as two limbs.
+Thresholds
+    are numbers of the input type (`threshold_between`, `floor_to`); a target
+    that computes in double tests ``x <= t'`` without rounding x
+    (`double_threshold`).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Dtype
+from treekit.errors import ModelError
+
+__all__ = [
+    "MAX_TREES",
+    "UNITS",
+    "Grid",
+    "double_threshold",
+    "floor_to",
+    "quotas",
+    "regression_grid",
+    "threshold_between",
+    "units_per_tree",
+]
+
+UNITS: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
+MAX_TREES = 100_000
+"""Beyond it a tree would have under 168 units to spread: refused by name."""
+
+_SCALE_BITS = 30
+_HALF_BITS = 27
+
+
+def units_per_tree(n_trees: int, dtype: Dtype) -> int:
+    """Units U that each of `n_trees` trees spreads over the classes of a leaf."""
+    if not 1 <= n_trees <= MAX_TREES:
+        raise ModelError(f"a model holds 1 to {MAX_TREES} trees, not {n_trees}")
+    return UNITS[dtype] // n_trees
+
+
+def quotas(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
+    """Spread `units` over the classes in proportion to `weights`, in integers.
+
+    Largest remainder; equal remainders go to the lower class.  Weights that
+    are not whole numbers below 2**30 in sum are first rounded to such.
+
+    Parameters
+    ----------
+    weights : (rows, classes) float64
+        Non-negative, finite, a positive sum in each row.
+    units : int
+        At most 2**53.
+
+    Returns
+    -------
+    (rows, classes) int64
+        Each row sums to `units`.
+    """
+    w = np.atleast_2d(np.asarray(weights, dtype=np.float64))
+    whole = _whole_weights(w)
+    total = whole.sum(axis=1, keepdims=True)
+    # (whole * units) needs up to 83 bits: long division in two digits of 27 bits.
+    high, low = divmod(units, 1 << _HALF_BITS)
+    upper, rest = np.divmod(whole * high, total)
+    lower, remainder = np.divmod((rest << _HALF_BITS) + whole * low, total)
+    share = (upper << _HALF_BITS) + lower
+    short = units - share.sum(axis=1)
+    order = np.argsort(-remainder, axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.broadcast_to(np.arange(w.shape[1]), w.shape), axis=1)
+    result: npt.NDArray[np.int64] = share + (rank < short[:, None])
+    return result
+
+
+def _whole_weights(w: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Weights as integers whose row sums stay below 2**31."""
+    if not np.all(np.isfinite(w)) or np.any(w < 0) or not np.all(w.any(axis=1)):
+        raise ModelError("class weights of a leaf must be finite, not negative, and not all zero")
+    with np.errstate(over="ignore"):
+        exact = (w.sum(axis=1) < 2.0**_SCALE_BITS) & np.all(w == np.floor(w), axis=1)
+    if exact.all():
+        return w.astype(np.int64)
+    largest = w.max(axis=1)
+    exponent = _SCALE_BITS - 1 - math.ceil(math.log2(max(w.shape[1], 1)))
+    shift = np.where(exact, 0, exponent - np.frexp(largest)[1])
+    return np.rint(np.ldexp(w, shift[:, None])).astype(np.int64)
+
+
+class Grid(NamedTuple):
+    """The integer grid of a regression ensemble.
+
+    A leaf value v means ``v * 2**exponent``; ``v = high * base + low`` with
+    both limbs exact in float32 and so in every sum over the trees.
+
+    Attributes
+    ----------
+    exponent : int
+    base : int
+        A power of two.
+    limit : int
+        Largest magnitude of v.
+    """
+
+    exponent: int
+    base: int
+    limit: int
+
+    def to_grid(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Nearest grid integers, ties to even, of real `values`."""
+        scaled = np.ldexp(np.asarray(values, dtype=np.float64), -self.exponent)
+        return np.clip(np.rint(scaled), -self.bound, self.bound).astype(np.int64)
+
+    @property
+    def bound(self) -> int:
+        """Largest magnitude of v whose value is a finite double, at most `limit`."""
+        if self.exponent + self.limit.bit_length() <= sys.float_info.max_exp:
+            return self.limit
+        return min(self.limit, int(math.ldexp(sys.float_info.max, -self.exponent)))
+
+    def limbs(
+        self, v: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """High and low limb of grid integers: ``v == high * base + low``, ``|low| <= base / 2``."""
+        high = (v + self.base // 2) // self.base
+        return high, v - high * self.base
+
+
+def grid_shape(n_trees: int, dtype: Dtype) -> tuple[int, int]:
+    """``(base, limit)`` of the grid of `n_trees` trees.
+
+    float32: ``T * |high|`` and ``T * |low|`` stay within 2**24.
+    float64: one limb, ``T * |v|`` within 2**53.
+    """
+    share = units_per_tree(n_trees, dtype)
+    if dtype == "float64":
+        return 1 << 55, share  # v + base / 2 < base: the high limb is always 0
+    base = 1 << (2 * share).bit_length() - 1
+    return base, (share - 1) * base
+
+
+def regression_grid(largest: float, n_trees: int, dtype: Dtype) -> Grid:
+    """The finest grid that holds leaf values up to `largest` in magnitude."""
+    base, limit = grid_shape(n_trees, dtype)
+    if not math.isfinite(largest):
+        raise ModelError("leaf values must be finite")
+    if largest == 0.0:
+        return Grid(0, base, limit)
+    exponent = math.frexp(largest)[1] - limit.bit_length()
+    while math.ldexp(largest, -exponent) > limit:
+        exponent += 1
+    # Keep every product with the step a normal double, so that scaling is exact.
+    return Grid(max(exponent, -960), base, limit)
+
+
+def floor_to(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:
+    """The largest number of type `dtype` not above each of `values`, as float64."""
+    v = np.asarray(values, dtype=np.float64)
+    if dtype == "float64":
+        return v + 0.0
+    with np.errstate(over="ignore"):
+        nearest = v.astype(np.float32)
+    below = np.nextafter(nearest, np.float32(-np.inf))
+    return np.where(nearest.astype(np.float64) > v, below, nearest).astype(np.float64) + 0.0
+
+
+def threshold_between(
+    left: npt.ArrayLike, right: npt.ArrayLike, dtype: Dtype
+) -> npt.NDArray[np.float64]:
+    """The largest number of type `dtype` not above the midpoint, ``left <= t < right``.
+
+    `left` and `right` are numbers of that type with ``left < right``.
+    """
+    a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    return floor_to(_middle_floor(a, b), dtype)
+
+
+def _middle_floor(
+    a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The largest double not above the exact midpoint of a < b."""
+    # Halves where the sum could overflow; a cell too small to halve keeps its sign.
+    large = np.maximum(np.abs(a), np.abs(b)) >= 2.0**1000
+    a, b = (np.where(large & (x / 2 != 0), x / 2, x) for x in (a, b))
+    total = a + b
+    # Knuth 1969, section 4.2.2, theorem B: the exact error of the rounded sum.
+    part = total - a
+    error = (a - (total - part)) + (b - part)
+    middle = np.where(large, total, total / 2)
+    above = (error < 0) | (~large & (middle * 2 > total))
+    return np.where(above, np.nextafter(middle, -np.inf), middle)
+
+
+def double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """t' such that ``float32(x) <= t`` is ``x <= t'`` for every double x.
+
+    t' is the largest double that rounds (to nearest, ties to even) to a
+    float32 not above t; t is finite.
+    """
+    t = np.asarray(thresholds, dtype=np.float32) + np.float32(0.0)
+    top = t == np.finfo(np.float32).max
+    with np.errstate(over="ignore"):
+        above = np.nextafter(t, np.float32(np.inf)).astype(np.float64)
+    above = np.where(top, 2.0**128, above)
+    middle = t.astype(np.float64) / 2 + above / 2
+    even = (t.view(np.uint32) & 1) == 0
+    return np.where(even, middle, np.nextafter(middle, -np.inf))
