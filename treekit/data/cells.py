@@ -1,0 +1,260 @@
+"""Cells of one column: what is missing, what is a number, which level a cell is.
+
+A tidy column is one of: a bool, integer or float array; an object array of
+``str`` and None; an object array of ``bool`` and None.  Nothing else leaves
+`tidy`, so that all that follows may rely on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import level_text
+from treekit.errors import DataError
+
+__all__ = [
+    "MISSING_MARKS",
+    "Cells",
+    "canonical_text",
+    "is_text",
+    "map_cells",
+    "parse_numbers",
+    "tidy",
+    "typed_text",
+]
+
+Cells: TypeAlias = npt.NDArray[Any]
+"""A tidy column."""
+
+MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
+"""Texts that mean "missing", compared after blanks around a cell are dropped."""
+
+_TRUTH = {"true": True, "false": False}
+_NUMBERS = (int, float, np.integer, np.floating, Decimal)
+_BOOLS = (bool, np.bool_)
+_MISSING_TYPES = {"NoneType", "NAType", "NaTType", "MaskedConstant"}
+_REMEDIES = {
+    "M": "dates and times; convert it to a number, such as days since a date, or leave it out",
+    "m": "durations; convert it to a number, such as seconds, or leave it out",
+    "c": "complex numbers; give the real and the imaginary part a column each",
+    "S": "bytes; decode it to text first, as in column.decode('utf-8')",
+    "V": "records; give each of their fields a column",
+}
+
+
+def tidy(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
+    """The column `name` as a tidy array, and whether its types are only a guess.
+
+    Numbers mixed with text become text that may still be a number (the guess):
+    ``[1, 2, "?"]`` reads like the same column of a CSV file.
+
+    Raises
+    ------
+    DataError
+        For dates, complex numbers, bytes and other objects, with a remedy.
+    """
+    kind = cells.dtype.kind
+    if kind in _REMEDIES:
+        raise DataError(f"column {name!r} holds {_REMEDIES[kind]}")
+    if isinstance(cells, np.ma.MaskedArray):
+        cells = _unmask(cells)
+        kind = cells.dtype.kind
+    if kind in "UT":
+        cells, kind = cells.astype(object), "O"
+    if kind == "f" and cells.dtype.itemsize > 8:
+        return np.asarray(cells, dtype=np.float64), False
+    return _tidy_objects(name, cells) if kind == "O" else (cells, False)
+
+
+def _unmask(cells: Any) -> npt.NDArray[Any]:
+    if cells.dtype.kind in "fiu":
+        return np.asarray(cells.astype(np.float64).filled(np.nan))
+    return np.asarray(cells.astype(object).filled(None))
+
+
+def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
+    values = cells.tolist()
+    types = set(map(type, values))
+    gone = {t for t in types if t.__name__ in _MISSING_TYPES}
+    present = types - gone
+    for found in present:
+        if not issubclass(found, (str, *_NUMBERS, *_BOOLS)):
+            raise DataError(f"column {name!r} holds {_remedy_of_object(found)}")
+    texts = {t for t in present if issubclass(t, str)}
+    numbers = present - texts
+    if gone and not present:
+        return np.full(len(values), np.nan), False
+    if not texts:
+        return _tidy_numbers(values, numbers, gone), False
+    if types == {str}:
+        return cells, False
+    plain = [None if type(v) in gone else str(v) if isinstance(v, str) else v for v in values]
+    if numbers and any(not isinstance(v, str) and v == v for v in plain if v is not None):
+        return _object_array([level_text(_plain_number(v)) for v in plain]), True
+    return _object_array([v if isinstance(v, str) else None for v in plain]), False
+
+
+def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cells:
+    if all(issubclass(t, _BOOLS) for t in numbers):
+        if not gone:
+            return np.array(values, dtype=np.bool_)
+        return _object_array([None if type(v) in gone else bool(v) for v in values])
+    if not gone and all(issubclass(t, (int, np.integer)) for t in numbers):
+        try:
+            return np.array(values, dtype=np.int64)
+        except OverflowError:
+            pass
+    return np.array([np.nan if type(v) in gone else _as_double(v) for v in values])
+
+
+def _as_double(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an int beyond the doubles; rejected later as infinite, by column
+        return np.inf if value > 0 else -np.inf
+
+
+def _plain_number(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _remedy_of_object(found: type) -> str:
+    if issubclass(found, (complex, np.complexfloating)):
+        return _REMEDIES["c"]
+    if issubclass(found, (bytes, bytearray)):
+        return _REMEDIES["S"]
+    if found.__name__ in {"date", "datetime", "time", "Timestamp", "datetime64", "Period"}:
+        return _REMEDIES["M"]
+    if found.__name__ in {"timedelta", "Timedelta", "timedelta64"}:
+        return _REMEDIES["m"]
+    return (
+        f"objects of type {found.__name__}; a cell must be text, a number, a bool or "
+        "missing: convert the column or leave it out"
+    )
+
+
+def _object_array(values: list[Any]) -> Cells:
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return cells
+
+
+def is_text(cells: Cells) -> bool:
+    """Tell whether a tidy column holds text, and not numbers or bools (with gaps)."""
+    if cells.dtype.kind != "O":
+        return False
+    return isinstance(next((value for value in cells if value is not None), ""), str)
+
+
+def map_cells(
+    cells: Cells, function: Callable[[Any], Any], dtype: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    """``function`` of every cell, called once for each distinct value.
+
+    Returns
+    -------
+    (rows,) array of `dtype`
+    """
+    if cells.dtype.kind == "O":
+        values = {value: function(value) for value in set(cells)}
+        return np.fromiter(map(values.__getitem__, cells), dtype=dtype, count=len(cells))
+    distinct, position = np.unique(cells, return_inverse=True)
+    return np.array([function(value) for value in distinct], dtype=dtype)[position]
+
+
+def _missing_of(distinct: Iterable[Any], marks: Collection[str]) -> set[Any]:
+    return {value for value in distinct if value is None or value.strip() in marks}
+
+
+def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | None:
+    """Text as numbers; None unless every cell that is not missing is one.
+
+    Parameters
+    ----------
+    cells : (rows,) object
+        ``str`` or None.
+    marks : collection of str
+        Texts that mean missing.
+
+    Returns
+    -------
+    (rows,) int64 or float64, or None
+        int64 if every cell is written as a whole number (and fits) and none is
+        missing; each decimal text is the nearest double, NaN = missing.
+    """
+    values: list[Any] = cells.tolist()
+    try:
+        numbers = np.array(list(map(float, values)))
+        whole = not np.isnan(numbers).any()
+    except (TypeError, ValueError):
+        gone = _missing_of(set(values), marks)
+        if not gone:
+            return None
+        values = ["nan" if value in gone else value for value in values]
+        try:
+            numbers = np.array(list(map(float, values)))
+        except ValueError:
+            return None
+        whole = False
+    letters = "".join(values)
+    # float() also reads 1_000 and digits of other scripts; no dataframe does.
+    if not letters.isascii() or "_" in letters:
+        return None
+    if whole and not any(mark in letters for mark in ".eEiI"):
+        try:
+            return np.array(list(map(int, values)), dtype=np.int64)
+        except OverflowError:
+            pass
+    return numbers
+
+
+def typed_text(cells: Cells, marks: Collection[str]) -> Cells:
+    """Cells of a source without types (CSV), as what they all look like.
+
+    Numbers if every cell that is not missing is one; bools if each is ``true``
+    or ``false`` in any case; else text.  Missing cells are NaN or None.
+    """
+    numbers = parse_numbers(cells, marks)
+    if numbers is not None:
+        return numbers
+    distinct = set(cells)
+    gone = _missing_of(distinct, marks)
+    if all(value.strip().casefold() in _TRUTH for value in distinct - gone):
+        truth = {v: None if v in gone else _TRUTH[v.strip().casefold()] for v in distinct}
+        column = map_cells(cells, truth.__getitem__, object)
+        return column if gone else column.astype(np.bool_)
+    return without_marks(cells, marks)
+
+
+def without_marks(cells: Cells, marks: Collection[str]) -> Cells:
+    """Text cells with None for every cell that is a mark of a missing value."""
+    gone = _missing_of(set(cells), marks) - {None}
+    if not gone:
+        return cells
+    return _object_array([None if value in gone else value for value in cells.tolist()])
+
+
+def canonical_text(text: str) -> str:
+    """The level that an untyped text means if it is a number or a bool.
+
+    ``"3.0"`` is ``"3"`` and ``"TRUE"`` is ``"True"``, as for a dataframe that
+    has read the same file; other text is itself.
+    """
+    stripped = text.strip()
+    if stripped.casefold() in _TRUTH:
+        return str(_TRUTH[stripped.casefold()])
+    if not stripped.isascii() or "_" in stripped:
+        return text
+    try:
+        return str(int(stripped))
+    except ValueError:
+        pass
+    try:
+        return level_text(float(stripped)) or text
+    except ValueError:
+        return text

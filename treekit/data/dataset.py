@@ -1,0 +1,281 @@
+"""Training data: a schema, coded columns, a target and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.cells import MISSING_MARKS
+from treekit.data.frames import as_cells
+from treekit.data.levels import UNSEEN, check_text, level_codes, vocabulary
+from treekit.data.numbers import Floats, choose_dtype, numeric_cells, round_to
+from treekit.data.schema import Column, Schema, Task
+from treekit.data.table import Table, make_table, near_names, read_table
+from treekit.data.target import Target, make_target
+from treekit.errors import DataError
+
+__all__ = ["Dataset", "make_dataset", "make_dataset_xy"]
+
+InputType = Literal["auto", "float32", "float64"]
+Codes = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows ready to grow trees on.
+
+    Attributes
+    ----------
+    schema : Schema
+    columns : tuple of (rows,) arrays
+        Numeric: ``schema.dtype``, finite or NaN (missing).  Nominal: int32
+        codes, -1 = missing.  May be views of the source: read only.
+    y : (rows,) int32 class codes or float64
+    weights : (rows,) float64, or None
+    """
+
+    schema: Schema
+    columns: tuple[npt.NDArray[Any], ...]
+    y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
+    weights: npt.NDArray[np.float64] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def take(self, rows: npt.NDArray[Any]) -> Dataset:
+        """The same schema with the given rows (numbers, or a bool for each row)."""
+        weights = None if self.weights is None else self.weights[rows]
+        columns = tuple(column[rows] for column in self.columns)
+        return replace(self, columns=columns, y=self.y[rows], weights=weights)
+
+
+def make_dataset(
+    source: Any,
+    target: str,
+    *,
+    task: Task | None = None,
+    nominal: Sequence[str] | None = None,
+    numeric: Sequence[str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    classes: Sequence[Any] | None = None,
+    weights: Any = None,
+    ignore: Collection[str] = (),
+    dtype: InputType = "auto",
+    missing_marks: Collection[str] = MISSING_MARKS,
+) -> Dataset:
+    """Training data from a table that holds the target.
+
+    Text, bools and categories are nominal, numbers numeric; a CSV column is
+    numeric if every cell that is not missing is a number.
+
+    Parameters
+    ----------
+    source : table
+        Anything `treekit.data.table.read_table` takes.
+    target : str
+        Name of the target column.
+    task : {"classification", "regression"}, optional
+        Default: by the target; see `treekit.data.target.make_target`.
+    nominal, numeric : sequence of str, optional
+        Columns that are so whatever their cells look like.
+    levels : mapping of str to sequence, optional
+        Vocabularies in declared order; makes the columns nominal.
+    classes : sequence, optional
+        All class labels in declared order (ties go to the first).
+    weights : str or (rows,) array, optional
+        A column of the table (then no input), or the weights themselves.
+    ignore : collection of str
+        Columns that are no inputs.
+    dtype : {"auto", "float32", "float64"}
+        Input type; ``auto`` is float32 unless a column would lose by it.
+    missing_marks : collection of str
+        Texts that mean missing.
+
+    Raises
+    ------
+    DataError
+        For tables, columns, targets or weights that cannot be used.
+    """
+    table = read_table(source, missing=missing_marks)
+    target = str(target)
+    table.index(target, "target column")
+    _refuse_no_rows(table)
+    outside = {target}
+    for name in ignore:
+        table.index(name, "column to ignore")
+        outside.add(name)
+    if isinstance(weights, str):
+        table.index(weights, "weight column")
+        outside.add(weights)
+        weights = numeric_cells(table, weights)
+    inputs = [name for name in table.names if name not in outside]
+    kinds = _Kinds(nominal or (), numeric or (), levels or {})
+    coded = make_target(table, target, task, classes)
+    return _assemble(table, inputs, kinds, (target, coded), weights, dtype)
+
+
+def make_dataset_xy(
+    x: Any,
+    y: Any,
+    *,
+    target: str | None = None,
+    task: Task | None = None,
+    nominal: Sequence[str] | None = None,
+    numeric: Sequence[str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    classes: Sequence[Any] | None = None,
+    weights: Any = None,
+    dtype: InputType = "auto",
+    missing_marks: Collection[str] = MISSING_MARKS,
+) -> Dataset:
+    """Training data from inputs and target apart, as scikit-learn has them.
+
+    Parameters
+    ----------
+    x : table
+        All its columns are inputs; those of a bare array are ``x0, x1, ...``.
+    y : (rows,) or (rows, 1) array, list or series
+    target : str, optional
+        Name of the target; default the name of the series, else ``target``.
+
+    The other parameters are those of `make_dataset`.
+    """
+    table = read_table(x, missing=missing_marks)
+    _refuse_no_rows(table)
+    name = target or getattr(y, "name", None)
+    name = name if isinstance(name, str) and name else "target"
+    cells, declared = as_cells(name, y)
+    if cells.ndim == 2 and cells.shape[1] == 1:
+        cells = cells[:, 0]
+    if len(cells) != table.n_rows:
+        raise DataError(f"the target has {len(cells)} rows but the inputs have {table.n_rows}")
+    column = make_table([name], [cells], levels=None if declared is None else {name: declared})
+    coded = make_target(read_table(column, missing=missing_marks), name, task, classes)
+    kinds = _Kinds(nominal or (), numeric or (), levels or {})
+    return _assemble(table, list(table.names), kinds, (name, coded), weights, dtype)
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """What the caller says of the columns."""
+
+    nominal: Sequence[str]
+    numeric: Sequence[str]
+    levels: Mapping[str, Sequence[Any]]
+
+    def check(self, inputs: Collection[str]) -> None:
+        roles = {"nominal": self.nominal, "numeric": self.numeric, "levels": self.levels}
+        for role, names in roles.items():
+            for name in names:
+                if name not in inputs:
+                    raise DataError(
+                        f"{role} names {name!r}, which is no input column; "
+                        + near_names(name, inputs)
+                    )
+        both = set(self.numeric) & (set(self.nominal) | set(self.levels))
+        if both:
+            raise DataError(
+                f"column {min(both)!r} is declared both numeric and nominal; choose one"
+            )
+
+    def is_nominal(self, table: Table, name: str) -> bool:
+        if name in self.numeric:
+            return False
+        if name in self.nominal or name in self.levels or name in table.levels:
+            return True
+        cells = table.cells[table.index(name)]
+        return cells.dtype.kind in "Ob" and table.column(name).dtype.kind in "Ob"
+
+
+def _refuse_no_rows(table: Table) -> None:
+    if table.n_rows == 0:
+        raise DataError("the table has no rows; training needs at least one")
+
+
+def _assemble(
+    table: Table,
+    inputs: list[str],
+    kinds: _Kinds,
+    target: tuple[str, Target],
+    weights: Any,
+    dtype: InputType,
+) -> Dataset:
+    if not inputs:
+        raise DataError("no input columns are left beside the target; a model needs at least one")
+    kinds.check(inputs)
+    for name in (*inputs, target[0]):
+        check_text(name, "a column name")
+    nominal: dict[str, tuple[Column, Codes]] = {}
+    numbers: dict[str, Floats] = {}
+    for name in inputs:
+        if kinds.is_nominal(table, name):
+            nominal[name] = _nominal_column(table, name, kinds.levels.get(name))
+        else:
+            numbers[name] = _numeric_column(table, name)
+    input_type = choose_dtype(list(numbers), list(numbers.values()), dtype)
+    schema = Schema(
+        columns=tuple(nominal[name][0] if name in nominal else Column(name) for name in inputs),
+        target=target[0],
+        task=target[1].task,
+        classes=target[1].classes,
+        dtype=input_type,
+    )
+    columns = tuple(
+        nominal[name][1] if name in nominal else round_to(numbers[name], input_type)
+        for name in inputs
+    )
+    return Dataset(schema, columns, target[1].y, _check_weights(weights, table.n_rows))
+
+
+def _nominal_column(
+    table: Table, name: str, declared: Sequence[Any] | None
+) -> tuple[Column, Codes]:
+    levels = vocabulary(table, name, declared)
+    codes = level_codes(table, name, levels)
+    unseen = codes == UNSEEN
+    if unseen.any():
+        row = int(unseen.argmax())
+        value = table.cells[table.index(name)][row]
+        raise DataError(
+            f"column {name!r} holds {value!r} in row {row} (counting from 0), which is not among "
+            "its declared levels; declare it too"
+        )
+    return Column(name, "nominal", levels), codes
+
+
+def _numeric_column(table: Table, name: str) -> Floats:
+    values = numeric_cells(table, name)
+    bad = np.isinf(values)
+    if bad.any():
+        raise DataError(
+            f"column {name!r} is infinite in row {int(bad.argmax())} (counting from 0); training "
+            "needs finite or missing numbers: correct the cell or make it missing"
+        )
+    return values
+
+
+def _check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
+    if weights is None:
+        return None
+    cells, _ = as_cells("weights", weights)
+    if cells.shape != (n_rows,):
+        raise DataError(
+            f"weights have shape {cells.shape}; they need one number a row, ({n_rows},)"
+        )
+    values = numeric_cells(make_table(["weights"], [cells]), "weights").astype(np.float64)
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            f"the weight of row {row} (counting from 0) is {values[row]}; weights must be finite "
+            "and not negative"
+        )
+    if not values.any():
+        raise DataError("all weights are zero; at least one row needs a positive weight")
+    return values

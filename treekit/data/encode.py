@@ -1,0 +1,126 @@
+"""Rows of any table as the matrix that every artifact of a model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.cells import MISSING_MARKS
+from treekit.data.levels import UNSEEN, level_codes
+from treekit.data.numbers import Floats, numeric_cells, round_to
+from treekit.data.schema import Schema
+from treekit.data.table import Table, near_names, read_table
+from treekit.errors import DataError
+
+__all__ = ["encode_rows"]
+
+
+def encode_rows(
+    rows: Any,
+    schema: Schema,
+    *,
+    missing: Literal["direction", "error"] = "direction",
+    unknown: Literal["missing", "error"] = "missing",
+    missing_marks: Collection[str] = MISSING_MARKS,
+) -> Floats:
+    """Code the rows of any table for prediction.
+
+    Columns are found by name, in any order, others than the schema's are
+    ignored; those of a bare array or a list of lists by position.
+
+    Parameters
+    ----------
+    rows : table
+        Anything `treekit.data.table.read_table` takes.
+    schema : Schema
+    missing : {"direction", "error"}
+        ``error`` refuses rows with a missing cell.
+    unknown : {"missing", "error"}
+        What a category outside the vocabulary is.
+    missing_marks : collection of str
+        Texts that mean missing, unless they are levels of the column.
+
+    Returns
+    -------
+    (rows, features) float32 or float64
+        C-contiguous, of ``schema.dtype``: numbers (NaN = missing, infinities
+        allowed) and codes of levels.  May be `rows` itself: read only.
+
+    Raises
+    ------
+    DataError
+        Names the column, and the row and value where there is one.
+    """
+    if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.names is None:
+        _check_width(rows.shape[1], schema)
+        if _is_plain(rows) and not schema.nominal.any():
+            matrix = np.ascontiguousarray(round_to(rows, schema.dtype))
+            return _checked(matrix, schema, missing)
+    table = read_table(rows, missing=missing_marks)
+    positions = _positions(table, schema)
+    matrix = np.empty((table.n_rows, schema.n_features), dtype=schema.dtype)
+    for feature, (position, column) in enumerate(zip(positions, schema.columns, strict=True)):
+        name = table.names[position]
+        if column.kind == "nominal":
+            codes = level_codes(table, name, column.levels)
+            matrix[:, feature] = _codes_as_numbers(table, name, codes, unknown)
+        else:
+            matrix[:, feature] = round_to(numeric_cells(table, name), schema.dtype)
+    return _checked(matrix, schema, missing)
+
+
+def _is_plain(rows: npt.NDArray[Any]) -> bool:
+    return rows.dtype.kind in "fiub" and not isinstance(rows, np.ma.MaskedArray)
+
+
+def _positions(table: Table, schema: Schema) -> list[int]:
+    """Position in the table of each column of the schema."""
+    if not table.named:
+        _check_width(len(table.names), schema)
+        return list(range(schema.n_features))
+    position = {name: i for i, name in enumerate(table.names)}
+    for name in schema.names:
+        if name not in position:
+            raise DataError(
+                f"the table has no column {name!r}, which the model needs; "
+                f"{near_names(name, table.names)}"
+            )
+    return [position[name] for name in schema.names]
+
+
+def _check_width(width: int, schema: Schema) -> None:
+    if width != schema.n_features:
+        shown = ", ".join(map(repr, schema.names[:8])) + (", ..." if schema.n_features > 8 else "")
+        raise DataError(
+            f"the array has {width} columns but the model takes {schema.n_features}, in this "
+            f"order: {shown}"
+        )
+
+
+def _codes_as_numbers(
+    table: Table, name: str, codes: npt.NDArray[np.int32], unknown: str
+) -> npt.NDArray[np.float64]:
+    unseen = codes == UNSEEN
+    if unknown == "error" and unseen.any():
+        row = int(unseen.argmax())
+        value = table.cells[table.index(name)][row]
+        raise DataError(
+            f"column {name!r} holds {value!r} in row {row} (counting from 0), a category that "
+            "training did not see; correct it, or train with unknown='missing'"
+        )
+    return np.where(codes < 0, np.nan, codes)
+
+
+def _checked(matrix: Floats, schema: Schema, missing: str) -> Floats:
+    if missing == "error":
+        gone = np.isnan(matrix)
+        if gone.any():
+            row, feature = map(int, np.argwhere(gone)[0])
+            raise DataError(
+                f"column {schema.names[feature]!r} is missing in row {row} (counting from 0) and "
+                "the model's policy is missing='error'; fill it in, or train with another policy"
+            )
+    return matrix

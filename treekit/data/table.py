@@ -1,0 +1,263 @@
+"""Any table as named columns: arrays, dicts, rows, dataframes, files.
+
+>>> read_table({"age": [31, None], "city": ["Oslo", "?"]}).column("city")
+array(['Oslo', None], dtype=object)
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.cells import MISSING_MARKS, Cells, is_text, tidy, typed_text, without_marks
+from treekit.errors import DataError
+
+__all__ = ["Table", "make_table", "near_names", "read_table"]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Named columns of equal length; made by `read_table`.
+
+    Attributes
+    ----------
+    names : tuple of str
+    cells : tuple of (rows,) arrays
+        As read, tidy (see `treekit.data.cells`), marks of missing values
+        still in place.  `column` gives them typed.
+    levels : mapping of str to tuple
+        Vocabulary of each column whose source declares one, in its order.
+    untyped : frozenset of str
+        Columns whose source has no types, so that text may mean a number.
+    named : bool
+        False for a bare array, whose columns are known by position.
+    missing : frozenset of str
+        Texts that mean missing.
+    """
+
+    names: tuple[str, ...]
+    cells: tuple[Cells, ...]
+    levels: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    untyped: frozenset[str] = frozenset()
+    named: bool = True
+    missing: frozenset[str] = frozenset(MISSING_MARKS)
+    _typed: dict[str, Cells] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.cells[0])
+
+    def index(self, name: str, role: str = "column") -> int:
+        """Position of a column; `role` says in an error what it was wanted for."""
+        if name not in self.names:
+            raise DataError(f"the table has no {role} {name!r}; {near_names(name, self.names)}")
+        return self.names.index(name)
+
+    def column(self, name: str) -> Cells:
+        """The typed cells of a column.
+
+        Returns
+        -------
+        (rows,) array
+            Numbers (NaN = missing), bools, or an object array of ``str`` or
+            ``bool`` with None for missing.
+        """
+        cells = self.cells[self.index(name)]
+        if not is_text(cells):
+            return cells
+        if name not in self._typed:
+            typed = typed_text if name in self.untyped else without_marks
+            self._typed[name] = typed(cells, self.missing)
+        return self._typed[name]
+
+    def take(self, rows: npt.NDArray[Any]) -> Table:
+        """The table of the given rows (numbers, or a bool for each row)."""
+        return replace(self, cells=tuple(cells[rows] for cells in self.cells))
+
+
+def near_names(name: str, names: Collection[str]) -> str:
+    """A hint for an unknown name: what is near it, else some of what there is."""
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    if near:
+        return "did you mean " + " or ".join(map(repr, near)) + "?"
+    shown = ", ".join(map(repr, list(names)[:12]))
+    return f"there are: {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def read_table(source: Any, *, missing: Collection[str] = MISSING_MARKS) -> Table:
+    """Read any table.
+
+    Parameters
+    ----------
+    source : table
+        A 2-D or structured NumPy array; a mapping of names to columns; a list
+        of mappings (rows); a list of rows of cells; a pandas, polars or Arrow
+        table, or any dataframe that narwhals knows; the path of a ``.csv``,
+        ``.tsv`` (also ``.gz``), ``.parquet``, ``.feather`` or ``.arrow`` file;
+        a `Table`.
+    missing : collection of str
+        Texts that mean missing, compared without the blanks around a cell.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    DataError
+        For what is not a table; the message says why and what to do.
+    MissingExtraError
+        For a Parquet or Feather file if pyarrow is not installed.
+    """
+    marks = frozenset(missing)
+    if isinstance(source, Table):
+        return source if source.missing == marks else replace(source, missing=marks)
+    return replace(_read(source), missing=marks)
+
+
+def _read(source: Any) -> Table:
+    if isinstance(source, (str, os.PathLike)):
+        from treekit.data.files import read_file
+
+        return read_file(source)
+    if isinstance(source, np.ndarray):
+        return _from_array(source)
+    if isinstance(source, Mapping):
+        return _from_columns(source)
+    if isinstance(source, (list, tuple)):
+        return _from_rows(source)
+    from treekit.data.frames import from_frame
+
+    table = from_frame(source)
+    if table is not None:
+        return table
+    if hasattr(source, "tocsr"):
+        raise DataError("sparse matrices are not supported; pass source.toarray()")
+    if hasattr(source, "__array__"):
+        return _from_array(np.asarray(source))
+    raise DataError(
+        f"a {type(source).__name__} is not a table; pass a 2-D array, a dict of columns, a "
+        "list of rows, a dataframe or the path of a CSV file"
+    )
+
+
+def make_table(
+    names: Iterable[Any],
+    columns: Iterable[npt.NDArray[Any]],
+    *,
+    levels: Mapping[str, tuple[Any, ...]] | None = None,
+    untyped: bool = False,
+    named: bool = True,
+) -> Table:
+    """Check names and lengths, and tidy the columns.
+
+    Parameters
+    ----------
+    names : iterable
+        Anything; turned into text.
+    columns : iterable of (rows,) arrays
+    untyped : bool
+        The source has no types: text may mean a number.
+    """
+    texts = check_names(names)
+    cells, guessed = [], set()
+    for name, column in zip(texts, columns, strict=True):
+        if column.ndim != 1:
+            raise DataError(
+                f"column {name!r} has shape {column.shape}; a column needs one cell a row"
+            )
+        tidied, guess = tidy(name, column)
+        cells.append(tidied)
+        if guess or untyped:
+            guessed.add(name)
+    for name, column in zip(texts, cells, strict=True):
+        if len(column) != len(cells[0]):
+            raise DataError(
+                f"column {name!r} has {len(column)} rows but {texts[0]!r} has "
+                f"{len(cells[0])}; all columns need the same length"
+            )
+    return Table(
+        texts, tuple(cells), MappingProxyType(dict(levels or {})), frozenset(guessed), named
+    )
+
+
+def check_names(names: Iterable[Any]) -> tuple[str, ...]:
+    """Column names as text; an error for none at all, empty and repeated ones."""
+    texts = tuple(str(name) for name in names)
+    if not texts:
+        raise DataError("the table has no columns; it needs at least one")
+    for position, name in enumerate(texts):
+        if not name.strip():
+            raise DataError(
+                f"the name of column {position + 1} is empty; name it, or write the file "
+                "without its row index (pandas: index=False)"
+            )
+    if len(set(texts)) != len(texts):
+        seen: set[str] = set()
+        twice = next(name for name in texts if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise DataError(f"column name {twice!r} appears twice; rename one of them")
+    return texts
+
+
+def _from_array(array: npt.NDArray[Any]) -> Table:
+    if array.dtype.names:
+        flat = np.ravel(array)
+        return make_table(array.dtype.names, [flat[name] for name in array.dtype.names])
+    if array.ndim != 2:
+        remedy = "; reshape it: array.reshape(-1, 1)" if array.ndim == 1 else ""
+        raise DataError(
+            f"an array of shape {array.shape} is not a table of shape (rows, columns){remedy}"
+        )
+    names = [f"x{j}" for j in range(array.shape[1])]
+    # One copy with each column contiguous: all that follows reads columns.
+    columns = array.T if isinstance(array, np.ma.MaskedArray) else np.ascontiguousarray(array.T)
+    return make_table(names, columns, named=False, untyped=array.dtype.kind in "UT")
+
+
+def _from_columns(source: Mapping[Any, Any]) -> Table:
+    from treekit.data.frames import as_cells
+
+    columns, levels = [], {}
+    for name, values in source.items():
+        cells, declared = as_cells(str(name), values)
+        columns.append(cells)
+        if declared is not None:
+            levels[str(name)] = declared
+    return make_table(source.keys(), columns, levels=levels)
+
+
+def _from_rows(source: Sequence[Any]) -> Table:
+    if not source:
+        raise DataError("the table has no rows; it needs at least one")
+    if all(isinstance(row, Mapping) for row in source):
+        names = list(dict.fromkeys(name for row in source for name in row))
+        return make_table(names, [objects([row.get(name) for row in source]) for name in names])
+    for position, row in enumerate(source):
+        if not isinstance(row, (list, tuple, np.ndarray)):
+            raise DataError(
+                f"row {position} is a {type(row).__name__}; every row must be a list of cells, "
+                "or every row a dict of named cells"
+            )
+        if len(row) != len(source[0]):
+            raise DataError(
+                f"row {position} has {len(row)} cells but row 0 has {len(source[0])}; "
+                "give every row the same columns"
+            )
+    names = [f"x{j}" for j in range(len(source[0]))]
+    return make_table(names, map(objects, zip(*source, strict=True)), named=False)
+
+
+def objects(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """(rows,) object array of the values, whatever they are."""
+    cells = np.empty(len(values), dtype=object)
+    for position, value in enumerate(values):
+        cells[position] = value
+    return cells

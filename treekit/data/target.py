@@ -1,0 +1,148 @@
+"""The target: which task it is, its classes in order, and its codes or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.cells import Cells, is_text, map_cells
+from treekit.data.levels import check_text
+from treekit.data.numbers import numeric_cells
+from treekit.data.schema import Label, Task, level_text, python_label
+from treekit.data.table import Table
+from treekit.errors import DataError, SettingError
+
+__all__ = ["MAX_INTEGER_CLASSES", "Target", "make_target"]
+
+MAX_INTEGER_CLASSES = 20
+"""Whole numbers with more distinct values than this are a regression target."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A target column, coded.
+
+    Attributes
+    ----------
+    task : {"classification", "regression"}
+    classes : tuple of labels
+        Empty for regression.
+    y : (rows,) int32 or float64
+        Class codes, or numbers.
+    """
+
+    task: Task
+    classes: tuple[Label, ...]
+    y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
+
+
+def make_target(
+    table: Table, name: str, task: Task | None = None, classes: Sequence[Any] | None = None
+) -> Target:
+    """Code the target column `name`.
+
+    Without `task`, text, bools and categories are classes, floats numbers, and
+    whole numbers classes if there are at most `MAX_INTEGER_CLASSES`.
+
+    Raises
+    ------
+    DataError
+        For missing or infinite values (count and first row), and for labels
+        that `classes` does not declare.
+    """
+    if task not in (None, "classification", "regression"):
+        raise SettingError(f"unknown task {task!r}; known: classification, regression")
+    cells = table.column(name)
+    _refuse_missing(name, cells)
+    if task is None:
+        task = _infer_task(table, name, cells, classes)
+    if task == "regression":
+        if classes is not None:
+            raise SettingError("classes are declared but the task is regression; drop one of them")
+        return Target(task, (), _numbers(table, name))
+    return _classification(table, name, cells, classes)
+
+
+def _refuse_missing(name: str, cells: Cells) -> None:
+    gone = cells == None if cells.dtype.kind == "O" else cells != cells  # noqa: E711
+    if gone.any():
+        raise DataError(
+            f"the target {name!r} is missing in {int(gone.sum())} of {len(cells)} rows, first in "
+            f"row {int(gone.argmax())} (counting from 0); fill them in or drop those rows"
+        )
+
+
+def _infer_task(table: Table, name: str, cells: Cells, classes: Sequence[Any] | None) -> Task:
+    if classes is not None or name in table.levels or cells.dtype.kind in "Ob":
+        return "classification"
+    if cells.dtype.kind == "f":
+        return "regression"
+    few = len(np.unique(cells)) <= MAX_INTEGER_CLASSES
+    return "classification" if few else "regression"
+
+
+def _numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
+    y = numeric_cells(table, name).astype(np.float64, copy=False)
+    bad = np.isinf(y)
+    if bad.any():
+        raise DataError(
+            f"the target {name!r} is infinite in row {int(bad.argmax())} (counting from 0); "
+            "a regression target must be finite"
+        )
+    return y
+
+
+def _classification(table: Table, name: str, cells: Cells, classes: Sequence[Any] | None) -> Target:
+    if cells.dtype.kind == "f":
+        if np.isinf(cells).any():
+            raise DataError(f"the target {name!r} holds an infinite label; labels must be finite")
+        if np.all(cells == np.floor(cells)) and np.abs(cells).max() < 2.0**53:
+            cells = cells.astype(np.int64)
+    present = sorted(set(cells) if is_text(cells) else np.unique(cells).tolist())
+    labels = tuple(python_label(label) for label in _ordered(table, name, present, classes))
+    for label in labels:
+        if isinstance(label, str):
+            check_text(label, f"a label of the target {name!r}")
+    code = {label: position for position, label in enumerate(labels)}
+    return Target("classification", labels, map_cells(cells, code.__getitem__, np.int32))
+
+
+def _ordered(
+    table: Table, name: str, present: list[Any], classes: Sequence[Any] | None
+) -> list[Any]:
+    """Labels in declared order, as values of the column's own type."""
+    by_text = {level_text(label): label for label in present}
+    if classes is None:
+        order = [level_text(level) for level in table.levels.get(name, ())]
+        declared = [by_text[text] for text in order if text in by_text]
+        return declared if len(declared) == len(present) else present
+    order = [level_text(label) for label in classes]
+    if len(set(order)) != len(order) or None in order:
+        raise DataError(
+            f"the declared classes {list(classes)!r} repeat a label or hold a missing one"
+        )
+    unknown = [label for text, label in by_text.items() if text not in order]
+    if unknown:
+        raise DataError(
+            f"the target {name!r} holds {unknown[0]!r}, which is not among the declared classes "
+            f"{list(classes)!r}; declare it or drop its rows"
+        )
+    kind = type(present[0])
+    return [
+        by_text[text] if text in by_text else _cast(label, kind)
+        for text, label in zip(order, classes, strict=True)
+    ]
+
+
+def _cast(label: Any, kind: type) -> Any:
+    """A declared class without rows, as a label of the others' type."""
+    try:
+        return kind(label) if kind is not bool else bool(label)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"the declared class {label!r} is no {kind.__name__}, as the other labels are"
+        ) from error
