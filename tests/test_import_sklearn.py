@@ -1,0 +1,328 @@
+"""Models read from scikit-learn take its paths and give its answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    RandomTreesEmbedding,
+)
+from sklearn.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+)
+
+from tests.reference import evaluate
+from treekit.errors import ModelError
+from treekit.export.onnx import export_onnx
+from treekit.interop import read_model
+from treekit.interop.builtin import treekit_importers
+from treekit.interop.sklearn import _tree, read_sklearn, recognises_sklearn
+from treekit.model.ensemble import Model, make_model
+from treekit.model.tree import Split, check_tree
+
+CLASSIFIERS = [
+    DecisionTreeClassifier,
+    ExtraTreeClassifier,
+    RandomForestClassifier,
+    ExtraTreesClassifier,
+]
+REGRESSORS = [DecisionTreeRegressor, ExtraTreeRegressor, RandomForestRegressor, ExtraTreesRegressor]
+
+Rows = npt.NDArray[np.float32]
+
+
+def fitted(kind: type, X: Any, y: Any, **settings: Any) -> Any:
+    few = {"n_estimators": 10} if hasattr(kind(), "n_estimators") else {}
+    return kind(random_state=0, **(few | settings)).fit(X, y)
+
+
+def members_of(estimator: Any) -> list[Any]:
+    return list(getattr(estimator, "estimators_", [estimator]))
+
+
+def with_holes(X: npt.NDArray[Any], share: float, seed: int = 0) -> npt.NDArray[Any]:
+    X = X.copy()
+    X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
+    return X
+
+
+def classification_rows(n: int = 600, classes: int = 3) -> tuple[Rows, npt.NDArray[Any]]:
+    X, y = make_classification(n, 8, n_informative=5, n_classes=classes, flip_y=0.1, random_state=1)
+    return X.astype(np.float32), y
+
+
+def around_thresholds(estimator: Any, n_features: int) -> Rows:
+    """Rows of every threshold, and a float32 step to either side, in all columns."""
+    thresholds = np.concatenate(
+        [m.tree_.threshold[m.tree_.feature >= 0] for m in members_of(estimator)]
+    )
+    at = thresholds[np.isfinite(thresholds)][:40].astype(np.float32)
+    steps = [at, np.nextafter(at, np.float32(-np.inf)), np.nextafter(at, np.float32(np.inf))]
+    return np.repeat(np.concatenate(steps)[:, None], n_features, axis=1)
+
+
+def onnx_answers(model: Model, X: Rows) -> list[npt.NDArray[Any]]:
+    content = export_onnx(model, "m")["m.onnx"]
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return list(session.run(None, {"X": X}))
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_every_row_reaches_the_same_leaf_and_label(kind: type, holes: float) -> None:
+    X, y = classification_rows()
+    estimator = fitted(kind, with_holes(X, holes), y)
+    model = read_sklearn(estimator)
+    rows = np.concatenate([with_holes(X[:100], 0.3), around_thresholds(estimator, X.shape[1])])
+    for number, row in enumerate(rows):
+        reached = evaluate.leaf_rows(model, row.tolist())
+        for member, at, tree, offset in zip(
+            members_of(estimator), reached, model.trees, model.leaf_offsets, strict=False
+        ):
+            theirs = member.tree_.apply(rows[number : number + 1])[0]
+            ours = tree.leaves[at - offset]
+            assert tree.weight[ours] == member.tree_.weighted_n_node_samples[theirs]
+            shares = tree.value[ours] / tree.weight[ours]
+            np.testing.assert_array_equal(shares, member.tree_.value[theirs, 0])
+    labels, shares = onnx_answers(model, rows)
+    expected = estimator.predict_proba(rows)
+    two = np.sort(expected, axis=1)[:, -2:]
+    clear = (two[:, 1] - two[:, 0] > 1e-5) | (len(model.trees) == 1)
+    assert clear.mean() > 0.8
+    np.testing.assert_array_equal(labels[clear], estimator.predict(rows)[clear])
+    np.testing.assert_allclose(shares, expected, rtol=0, atol=len(model.trees) / 2**24)
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_regressions_agree_to_the_last_digits(kind: type, holes: float) -> None:
+    X, y = make_regression(400, 6, noise=5.0, random_state=2)
+    X = X.astype(np.float32)
+    estimator = fitted(kind, with_holes(X, holes), y)
+    rows = np.concatenate([with_holes(X[:100], 0.3), around_thresholds(estimator, X.shape[1])])
+    model = read_sklearn(estimator)
+    (values,) = onnx_answers(model, rows)
+    largest = np.abs(y).max()
+    assert 2.0**model.exponent <= largest * len(model.trees) ** 2 / 2**47
+    digits = 2.0**-50 * largest  # what scikit-learn's own sum may lose
+    bound = 2.0**model.exponent / 2 + digits
+    np.testing.assert_allclose(values, estimator.predict(rows), rtol=0, atol=bound)
+
+
+def test_labels_of_a_forest_of_a_hundred_trees_are_equal_but_for_ties() -> None:
+    X, y = classification_rows(1500)
+    estimator = fitted(RandomForestClassifier, X[:500], y[:500], n_estimators=100)
+    labels, _ = onnx_answers(read_sklearn(estimator), X)
+    shares = np.sort(estimator.predict_proba(X), axis=1)
+    tied = shares[:, -1] - shares[:, -2] < 1e-5
+    np.testing.assert_array_equal(labels[~tied], estimator.predict(X)[~tied])
+    assert tied.mean() < 0.02
+
+
+def test_exact_ties_go_to_the_first_class_where_double_sums_may_not() -> None:
+    X, y = classification_rows(400, classes=2)
+    estimator = fitted(RandomForestClassifier, X, y, n_estimators=10)
+    model = read_sklearn(estimator)
+    rows = np.random.default_rng(3).normal(size=(2000, X.shape[1])).astype(np.float32) * 2
+    votes = sum(member.predict(rows) for member in estimator.estimators_)
+    tied = votes == 5
+    assert tied.sum() > 20
+    labels, _ = onnx_answers(model, rows)
+    assert set(labels[tied]) == {0}
+
+
+def test_class_weights_are_the_whole_counts_of_the_training_rows() -> None:
+    X, y = classification_rows(997)
+    weights = np.random.default_rng(4).integers(1, 8, len(y))
+    estimator = DecisionTreeClassifier(max_depth=6, random_state=0).fit(X, y, sample_weight=weights)
+    (tree,) = read_sklearn(estimator).trees
+    np.testing.assert_array_equal(tree.value, np.rint(tree.value))
+    np.testing.assert_array_equal(tree.value[0], np.bincount(y, weights))
+    np.testing.assert_array_equal(tree.weight, tree.value.sum(axis=1))
+
+
+def test_fractional_weights_are_kept() -> None:
+    estimator = DecisionTreeClassifier().fit([[0.0], [0.0], [1.0]], [0, 1, 1], [0.25, 0.5, 1.5])
+    (tree,) = read_sklearn(estimator).trees
+    np.testing.assert_allclose(tree.value[0], [0.25, 2.0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("missing_right", [True, False])
+def test_a_split_of_missing_values_alone_becomes_a_missing_split(missing_right: bool) -> None:
+    X = np.array([[1.0], [2.0], [np.nan], [np.nan]])
+    estimator = DecisionTreeClassifier().fit(X, np.array([0, 0, 1, 1]) ^ (not missing_right))
+    assert np.isinf(estimator.tree_.threshold[0])
+    model = read_sklearn(estimator)
+    assert model.trees[0].kind[0] == Split.MISSING
+    labels, _ = onnx_answers(model, X.astype(np.float32))
+    np.testing.assert_array_equal(labels, estimator.predict(X))
+
+
+def damaged_tree(**changes: Any) -> SimpleNamespace:
+    """What `sklearn.tree._tree.Tree` shows of a stump, with changes."""
+    parts = {
+        "node_count": 3,
+        "children_left": np.array([1, -1, -1]),
+        "children_right": np.array([2, -1, -1]),
+        "feature": np.array([0, -2, -2]),
+        "threshold": np.array([-np.inf, -2.0, -2.0]),
+        "missing_go_to_left": np.array([1, 0, 0], dtype=np.uint8),
+        "value": np.array([[[0.5, 0.5]], [[1.0, 0.0]], [[0.0, 1.0]]]),
+        "weighted_n_node_samples": np.array([4.0, 2.0, 2.0]),
+        "impurity": np.array([0.5, 0.0, 0.0]),
+    }
+    return SimpleNamespace(**(parts | changes))
+
+
+def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> None:
+    schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
+    tree = _tree(damaged_tree(), schema)
+    check_tree(tree, schema)
+    assert tree.kind[0] == Split.MISSING
+    np.testing.assert_array_equal(tree.value[1:], [[2.0, 0.0], [0.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"threshold": np.array([np.inf, -2, -2])}, "every value to one side"),
+        ({"missing_go_to_left": np.zeros(3, dtype=np.uint8)}, "every value to one side"),
+        ({"threshold": np.array([np.nan, -2, -2])}, "every value to one side"),
+        ({"children_left": np.array([0, -1, -1])}, "damaged"),
+        ({"children_left": np.array([2, -1, -1])}, "damaged"),
+        ({"children_left": np.array([7, -1, -1])}, "damaged"),
+    ],
+)
+def test_trees_that_no_fit_makes_are_refused(changes: dict[str, Any], message: str) -> None:
+    schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
+    with pytest.raises(ModelError, match=message):
+        _tree(damaged_tree(**changes), schema)
+
+
+def test_thresholds_between_float32_neighbours_keep_every_side() -> None:
+    a = np.float32(1000.1)
+    b = np.nextafter(a, np.float32(np.inf))
+    X = np.array([[a], [b]], dtype=np.float32)
+    estimator = DecisionTreeClassifier().fit(X, [0, 1])
+    model = read_sklearn(estimator)
+    assert model.trees[0].threshold[0] == float(a) != estimator.tree_.threshold[0]
+    labels, _ = onnx_answers(model, X)
+    np.testing.assert_array_equal(labels, [0, 1])
+
+
+@pytest.mark.parametrize(
+    "labels", [["no", "yes"], [True, False], [2.0, -1.0], [10, -3], ["中", "\\"]]
+)
+def test_labels_of_any_type_are_kept(labels: list[Any]) -> None:
+    estimator = DecisionTreeClassifier().fit([[0.0], [1.0]], np.array(labels))
+    model = read_sklearn(estimator)
+    assert model.schema.classes == tuple(sorted(labels))
+    assert {type(label) for label in model.schema.classes} == {type(labels[0])}
+    answers, _ = onnx_answers(model, np.array([[0.0], [1.0]], dtype=np.float32))
+    assert answers.tolist() == labels
+
+
+def test_column_names_come_from_the_training_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"年龄": [0.0, 1.0], "*/": [1.0, 0.0]})
+    estimator = RandomForestClassifier(n_estimators=2).fit(frame, [0, 1])
+    assert read_sklearn(estimator).schema.names == ("年龄", "*/")
+    unnamed = DecisionTreeClassifier().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+    assert read_sklearn(unnamed).schema.names == ("x0", "x1")
+
+
+def test_the_model_says_where_it_came_from() -> None:
+    model = read_sklearn(DecisionTreeRegressor(max_depth=3).fit([[0.0], [1.0]], [0.0, 1.0]))
+    assert model.settings["max_depth"] == 3
+    assert model.provenance["estimator"] == "DecisionTreeRegressor"
+    assert model.schema.task == "regression"
+    assert model.schema.dtype == "float32"
+
+
+def test_one_class_and_best_first_growth_are_read() -> None:
+    X, y = classification_rows()
+    one = read_sklearn(DecisionTreeClassifier().fit(X, np.zeros(len(X))))
+    assert (one.n_nodes, one.schema.classes) == (1, (0.0,))
+    estimator = DecisionTreeClassifier(max_leaf_nodes=40, random_state=0).fit(X, y)
+    labels, _ = onnx_answers(read_sklearn(estimator), X)
+    np.testing.assert_array_equal(labels, estimator.predict(X))
+
+
+def test_a_tree_of_depth_3000_is_read() -> None:
+    schema = read_sklearn(DecisionTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0])).schema
+    number = np.arange(6001)
+    inner = (number % 2 == 0) & (number < 6000)
+    chain = SimpleNamespace(
+        node_count=6001,
+        children_left=np.where(inner, number + 1, -1),
+        children_right=np.where(inner, number + 2, -1),
+        feature=np.where(inner, 0, -2),
+        threshold=number / 2,
+        missing_go_to_left=np.zeros(6001, dtype=np.uint8),
+        value=number[:, None, None].astype(float),
+        weighted_n_node_samples=np.ones(6001),
+        impurity=np.zeros(6001),
+    )
+    model = make_model(schema, [_tree(chain, schema)])
+    assert model.depth == 3000
+    rows = np.array([[0.0], [1.5], [1500.0], [5000.0], [np.nan]], dtype=np.float32)
+    (values,) = onnx_answers(model, rows)
+    np.testing.assert_array_equal(values, [1.0, 5.0, 3001.0, 6000.0, 6000.0])
+
+
+def test_several_outputs_are_refused_by_name() -> None:
+    estimator = RandomForestRegressor(n_estimators=2).fit([[0.0], [1.0]], [[0.0, 1.0], [1.0, 0.0]])
+    with pytest.raises(ModelError, match=r"RandomForestRegressor has 2 outputs.*one estimator for"):
+        read_sklearn(estimator)
+
+
+@pytest.mark.parametrize("kind", [DecisionTreeClassifier, RandomForestRegressor])
+def test_an_unfitted_estimator_is_refused(kind: type) -> None:
+    with pytest.raises(ModelError, match=f"{kind.__name__} is not fitted: call fit first"):
+        read_sklearn(kind())
+
+
+@pytest.mark.parametrize("other", [GradientBoostingClassifier(), RandomTreesEmbedding(), 3, "x"])
+def test_other_objects_are_not_recognised(other: Any) -> None:
+    assert not recognises_sklearn(other)
+    with pytest.raises(ModelError, match="is no tree or forest"):
+        read_sklearn(other)
+    with pytest.raises(ModelError, match="no importer recognises"):
+        read_model(other)
+
+
+def test_subclasses_of_the_estimators_are_recognised() -> None:
+    class Mine(RandomForestClassifier):
+        pass
+
+    assert recognises_sklearn(Mine())
+
+
+def test_recognising_a_stranger_does_not_import_scikit_learn() -> None:
+    code = (
+        "import sys; from treekit.interop.sklearn import recognises_sklearn as known;"
+        "assert not known(object()); assert 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_importer_is_offered_through_the_hook() -> None:
+    (importer,) = treekit_importers()
+    assert importer.name == "scikit-learn"
+    assert importer.recognises(DecisionTreeClassifier())
