@@ -137,9 +137,9 @@ def _clean_codes(graph: Graph, model: Model) -> str:
     """NaN for every value of a nominal column that is not a code of its vocabulary."""
     schema = model.schema
     graph.constant("numeric", ~schema.nominal)
-    graph.constant("zero", np.float32(0.0).reshape(()))
+    graph.constant("zero", np.array(0.0, dtype=np.float32))
     graph.constant("last_code", (schema.n_levels - 1).astype(np.float32))
-    graph.constant("missing", np.float32(np.nan).reshape(()))
+    graph.constant("missing", np.array(np.nan, dtype=np.float32))
     graph.add("Floor", ["X"], "whole")
     graph.add("Equal", ["X", "whole"], "is_whole")
     graph.add("GreaterOrEqual", ["X", "zero"], "not_below")
