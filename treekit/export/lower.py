@@ -91,7 +91,7 @@ class LoweredTree:
 
 
 def lower(model: Model) -> tuple[LoweredTree, ...]:
-    """The trees of a model as plain binary nodes.
+    """Turn the trees of a model into plain binary nodes.
 
     A multiway split becomes a chain of IN nodes, one for each branch that some
     level takes, except the missing branch, which is where the chain ends.  A

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from treekit.kernels.compile import kernel
 
 __all__ = ["lower_nodes"]
 
@@ -15,10 +16,8 @@ _SPLIT_LEAF, _SPLIT_THRESHOLD, _SPLIT_MISSING = 0, 1, 4
 _LEAF, _LE, _IN, _MISSING = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _levels_of_children(
-    first_child: Any, level_start: Any, level_branch: Any
-) -> tuple[Any, Any]:
+@kernel
+def _levels_of_children(first_child: Any, level_start: Any, level_branch: Any) -> tuple[Any, Any]:
     """Levels that lead to each node, as CSR over nodes, ascending within a node."""
     n = len(first_child)
     start = np.zeros(n + 1, dtype=np.int64)
@@ -39,7 +38,7 @@ def _levels_of_children(
     return start, codes
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def lower_nodes(
     split: Any,
     first_child: Any,

@@ -1,0 +1,125 @@
+"""How text, numbers and names become source code, and the only place where they do.
+
+A name never becomes code: text goes through the escaper of a literal style,
+and identifiers are made of an allow-list of characters.  What comes out is
+`Code`; `treekit.export.render` refuses to write anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import numpy.typing as npt
+from markupsafe import Markup
+
+from treekit.errors import ExportError
+
+__all__ = [
+    "Code",
+    "StringStyle",
+    "float_literal",
+    "identifier",
+    "identifiers",
+    "lines",
+    "string_literal",
+    "string_literals",
+]
+
+StringStyle = Literal["c", "python"]
+"""How a language writes strings; a target names the style it uses."""
+
+
+class Code(Markup):
+    """Text that is source code already, and not a name or other raw text.
+
+    Markup, so that the output of jinja's macros counts as code as well.
+    """
+
+    __slots__ = ()
+
+
+_LONGEST_C_LITERAL = 4000  # C99 5.2.4.1 promises 4095 characters
+# Octal escapes have at most three digits: unlike \x they cannot swallow the
+# next character.  ? is escaped because ??/ and its kin are trigraphs.
+_C_BYTES = tuple(
+    chr(byte) if 32 <= byte < 127 and chr(byte) not in "\"'\\?" else f"\\{byte:03o}"
+    for byte in range(256)
+)
+
+
+def string_literal(text: str, style: StringStyle) -> Code:
+    """Write `text` as a string literal, ASCII only.
+
+    Raises
+    ------
+    ExportError
+        If the language has no such string (C: a NUL, or half a surrogate pair).
+    """
+    return Code(_STYLES[style](str(text)))
+
+
+def string_literals(texts: Iterable[str], style: StringStyle) -> list[Code]:
+    """Write each of `texts` as a string literal."""
+    return [string_literal(text, style) for text in texts]
+
+
+def _c_string(text: str) -> str:
+    if "\0" in text:
+        raise ExportError(f"{text[:80]!r} holds a NUL, where text ends in C: rename it")
+    try:
+        encoded = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it") from None
+    if len(encoded) <= _LONGEST_C_LITERAL:
+        return '"' + "".join(map(_C_BYTES.__getitem__, encoded)) + '"'
+    rows = [encoded[i : i + 16] for i in range(0, len(encoded), 16)]
+    body = ",\n".join(", ".join(f"'{_C_BYTES[byte]}'" for byte in row) for row in rows)
+    return "(const char[]){\n" + body + ", 0}"
+
+
+_STYLES: dict[StringStyle, Callable[[str], str]] = {"c": _c_string, "python": ascii}
+
+
+def float_literal(number: float) -> Code:
+    """Write a finite double as the shortest decimal that reads back equal, in C and Python."""
+    return Code(repr(float(number)))
+
+
+def lines(numbers: npt.NDArray[Any], separator: str = ", ", per_line: int = 8) -> Code:
+    """Write an array of integers or finite doubles, some on each line."""
+    texts = list(map(repr, numbers.tolist()))
+    rows = [separator.join(texts[i : i + per_line]) for i in range(0, len(texts), per_line)]
+    return Code((separator.rstrip() + "\n").join(rows))
+
+
+def identifier(text: str, fallback: str, longest: int = 31) -> Code:
+    """Make an identifier that looks like `text`: ASCII letters, digits, single underscores.
+
+    It starts with a letter and is `fallback` if nothing of `text` is left.
+    Callers put something before or after it, which keeps it off every
+    language's reserved words.
+    """
+    clean = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9]", "_", text))[:longest].strip("_")
+    if clean[:1].isdigit():
+        clean = f"{fallback}_{clean}"
+    return Code(clean or fallback)
+
+
+def identifiers(names: Sequence[str], prefix: str) -> list[Code]:
+    """Make distinct identifiers, one a name, in order: the list itself is the way back.
+
+    Names that clean to the same text, or to nothing, are numbered by position.
+    """
+    clean = [str(identifier(name, "column", longest=24)) for name in names]
+    seen = Counter(clean)
+    if len(seen) < len(names):
+        # Whatever ends in a number gets its own position too, so that no
+        # number given here meets one that was part of a name.
+        clean = [
+            f"{text}_{position}" if seen[text] > 1 or re.search(r"_\d+$", text) else text
+            for position, text in enumerate(clean)
+        ]
+    return [Code(prefix + text) for text in clean]

@@ -1,0 +1,94 @@
+"""Templates: where they are found, and the rule that only `Code` is written.
+
+Templates decide nothing: they loop over what Python prepared.  A plain string
+in a template's output is an error, so that a name that nobody escaped cannot
+slip into generated source, not even through a user's own template.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from treekit.errors import ExportError
+from treekit.export.literals import Code
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["render", "template_folders"]
+
+
+def template_folders(user: str | Path | None = None) -> list[Path]:
+    """Folders that hold templates, the user's own first.
+
+    The shipped ones lie inside the package in an installed wheel, and at the
+    top of the checkout in an editable install.
+
+    Raises
+    ------
+    ExportError
+        If the user's folder does not exist, or the shipped ones are gone.
+    """
+    package = Path(__file__).resolve().parent.parent
+    shipped = [package / "templates", package.parent / "templates"]
+    found = [folder for folder in shipped if (folder / "c" / "source.jinja").is_file()]
+    if not found:
+        raise ExportError(
+            "treekit's templates are missing from the installation: reinstall treekit"
+        )
+    if not user:
+        return found
+    own = Path(user)
+    if not own.is_dir():
+        raise ExportError(f"templates: {str(own)!r} is not a folder; it holds c/, python/, ...")
+    return [own, *found]
+
+
+def render(template: str, user_folder: str | Path | None = None, **values: Any) -> bytes:
+    """Fill the template (``"c/source.jinja"``) with `values`; the text in UTF-8.
+
+    Values are integers and `Code`, in any nesting of lists and records.
+    """
+    from jinja2 import TemplateError
+
+    folders = tuple(str(folder) for folder in template_folders(user_folder))
+    try:
+        return _environment(folders).get_template(template).render(values).encode("utf-8")
+    except TemplateError as error:
+        place = f"{getattr(error, 'name', None) or template}"
+        raise ExportError(f"template {place}: {error}") from error
+
+
+@lru_cache(maxsize=8)
+def _environment(folders: tuple[str, ...]) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(folders, encoding="utf-8"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        # Not for HTML: it makes macros return `Code`, which `_only_code` asks for.
+        autoescape=True,
+        finalize=_only_code,
+    )
+
+
+def _only_code(value: Any) -> Any:
+    from jinja2 import Undefined
+
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Code(int(value))
+    if isinstance(value, Undefined):
+        return value  # strict: it raises an error that names it when it is written
+    raise ExportError(
+        f"a template writes {value!r}, which is text that no escaper has seen; "
+        "templates may write only what they are given"
+    )

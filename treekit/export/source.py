@@ -1,0 +1,125 @@
+"""Nested trees as lines that a template writes, one macro a kind of line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from treekit.data.schema import Schema
+from treekit.export.literals import Code, float_literal
+from treekit.export.lower import LoweredTree, Step
+from treekit.export.nesting import Line, nested
+from treekit.export.table import LeafTable, plain_thresholds
+
+__all__ = ["SourceFunction", "SourceLine", "source_functions"]
+
+_NONE = Code("")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """One line, ready to be written.
+
+    Attributes
+    ----------
+    op : str
+        The template's macro: ``le_missing_no``, ``le_missing_yes``, ``in_codes``,
+        ``missing_number``, ``missing_level``, ``otherwise``, ``end``, ``leaf``,
+        ``call``, and ``unused`` where a function does not look at its row.
+    indent : Code
+    column : Code
+        Identifier of the column that is asked.
+    value : Code
+        Threshold, for inputs in double.
+    codes : list of int
+        Members of the set that is asked.
+    levels : int
+        Size of the column's vocabulary.
+    tree, at : int
+        A leaf's vector, or the tree and function that is called.
+    """
+
+    op: str
+    indent: Code
+    column: Code = _NONE
+    value: Code = _NONE
+    codes: Sequence[int] = ()
+    levels: int = 0
+    tree: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFunction:
+    """Function number `part` of tree number `tree`; part 0 is the tree itself."""
+
+    tree: int
+    part: int
+    lines: tuple[SourceLine, ...]
+
+
+def source_functions(
+    trees: tuple[LoweredTree, ...],
+    schema: Schema,
+    leaves: LeafTable,
+    columns: Sequence[Code],
+    deepest: int,
+) -> list[SourceFunction]:
+    """Every tree as functions of nested tests, a called one before its callers.
+
+    Parameters
+    ----------
+    columns : sequence of Code
+        Identifier of each input column.
+    deepest : int
+        Most levels of tests in one function.
+    """
+    made: list[SourceFunction] = []
+    for number, tree in enumerate(trees):
+        writer = _Writer(number, tree, schema, leaves, columns)
+        parts = enumerate(nested(tree, deepest))
+        functions = [SourceFunction(number, part, writer.lines(nest)) for part, nest in parts]
+        made += reversed(functions)
+    return made
+
+
+class _Writer:
+    """Turns the nested lines of one tree into source lines."""
+
+    def __init__(
+        self,
+        number: int,
+        tree: LoweredTree,
+        schema: Schema,
+        leaves: LeafTable,
+        columns: Sequence[Code],
+    ) -> None:
+        self.number, self.tree, self.schema = number, tree, schema
+        self.leaves, self.columns = leaves, columns
+        self.thresholds = plain_thresholds(tree, schema.dtype)
+
+    def lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
+        unused = [SourceLine("unused", Code("    "))] if nest[0].op == "leaf" else []
+        return (*unused, *map(self._line, nest))
+
+    def _line(self, line: Line) -> SourceLine:
+        indent = Code("    " * (line.depth + 1))
+        if line.op == "test":
+            return self._test(line.at, indent)
+        if line.op == "leaf":
+            vector = int(self.leaves.row[self.tree.leaf[line.at]])
+            return SourceLine("leaf", indent, at=vector)
+        return SourceLine(line.op, indent, tree=self.number, at=line.at)
+
+    def _test(self, node: int, indent: Code) -> SourceLine:
+        feature = int(self.tree.feature[node])
+        name, levels = self.columns[feature], len(self.schema.columns[feature].levels)
+        kind = self.tree.kind[node]
+        if kind == Step.IN:
+            return SourceLine("in_codes", indent, name, codes=self.tree.codes(node).tolist())
+        if kind == Step.MISSING:
+            nominal = self.schema.columns[feature].kind == "nominal"
+            op = "missing_level" if nominal else "missing_number"
+            return SourceLine(op, indent, name, levels=levels)
+        op = "le_missing_yes" if self.tree.missing_yes[node] else "le_missing_no"
+        return SourceLine(op, indent, name, value=float_literal(self.thresholds[node]))
