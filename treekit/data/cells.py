@@ -232,9 +232,15 @@ def typed_text(cells: Cells, marks: Collection[str]) -> Cells:
 
 
 def without_marks(cells: Cells, marks: Collection[str]) -> Cells:
-    """Text cells with None for every cell that is a mark of a missing value."""
-    gone = _missing_of(set(cells), marks) - {None}
-    if not gone:
+    """Text cells with None for every cell that is a mark of a missing value.
+
+    A column without any value becomes one of missing numbers, as from a file.
+    """
+    distinct = set(cells)
+    gone = _missing_of(distinct, marks)
+    if gone == distinct:
+        return np.full(len(cells), np.nan)
+    if gone <= {None}:
         return cells
     return _object_array([None if value in gone else value for value in cells.tolist()])
 

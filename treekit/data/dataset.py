@@ -187,7 +187,7 @@ class _Kinds:
     def is_nominal(self, table: Table, name: str) -> bool:
         if name in self.numeric:
             return False
-        if name in self.nominal or name in self.levels or name in table.levels:
+        if name in self.nominal or name in self.levels or table.levels.get(name):
             return True
         cells = table.cells[table.index(name)]
         return cells.dtype.kind in "Ob" and table.column(name).dtype.kind in "Ob"
