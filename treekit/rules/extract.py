@@ -55,7 +55,8 @@ def _tree_conditions(
     model: Model, tree: Tree
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], ConditionTable]:
     """Leaves of one tree in depth-first order, ends of their conditions, the conditions."""
-    from treekit.kernels.paths import leaf_conditions, nodes_of, root_box
+    from treekit.kernels.boxes import nodes_of, root_box
+    from treekit.kernels.paths import leaf_conditions
 
     bar = int(model.missing == "error")
     box = root_box(model.schema.n_levels, bar, tree.depth)

@@ -1,0 +1,262 @@
+"""Rows that prove a model's artifacts: every leaf, and every way a split can turn.
+
+See `treekit.kernels.probes` for how a row that reaches a node is constructed,
+and `treekit.kernels.wrongturns` for how it is made to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Dtype, Schema
+from treekit.errors import VerificationError
+from treekit.model.ensemble import Model
+from treekit.model.portable import double_threshold
+from treekit.model.tree import Split, Tree
+from treekit.verify.refusals import refused_rows
+from treekit.verify.spread import random_rows
+
+if TYPE_CHECKING:
+    from treekit.kernels.coverage import Marks
+    from treekit.kernels.probes import Targets
+    from treekit.kernels.wrongturns import Columns
+
+__all__ = ["Pool", "Probes", "make_probes", "next_above", "pool_of"]
+
+Array = npt.NDArray[np.float64]
+
+_BUDGET = 256
+"""Pairs of leaves compared before the search for a telling row is given up."""
+
+_AROUND = 11  # columns of `_around`
+
+
+@dataclass(frozen=True)
+class Pool:
+    """All thresholds of a model, ascending in each column.
+
+    Attributes
+    ----------
+    value : (thresholds,) float64
+    start : (features + 1,) int64
+    """
+
+    value: Array
+    start: npt.NDArray[np.int64]
+
+    def of(self, column: int) -> Array:
+        """Thresholds of one column."""
+        return self.value[self.start[column] : self.start[column + 1]]
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Rows to feed to artifacts, and what is known about them.
+
+    Attributes
+    ----------
+    rows : (rows, features) float64
+        Numbers as they are, codes of levels (any other code is an unseen
+        category), NaN for missing; all accepted by the model's policies.
+    refused : (rows, features) float64
+        Rows that the policies refuse.
+    reachable : tuple of Marks
+        For each tree what inputs can do in it.
+    wrong_turns : (3,) int64
+        Wrong turns of single splits: how many some row shows in the answer;
+        how many no input can show; how many were given up.
+    complete : bool
+        Whether no node had to be left out to keep within the bound of rows.
+    """
+
+    rows: Array
+    refused: Array
+    reachable: tuple[Marks, ...]
+    wrong_turns: npt.NDArray[np.int64]
+    complete: bool
+
+
+def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes:
+    """Construct the probes of a model; the same seed makes the same ones.
+
+    If all of them are more than `max_rows`, leaves go first (a row for each
+    leaf takes every side of every split), then splits evenly over the model.
+    """
+    if max_rows < 1 or n_random < 0:
+        raise VerificationError(
+            f"verify needs max_rows of at least 1 and random_rows of at least 0, "
+            f"not {max_rows} and {n_random}"
+        )
+    rng = np.random.default_rng(seed)
+    pool = pool_of(model)
+    wanted, complete = _wanted(model, max_rows)
+    parts, reachable = [], []
+    wrong_turns = np.zeros(3, dtype=np.int64)
+    for number in range(model.n_trees):
+        rows, can = _tree_rows(model, number, wanted[number], pool, wrong_turns, rng)
+        parts.append(rows)
+        reachable.append(can)
+    spread = random_rows(model, [pool.of(f) for f in range(model.schema.n_features)], n_random, rng)
+    rows = np.concatenate([*parts, spread])
+    refused = refused_rows(model, rows, rng)
+    return Probes(rows, refused, tuple(reachable), wrong_turns, complete)
+
+
+def next_above(values: Array, dtype: Dtype) -> Array:
+    """The next number of type `dtype` above each of `values`, as float64."""
+    return np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
+
+
+def pool_of(model: Model) -> Pool:
+    """Distinct thresholds of all trees, column by column."""
+    at = [tree.kind == Split.THRESHOLD for tree in model.trees]
+    features = np.concatenate(
+        [tree.feature[here] for tree, here in zip(model.trees, at, strict=True)]
+    )
+    values = np.concatenate(
+        [tree.threshold[here] for tree, here in zip(model.trees, at, strict=True)]
+    )
+    pairs = np.unique(np.stack([features.astype(np.float64), values + 0.0], axis=1), axis=0)
+    start = np.searchsorted(pairs[:, 0], np.arange(model.schema.n_features + 1))
+    return Pool(np.ascontiguousarray(pairs[:, 1]), start.astype(np.int64))
+
+
+def _rows_needed(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
+    """(nodes,) int64: at least as many rows as the probes of each node are."""
+    from treekit.kernels.probes import MOST_WRONG_BRANCHES
+
+    needed = np.ones(tree.n_nodes, dtype=np.int64)
+    inner = np.flatnonzero(tree.kind != Split.LEAF)
+    levels = schema.n_levels[tree.feature[inner]]
+    candidates = np.where(schema.nominal[tree.feature[inner]], levels + 2, 3)
+    turns = np.clip(tree.n_children[inner] - 1, 1, MOST_WRONG_BRANCHES)
+    around = np.where(tree.kind[inner] == Split.THRESHOLD, _AROUND - 2, 0)
+    needed[inner] = candidates * turns + around
+    return needed
+
+
+def _wanted(model: Model, max_rows: int) -> tuple[list[npt.NDArray[np.bool_]], bool]:
+    """(nodes,) bool for each tree: the nodes to probe; and whether they are all."""
+    needed = np.concatenate([_rows_needed(tree, model.schema) for tree in model.trees])
+    ends = np.cumsum([tree.n_nodes for tree in model.trees])[:-1]
+    if needed.sum() <= max_rows:
+        return np.split(np.ones(len(needed), dtype=np.bool_), ends), True
+    leaf = np.concatenate([tree.kind == Split.LEAF for tree in model.trees])
+    wanted = np.zeros(len(needed), dtype=np.bool_)
+    left = max_rows
+    for group in (np.flatnonzero(leaf), np.flatnonzero(~leaf)):
+        # Every k-th node, so that what fits is spread over all trees.
+        step = max(int(-(-needed[group].sum() // max(left, 1))), 1)
+        chosen = group[::step]
+        chosen = chosen[np.cumsum(needed[chosen]) <= left]
+        wanted[chosen] = True
+        left -= int(needed[chosen].sum())
+    return np.split(wanted, ends), False
+
+
+def _tree_rows(
+    model: Model,
+    number: int,
+    wanted: npt.NDArray[np.bool_],
+    pool: Pool,
+    wrong_turns: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+) -> tuple[Array, Marks]:
+    from treekit.kernels.boxes import nodes_of, root_box
+    from treekit.kernels.probes import probe_rows
+    from treekit.kernels.wrongturns import Leaves
+
+    tree, schema = model.trees[number], model.schema
+    capacity = int(_rows_needed(tree, schema)[wanted].sum())
+    rows = np.empty((capacity, schema.n_features))
+    can = _no_marks(tree)
+    row_of = np.cumsum(tree.kind == Split.LEAF) - 1
+    count = probe_rows(
+        nodes_of(tree),
+        Leaves(row_of, model.tree_units(number)),
+        # Three depths: the way to a split, one below it on the right side, one on the wrong.
+        root_box(schema.n_levels, int(model.missing == "error"), 3 * tree.depth),
+        _columns(model, pool),
+        _targets(tree, schema.dtype, wanted),
+        rows,
+        can,
+        wrong_turns,
+        rng,
+    )
+    return rows[:count], can
+
+
+def _no_marks(tree: Tree) -> Marks:
+    from treekit.kernels.coverage import Marks
+
+    sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
+    return Marks(*(np.zeros(size, dtype=np.bool_) for size in sizes))
+
+
+def _columns(model: Model, pool: Pool) -> Columns:
+    from treekit.kernels.wrongturns import Columns
+
+    return Columns(
+        nominal=model.schema.nominal,
+        unseen=model.unknown == "missing" and model.missing == "direction",
+        narrow=model.schema.dtype == "float32",
+        pool=pool.value,
+        after=next_above(pool.value, model.schema.dtype),
+        pool_start=pool.start,
+    )
+
+
+def _targets(tree: Tree, dtype: Dtype, wanted: npt.NDArray[np.bool_]) -> Targets:
+    from treekit.kernels.probes import Targets
+
+    chosen = wanted & (tree.kind == Split.THRESHOLD)
+    return Targets(
+        wanted=wanted,
+        after=next_above(tree.threshold, dtype),
+        place=np.cumsum(chosen) - 1,
+        values=_around(tree.threshold[chosen], dtype),
+        budget=_BUDGET,
+    )
+
+
+def _around(thresholds: Array, dtype: Dtype) -> Array:
+    """(thresholds, 11) float64: the numbers on which a wrong comparison would show.
+
+    The threshold and the next number of the input type; the two doubles
+    between which rounding to the input type changes sides; one ulp down and
+    up in double and in single precision; infinities; negative zero.
+    """
+    t = thresholds + 0.0
+    after = next_above(t, dtype)
+    edge = double_threshold(t) if dtype == "float32" else t
+    with np.errstate(over="ignore", under="ignore"):
+        single = t.astype(np.float32)
+        zero = np.where((t == 0) | (after == 0), -0.0, np.nan)
+        columns = [
+            *(t, after, edge, np.nextafter(edge, np.inf)),
+            *(np.nextafter(t, -np.inf), np.nextafter(t, np.inf)),
+            np.nextafter(single, np.float32(-np.inf)).astype(np.float64),
+            np.nextafter(single, np.float32(np.inf)).astype(np.float64),
+            *(np.full_like(t, -np.inf), np.full_like(t, np.inf), zero),
+        ]
+    return _without_repeats(np.stack(columns, axis=1))
+
+
+def _without_repeats(values: Array) -> Array:
+    """NaN in place of what stands further left already; zeros differ by their sign."""
+    bits = values.view(np.int64)
+    for column in range(2, values.shape[1]):
+        repeated = (bits[:, :column] == bits[:, column, None]).any(axis=1)
+        values[repeated, column] = np.nan
+    return values
+
+
+def chunks(rows: Array, size: int) -> Iterator[Array]:
+    """Successive blocks of rows."""
+    for at in range(0, len(rows), size):
+        yield rows[at : at + size]
