@@ -1,0 +1,60 @@
+"""The exporters that come with treekit, provided through the same hook as everyone's.
+
+Each one's libraries are imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from treekit.contracts import Exporter, Setting
+from treekit.export.onnx import ONNX_SETTINGS
+from treekit.hookspecs import hookimpl
+from treekit.model.ensemble import Model
+from treekit.rules import RULES_SETTINGS
+
+__all__ = ["treekit_exporters"]
+
+_FORM = Setting(
+    "form",
+    "auto",
+    "nested if/else, or tables and a short loop; auto: if/else up to 2,000 nodes",
+    choices=("auto", "if_else", "table"),
+)
+_TEMPLATES = Setting("templates", "", "a folder whose templates replace the shipped ones")
+
+
+def _onnx(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+    from treekit.export.onnx import export_onnx
+
+    return export_onnx(model, name, **settings)
+
+
+def _c(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+    from treekit.export.c import export_c
+
+    return export_c(model, name, **settings)
+
+
+def _python(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+    from treekit.export.python import export_python
+
+    return export_python(model, name, **settings)
+
+
+def _rules(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+    from treekit.rules import export_rules
+
+    return export_rules(model, name, **settings)
+
+
+@hookimpl
+def treekit_exporters() -> list[Exporter]:
+    """List the targets of this package."""
+    return [
+        Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
+        Exporter("c", ".c", _c, (_FORM, _TEMPLATES), "C99 source and header, no libraries"),
+        Exporter("python", ".py", _python, (_FORM, _TEMPLATES), "one file, standard library only"),
+        Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "text that people read"),
+    ]
