@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.joined import join
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 if TYPE_CHECKING:
     from treekit.kernels.predict import PackedTrees
@@ -43,10 +43,11 @@ def pack(model: Model) -> tuple[PackedTrees, npt.NDArray[np.int32]]:
         | (np.where(leaf, 0, nodes.feature).astype(np.uint64) << 2)
         | (child.astype(np.uint64) << (2 + feature_bits))
     )
+    depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
     packed = PackedTrees(
         nodes=np.stack([key, test.astype(word)], axis=1),
         roots=roots.astype(np.uint64),
-        depths=np.array([tree.depth for tree in model.trees], dtype=np.uint64),
+        depths=np.maximum.reduceat(depths, roots[:-1]).astype(np.uint64),
         table=table if len(table) else None,
         feature_mask=np.uint64((1 << feature_bits) - 1),
         child_shift=np.uint64(2 + feature_bits),

@@ -65,7 +65,8 @@ def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """
     if model.schema.task == "classification":
         # argmax takes the first of equals.
-        return _label_array(model.schema)[sums.argmax(axis=1)]
+        labels: npt.NDArray[Any] = _label_array(model.schema)[sums.argmax(axis=1)]
+        return labels
     numbers: npt.NDArray[np.float64] = np.ldexp(sums[:, 0] / model.n_trees, model.exponent)
     return numbers
 

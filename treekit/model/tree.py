@@ -16,7 +16,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
 
-__all__ = ["MAX_DEPTH", "Split", "Tree", "check_forest", "check_tree"]
+__all__ = ["MAX_DEPTH", "Split", "Tree", "check_forest", "check_tree", "node_depths"]
 
 MAX_DEPTH = 5000
 """Deepest tree that every part must handle; deeper models are refused by name."""
@@ -120,7 +120,7 @@ class Tree:
     @property
     def depths(self) -> npt.NDArray[np.int64]:
         """(n,) int64: edges from the root; computed one level of the tree at a time."""
-        return _depths(self, np.zeros(1, dtype=np.int64), self.n_nodes)
+        return node_depths(self, np.zeros(1, dtype=np.int64), self.n_nodes)
 
     @property
     def depth(self) -> int:
@@ -151,8 +151,8 @@ DTYPES: dict[str, type[np.generic]] = {
 }
 
 
-def _depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.NDArray[np.int64]:
-    """(n,) int64: edges from the root, a level at a time, down to `bound`."""
+def node_depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.NDArray[np.int64]:
+    """(n,) int64: edges from the own root of each joined node, a level at a time to `bound`."""
     depth = np.zeros(nodes.n_nodes, dtype=np.int64)
     level = roots
     for at in range(1, bound + 1):
@@ -205,7 +205,7 @@ def check_forest(nodes: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> N
     _require(bool(weights_ok), "a node weight is negative or not finite")
     if schema.task == "classification":
         _require(bool(np.all(nodes.value >= 0)), "a class weight is negative")
-    depths = _depths(nodes, roots[:-1], MAX_DEPTH)
+    depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
     if np.any(~leaf[depths == MAX_DEPTH]):
         raise ModelError(f"a tree is more than {MAX_DEPTH} deep, the bound: set max_depth")
 
