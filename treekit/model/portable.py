@@ -178,7 +178,7 @@ def floor_to(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:
         return v + 0.0
     with np.errstate(over="ignore"):
         nearest = v.astype(np.float32)
-    below = np.nextafter(nearest, np.float32(-np.inf))
+        below = np.nextafter(nearest, np.float32(-np.inf))
     return np.where(nearest.astype(np.float64) > v, below, nearest).astype(np.float64) + 0.0
 
 
@@ -206,7 +206,8 @@ def _middle_floor(
     error = (a - (total - part)) + (b - part)
     middle = np.where(large, total, total / 2)
     above = (error < 0) | (~large & (middle * 2 > total))
-    return np.where(above, np.nextafter(middle, -np.inf), middle)
+    with np.errstate(over="ignore"):  # below the lowest double, where it is not taken
+        return np.where(above, np.nextafter(middle, -np.inf), middle)
 
 
 def double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -1,0 +1,211 @@
+"""What a plugin provides: one small frozen record for each kind of component.
+
+This page is the whole contract.  A plugin is a package with an entry point in
+the group ``treekit`` whose module implements some of the hooks in
+`treekit.hookspecs`; each hook returns a list of these records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+
+__all__ = [
+    "CONTRACT_VERSION",
+    "Criterion",
+    "CriterionFunctions",
+    "Exporter",
+    "Importer",
+    "Pruner",
+    "PrunerFunctions",
+    "Setting",
+    "Splitter",
+    "SplitterFunctions",
+]
+
+CONTRACT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a component, or of training.
+
+    Attributes
+    ----------
+    name : str
+        A Python identifier; the keyword of ``make`` and of ``--set NAME=VALUE``.
+    default : object
+        None, bool, int, float or str.
+    help : str
+        What it does, units included.
+    type : type or tuple of types
+        Accepted Python types; defaults to the default's own type.
+    choices : tuple
+        If given, the only accepted values.
+    minimum, maximum : float, optional
+        Inclusive bounds of a number.
+    """
+
+    name: str
+    default: Any
+    help: str
+    type: type | tuple[type, ...] | None = None
+    choices: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True)
+class CriterionFunctions:
+    """What ``Criterion.make`` returns: plain Python over small float64 arrays.
+
+    numba compiles them on first use (``error_model="numpy"``, read-only
+    arrays); what it cannot compile still works, slower, with a warning.
+
+    Statistics of a node, shape (S,): classification, the weight of each
+    class; regression, ``(weight, weight * y)`` with y centred and scaled.
+
+    Attributes
+    ----------
+    impurity : callable, optional
+        ``impurity(stats) -> float``.  The split score is then the decrease:
+        ``impurity(parent) - sum(w_b * impurity(b)) / w_parent``.
+    score : callable, optional
+        ``score(parent, children) -> float``, children (branches, S), larger is
+        better, 0 for a useless split.  `parent` includes rows whose value is
+        missing.  Give either or both; `score` decides if given.
+    choose : callable, optional
+        ``choose(gains, scores) -> int`` picks among the best splits of several
+        features (arrays of one entry a feature, ascending; NaN = no split);
+        needs both `impurity` (whose decrease is the gain and picks within a
+        feature) and `score`.  -1 = none.
+    order : callable, optional
+        ``order(stats) -> float``: sort key of a category for subset splits.
+    leaf_value : callable, optional
+        ``leaf_value(stats) -> float`` of a regression leaf, on y's centred scale.
+    priority : callable, optional
+        ``priority(stats) -> float`` of a node in best-first growth, larger first.
+    """
+
+    impurity: Callable[..., float] | None = None
+    score: Callable[..., float] | None = None
+    choose: Callable[..., int] | None = None
+    order: Callable[..., float] | None = None
+    leaf_value: Callable[..., float] | None = None
+    priority: Callable[..., float] | None = None
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A measure of how good a split is.  ``make(**settings)`` returns `CriterionFunctions`."""
+
+    name: str
+    task: Literal["classification", "regression"]
+    make: Callable[..., CriterionFunctions]
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class SplitterFunctions:
+    """What ``Splitter.make`` returns.
+
+    Attributes
+    ----------
+    find : callable
+        ``find(node, criterion, rng) -> Split | None``; see
+        `treekit.splitting` for `Node` and the makers of splits.
+        ``rng`` is a `numpy.random.Generator`.
+    coding : {"exact", "histogram"}
+        How numeric columns are coded for it: one code for each distinct
+        value, or at most 255 bins.
+    """
+
+    find: Callable[..., Any]
+    coding: Literal["exact", "histogram"] = "exact"
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """A way to find the split of a node.  ``make(**settings)`` returns `SplitterFunctions`."""
+
+    name: str
+    make: Callable[..., SplitterFunctions]
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class PrunerFunctions:
+    """What ``Pruner.make`` returns: either or both of
+
+    before : callable
+        ``before(parent, children, held_parent, held_children) -> bool``: may
+        the node be split?  Statistics as a criterion sees them (scaled weights
+        for regression); ``held_*`` are those of the hold-out rows, zeros
+        without a hold-out.
+    after : callable
+        ``after(tree, context) -> Tree``: a pruned tree; see
+        `treekit.pruners.context`.
+    holdout : float
+        Share of the training rows to set aside for `before` and `after`; 0 = none.
+    """
+
+    before: Callable[..., bool] | None = None
+    after: Callable[..., Any] | None = None
+    holdout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Pruner:
+    """A rule that keeps trees small.  ``make(**settings)`` returns `PrunerFunctions`."""
+
+    name: str
+    make: Callable[..., PrunerFunctions]
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A target that models are written for.
+
+    Attributes
+    ----------
+    suffix : str
+        File ending that names the target, dot included (``".c"``).
+    export : callable
+        ``export(model, name, **settings) -> Mapping[str, bytes]``: `name` is the
+        stem of the output file; the result maps file names to contents, the
+        main file (``name + suffix``) first.
+    """
+
+    name: str
+    suffix: str
+    export: Callable[..., Mapping[str, bytes]]
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A foreign model that treekit reads.
+
+    Attributes
+    ----------
+    recognises : callable
+        ``recognises(source) -> bool`` on a fitted object or a `pathlib.Path`;
+        cheap, and never imports what the object's own library is not.
+    read : callable
+        ``read(source, **settings) -> Model``.
+    """
+
+    name: str
+    recognises: Callable[[Any], bool]
+    read: Callable[..., Model]
+    settings: tuple[Setting, ...] = field(default=())
+    summary: str = ""

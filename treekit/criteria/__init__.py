@@ -1,0 +1,1 @@
+"""The built-in split criteria, on the same contract as everyone's."""

@@ -1,0 +1,143 @@
+"""What the columns of a table are: names, kinds, vocabularies and the target.
+
+The schema is part of the model: it alone says how a raw row becomes numbers,
+in this process and in every exported artifact.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from treekit.errors import DataError
+
+__all__ = ["Column", "Dtype", "Kind", "Label", "Schema", "Task", "level_text", "python_label"]
+
+Kind = Literal["numeric", "nominal"]
+Dtype = Literal["float32", "float64"]
+Task = Literal["classification", "regression"]
+Label = bool | int | float | str
+
+
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One input column.
+
+    Attributes
+    ----------
+    name : str
+        As in the table; any text (it never becomes code unescaped).
+    kind : {"numeric", "nominal"}
+    levels : tuple of str
+        The vocabulary of a nominal column, in declared order; a level's code
+        is its position.  Empty for numeric columns.
+    """
+
+    name: str
+    kind: Kind = "numeric"
+    levels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind == "numeric" and self.levels:
+            raise DataError(f"column {self.name!r} is numeric and cannot declare levels")
+        if len(set(self.levels)) != len(self.levels):
+            raise DataError(f"column {self.name!r} declares a level twice")
+
+
+class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Columns, target and input type of a model.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        Inputs, in the order of every artifact's input vector.
+    target : str
+        Name of the target column.
+    task : {"classification", "regression"}
+    classes : tuple of bool, int, float or str
+        Labels in schema order (ties go to the first); empty for regression.
+    dtype : {"float32", "float64"}
+        The input type: every numeric input is rounded to it first.
+    """
+
+    columns: tuple[Column, ...]
+    target: str = "target"
+    task: Task = "classification"
+    classes: tuple[Label, ...] = ()
+    dtype: Dtype = "float32"
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if not names:
+            raise DataError("a model needs at least one input column")
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"column name {twice!r} appears twice; rename one of them")
+        if self.task == "classification" and not self.classes:
+            raise DataError("a classification schema needs at least one class")
+        if self.task == "regression" and self.classes:
+            raise DataError("a regression schema has no classes")
+        kinds = {(type(label), label) for label in self.classes}
+        if len(kinds) != len(self.classes):
+            raise DataError("a class label appears twice in the schema")
+        if len({type(label) for label in self.classes}) > 1:
+            raise DataError("class labels must all be of one type (text, whole number, number, bool)")
+        if any(isinstance(label, float) and not math.isfinite(label) for label in self.classes):
+            raise DataError("a class label must be finite")
+
+    @property
+    def n_features(self) -> int:
+        """Number of input columns."""
+        return len(self.columns)
+
+    @property
+    def n_outputs(self) -> int:
+        """Length of a leaf's integer vector: classes, or 1 for regression."""
+        return len(self.classes) if self.task == "classification" else 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the input columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def n_levels(self) -> np.ndarray:
+        """(features,) int64: size of each vocabulary, 0 for numeric columns."""
+        return np.array([len(column.levels) for column in self.columns], dtype=np.int64)
+
+    @property
+    def nominal(self) -> np.ndarray:
+        """(features,) bool: which columns are nominal."""
+        return np.array([column.kind == "nominal" for column in self.columns], dtype=np.bool_)
+
+
+def level_text(value: Any) -> str | None:
+    """The vocabulary text of a cell of a nominal column, None if it is missing.
+
+    Whole numbers read the same whether they come as ``3``, ``3.0`` (an integer
+    column that a dataframe widened because a cell was null) or ``"3"``.
+    """
+    if value is None or value != value:
+        return None
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else repr(number)
+    return str(value)
+
+
+def python_label(value: Any) -> Label:
+    """A class label as the plain Python value that files and artifacts hold."""
+    item = value.item() if isinstance(value, np.generic) else value
+    if isinstance(item, (bool, int, float, str)):
+        return item
+    raise DataError(
+        f"class label {value!r} is a {type(value).__name__}; labels are text, numbers or bools"
+    )

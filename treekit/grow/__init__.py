@@ -1,0 +1,1 @@
+"""Growing trees and forests from coded tables."""

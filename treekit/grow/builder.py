@@ -1,0 +1,221 @@
+"""One tree: rows, criterion and splitter in, a `Tree` out.
+
+The builder sees records and arrays only: names were resolved at the edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Dtype
+from treekit.errors import PluginError
+from treekit.grow.criterion import CompiledCriterion
+from treekit.grow.splitter import CompiledSplitter
+from treekit.grow.target import Target
+from treekit.kernels.grow import Grown, grow
+from treekit.kernels.node import Limits, Rows, Scratch, Table
+from treekit.kernels.pointers import Pointer
+from treekit.model.portable import threshold_between
+from treekit.model.tree import MAX_DEPTH, Split, Tree
+
+__all__ = ["GrownTree", "Recipe", "grow_tree"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that trees of one training have in common.
+
+    Attributes
+    ----------
+    table : Table
+        Codes of the training columns.
+    target : Target
+    dtype : str
+        The model's input type, for thresholds.
+    criterion, splitter : compiled parts
+    before : Pointer
+        The pruner's say before a split; see `use_before`.
+    limits : Limits
+    """
+
+    table: Table
+    target: Target
+    dtype: Dtype
+    criterion: CompiledCriterion
+    splitter: CompiledSplitter
+    before: Pointer
+    use_before: bool
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """A tree with what pruners and out-of-bag scores need to know.
+
+    Attributes
+    ----------
+    tree : Tree
+    stats, held_stats : (nodes, S) float64
+        Statistics of training and of held-out rows at each node.
+    held_ids : (held,) uint32
+        Held-out row numbers in leaf order.
+    held_leaf : (held,) int64
+        The leaf node that each of `held_ids` reaches.
+    """
+
+    tree: Tree
+    stats: npt.NDArray[np.float64]
+    held_stats: npt.NDArray[np.float64]
+    held_ids: npt.NDArray[np.uint32]
+    held_leaf: npt.NDArray[np.int64]
+
+
+def grow_tree(
+    recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator
+) -> GrownTree:
+    """Grow one tree on `rows`; `held` rows travel along without shaping it.
+
+    Cost: about rows x columns tried x depth; memory a few words a row.
+    """
+    criterion, splitter = recipe.criterion, recipe.splitter
+    scratch = _scratch(recipe, max(len(rows.ids), len(held.ids)), len(rows.ids))
+    try:
+        grown, status = grow(
+            recipe.table, rows, held, recipe.target.size, recipe.limits,
+            splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
+            criterion.n_keys, criterion.use_choose, criterion.score, criterion.impurity,
+            criterion.priority, criterion.use_priority, recipe.before, recipe.use_before,
+            rng, scratch,
+        )  # fmt: skip
+    except Exception as error:
+        raise _culprit(recipe, error) from error
+    for origin in recipe_origins(recipe):
+        if origin.failures:
+            failure = origin.failures[0]
+            raise origin.error(f"raised {type(failure).__name__}: {failure}") from failure
+    if status == 1:
+        given = scratch.best[2 : 2 + recipe.target.size]
+        raise criterion.origin.error(
+            f"returned NaN; the left statistics it was given were {given.tolist()}"
+        )
+    if status == 2:
+        raise splitter.origin.error("returned a split with an empty branch or an impossible column")
+    return _assemble(recipe, grown, held)
+
+
+def recipe_origins(recipe: Recipe) -> list[Any]:
+    """The origins of a recipe's plugins, for reports."""
+    origins = [recipe.criterion.origin, recipe.splitter.origin]
+    before_origin = getattr(recipe.before, "origin", None)
+    return origins + ([before_origin] if before_origin is not None else [])
+
+
+def _culprit(recipe: Recipe, error: Exception) -> Exception:
+    """An exception out of compiled growth, under the name of the plugin that raised it."""
+    if isinstance(error, (MemoryError, PluginError)):
+        return error
+    names = " or ".join(str(origin) for origin in recipe_origins(recipe))
+    return PluginError(
+        f"{names} raised {type(error).__name__}: {error}; "
+        "training was stopped and no model was made"
+    )
+
+
+def _scratch(recipe: Recipe, most: int, n_rows: int) -> Scratch:
+    table, s = recipe.table, recipe.target.size
+    codes = int(table.n_codes.max(initial=0)) + 1
+    compact = max(min(codes, n_rows + 1), 256) + 2
+    room = max(n_rows, 256) + 2
+    width = s if recipe.target.dense else 1
+    compact = max(compact, min(room, codes + 1))
+    nominal = table.nominal > 0
+    levels = int(table.n_codes[nominal].max(initial=0)) + 1
+    n_features = len(table.n_codes)
+    n_sorted = levels + 2
+    table_rows = np.empty((compact, s))
+    return Scratch(
+        features=np.arange(n_features),
+        codes=np.empty(room, np.uint32),
+        order=np.empty(max(room, most + 2), np.uint32),
+        order2=np.empty(room, np.uint32),
+        counts=np.empty(2050, np.uint32),
+        words=np.empty(4, np.uint64),
+        compact=table_rows,
+        sorted=np.empty((n_sorted, s)),
+        flat=table_rows.reshape(-1),
+        start=np.empty(s),
+        pair=np.empty((2, s)),
+        code_of=np.empty(compact, np.uint32),
+        keys=np.empty(n_sorted),
+        best=np.empty(s + 2),
+        levels=np.empty(levels, np.int32),
+        best_levels=np.empty(levels, np.int32),
+        ids2=np.empty(most, np.uint32),
+        cells2=np.empty(0 if recipe.target.dense else most, np.uint32),
+        values2=np.empty((most, width)),
+        feature_score=np.empty(n_features),
+        feature_gain=np.empty(n_features),
+    )
+
+
+def _assemble(recipe: Recipe, g: Grown, held: Rows) -> GrownTree:
+    n = g.n
+    kind = g.kind[:n]
+    inner = kind != Split.LEAF
+    sets = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
+    sizes = np.where(sets, g.n_levels[:n], 0)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    picked = np.repeat(g.level_start[:n], sizes) + (
+        np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+    )
+    stats = g.stats[:n]
+    tree = Tree(
+        kind=kind,
+        feature=np.where(inner, g.feature[:n], -1),
+        threshold=_thresholds(recipe, g),
+        first_child=np.where(inner, g.first_child[:n], -1),
+        n_children=np.where(inner, g.n_children[:n], 0),
+        missing=np.where(inner, g.missing[:n], 0),
+        level_start=starts,
+        level_branch=g.level_branch[picked],
+        value=_values(recipe, stats),
+        weight=g.weight[:n].copy(),
+        gain=np.where(inner, g.gain[:n], 0.0),
+    )
+    leaves = tree.leaves
+    leaves = leaves[np.argsort(g.held_begin[leaves], kind="stable")]
+    counts = g.held_end[leaves] - g.held_begin[leaves]
+    return GrownTree(tree, stats, g.held_stats[:n], held.ids, np.repeat(leaves, counts))
+
+
+def _thresholds(recipe: Recipe, g: Grown) -> npt.NDArray[np.float64]:
+    """The splitter's own thresholds, or midpoints between the codes on either side."""
+    n, table = g.n, recipe.table
+    at = g.kind[:n] == Split.THRESHOLD
+    given = np.where(at, g.threshold[:n], np.nan)
+    own = at & np.isnan(given)
+    base = table.value_start[g.feature[:n][own]]
+    cut = g.cut[:n][own]
+    after = g.after[:n][own] if recipe.splitter.coding == "exact" else cut + 1
+    given[own] = threshold_between(table.high[base + cut], table.low[base + after], recipe.dtype)
+    return given
+
+
+def _values(recipe: Recipe, stats: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    if not recipe.target.dense:
+        return stats
+    leaf_value = recipe.criterion.functions.leaf_value
+    if leaf_value is None:
+        centred = stats[:, 1] / stats[:, 0]
+    else:
+        centred = np.array([float(leaf_value(row)) for row in stats])
+    return (centred + recipe.target.center)[:, None]
+
+
+def max_depth_limit(max_depth: int | None) -> int:
+    """The depth to stop at: the user's, or the bound that every part handles."""
+    return MAX_DEPTH if max_depth is None else min(max_depth, MAX_DEPTH)

@@ -1,0 +1,251 @@
+"""A criterion's functions, compiled into the pointers that the kernels take.
+
+The user writes a scalar function of one node or one split; here it is wrapped
+in the loop over candidate cuts, so that one pointer call serves a whole column
+of a node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numba import types
+
+from treekit.contracts import CriterionFunctions
+from treekit.errors import PluginError
+from treekit.grow.plugins import Origin, compiled
+from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
+
+__all__ = ["CompiledCriterion", "compile_criterion"]
+
+FROZEN_CELLS = CELLS.copy(readonly=True)
+FROZEN_MATRIX = MATRIX.copy(readonly=True)
+_F8 = types.float64
+SCORE = _F8(CELLS, MATRIX)
+CELL_VALUE = _F8(CELLS)
+MANY = _F8(CELLS, MATRIX, types.int64)
+KEY = types.void(MATRIX, types.int64, types.int64, CELLS)
+CHOOSE = types.int64(CELLS, CELLS)
+SCAN = types.int64(MATRIX, types.int64, CELLS, CELLS, _F8, _F8, CELLS)
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class CompiledCriterion:
+    """Pointers and flags, in the order of the kernels' arguments."""
+
+    scan: Pointer
+    many: Pointer
+    key: Pointer
+    choose: Pointer
+    n_keys: int
+    use_choose: bool
+    score: Pointer
+    impurity: Pointer
+    priority: Pointer
+    use_priority: bool
+    origin: Origin
+    functions: CriterionFunctions
+
+
+def compile_criterion(
+    functions: CriterionFunctions, cells: int, dense: bool, origin: Origin
+) -> CompiledCriterion:
+    """Compile a criterion for statistics of `cells` cells.
+
+    Parameters
+    ----------
+    functions : CriterionFunctions
+    cells : int
+        S, the length of a node's statistics.
+    dense : bool
+        Whether cell 0 is the weight (regression); else the weight is the sum.
+    origin : Origin
+        Named in errors and warnings.
+    """
+    if functions.score is None and functions.impurity is None:
+        raise PluginError(f"{origin} gives neither impurity nor score")
+    if functions.choose is not None and (functions.score is None or functions.impurity is None):
+        raise PluginError(f"{origin} gives choose, which needs both impurity and score")
+    impurity = gain = score = None
+    if functions.impurity is not None:
+        impurity = compiled(functions.impurity, (FROZEN_CELLS,), origin)
+        gain = _gain(impurity, dense)
+    if functions.score is not None:
+        score = compiled(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin)
+    final = score if score is not None else gain
+    rank = gain if functions.choose is not None else final
+    attempts = 1 if dense or functions.order is not None or cells <= 2 else cells
+    return CompiledCriterion(
+        scan=Pointer(_make_scan(rank, cells, dense), SCAN),
+        many=Pointer(_make_many(rank, final), MANY),
+        key=Pointer(_make_key(functions, dense, cells, origin), KEY),
+        choose=Pointer(_make_choose(functions, origin), CHOOSE),
+        n_keys=attempts,
+        use_choose=functions.choose is not None,
+        score=Pointer(_make_score(final), SCORE),
+        impurity=Pointer(_make_value(impurity), CELL_VALUE),
+        priority=Pointer(_make_priority(functions, origin), CELL_VALUE),
+        use_priority=functions.priority is not None,
+        origin=origin,
+        functions=functions,
+    )
+
+
+def _gain(impurity: Any, dense: bool) -> Any:
+    """The impurity decrease as a score (Breiman et al. 1984, section 2.4)."""
+
+    @nb.njit(error_model="numpy")
+    def gain(parent, children):  # type: ignore[no-untyped-def]
+        weight = parent[0] if dense else parent.sum()
+        left = 0.0
+        for b in range(children.shape[0]):
+            share = children[b, 0]
+            if not dense:
+                for k in range(1, children.shape[1]):
+                    share += children[b, k]
+            if share > 0.0:
+                left += share * impurity(children[b])
+        return impurity(parent) - left / weight
+
+    return gain
+
+
+def _make_scan(rank: Any, cells: int, dense: bool) -> Any:
+    """The loop over the cuts of one column at one node.
+
+    ``scan(rows, count, start, totals, limit, impurity, best)``: rows (codes, S)
+    ascending; `start` is on the left before the first cut; both sides need
+    the weight `limit`.  Returns the best cut's position, the first of tied
+    ones, -1 if there is none or -2 if the criterion gave NaN; `best` receives
+    score, left weight and left statistics.
+    """
+
+    weigh = cells if not dense else 1
+
+    def scan(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
+        children = stack_matrix(2, cells)
+        view = read_only(children)
+        own = stack_cells(cells)
+        parent = read_only(own)
+        zero, one = np.uint64(0), np.uint64(1)
+        for k in range(np.uint64(cells)):
+            own[k] = totals[k]
+            children[zero, k] = start[k]
+            children[one, k] = totals[k] - start[k]
+        best_at = np.int64(-1)
+        best_score, bar, best_left = -np.inf, -np.inf, 0.0
+        for i in range(np.uint64(count)):
+            for k in range(np.uint64(cells)):
+                value = rows[i, k]
+                children[zero, k] += value
+                children[one, k] -= value
+            left, right = 0.0, 0.0
+            for k in range(np.uint64(weigh)):
+                left += children[zero, k]
+                right += children[one, k]
+            if left < limit or right < limit:
+                continue
+            score = float(rank(parent, view))
+            if score > bar and score < np.inf:
+                best_score, best_at, best_left = score, np.int64(i), left
+                bar = score + TOLERANCE * max(abs(score), impurity)
+            elif np.isnan(score):
+                best_at = np.int64(-2)
+                best_left = left
+                break
+        best[zero] = best_score
+        best[one] = best_left
+        if best_at == -2:
+            for k in range(np.uint64(cells)):
+                best[k + np.uint64(2)] = children[zero, k]
+        elif best_at >= 0:
+            for k in range(np.uint64(cells)):
+                total = start[k]
+                for i in range(np.uint64(best_at) + one):
+                    total += rows[i, k]
+                best[k + np.uint64(2)] = total
+        return best_at
+
+    return scan
+
+
+def _make_many(rank: Any, final: Any) -> Any:
+    def many(parent, children, which):  # type: ignore[no-untyped-def]
+        if which == 0:
+            return float(rank(read_only(parent), read_only(children)))
+        return float(final(read_only(parent), read_only(children)))
+
+    return many
+
+
+def _make_score(final: Any) -> Any:
+    def score(parent, children):  # type: ignore[no-untyped-def]
+        return float(final(read_only(parent), read_only(children)))
+
+    return score
+
+
+def _make_value(function: Any) -> Any:
+    if function is None:
+        return lambda stats: 0.0
+
+    def value(stats):  # type: ignore[no-untyped-def]
+        return float(function(read_only(stats)))
+
+    return value
+
+
+def _make_priority(functions: CriterionFunctions, origin: Origin) -> Any:
+    if functions.priority is None:
+        return _make_value(None)
+    return _make_value(compiled(functions.priority, (FROZEN_CELLS,), origin))
+
+
+def _make_key(functions: CriterionFunctions, dense: bool, cells: int, origin: Origin) -> Any:
+    """Sort keys of categories for subset splits.
+
+    Two classes, or a number: by class share or mean, which is exact for convex
+    impurities (Breiman et al. 1984, theorem 4.5; Fisher 1958).  More classes:
+    by the share of each class in turn, a heuristic.
+    """
+    if functions.order is not None:
+        order = compiled(functions.order, (FROZEN_CELLS,), origin)
+
+        def own_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+            for i in range(np.uint64(count)):
+                keys[i] = float(order(read_only(rows[i])))
+
+        return own_key
+    if dense:
+
+        def mean_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+            for i in range(np.uint64(count)):
+                keys[i] = rows[i, np.uint64(1)] / rows[i, np.uint64(0)]
+
+        return mean_key
+    shift = 1 if cells == 2 else 0
+
+    def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+        cell = np.uint64(attempt + shift)
+        for i in range(np.uint64(count)):
+            total = 0.0
+            for k in range(np.uint64(rows.shape[1])):
+                total += rows[i, k]
+            keys[i] = rows[i, cell] / total
+
+    return share_key
+
+
+def _make_choose(functions: CriterionFunctions, origin: Origin) -> Any:
+    if functions.choose is None:
+        return lambda gains, scores: -1
+    choose = compiled(functions.choose, (FROZEN_CELLS, FROZEN_CELLS), origin, returns=int)
+
+    def chosen(gains, scores):  # type: ignore[no-untyped-def]
+        return np.int64(choose(read_only(gains), read_only(scores)))
+
+    return chosen

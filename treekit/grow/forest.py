@@ -1,0 +1,124 @@
+"""Many trees: bootstrap samples, threads, out-of-bag votes.
+
+One `SeedSequence` child a tree: the same seed gives the same forest for any
+number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.grow.builder import GrownTree, Recipe, grow_tree
+from treekit.kernels.node import Rows
+from treekit.model.portable import quotas, units_per_tree
+from treekit.model.tree import Tree
+
+__all__ = ["Forest", "grow_forest"]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees, and what their out-of-bag rows say.
+
+    Attributes
+    ----------
+    trees : list of Tree
+    votes : (rows, outputs) float64 or None
+        Sums over the trees for which the row was out of bag: units of each
+        class (whole numbers, exact in any order), or predictions.
+    times : (rows,) int64 or None
+        For how many trees each row was out of bag.
+    """
+
+    trees: list[Tree]
+    votes: npt.NDArray[np.float64] | None
+    times: npt.NDArray[np.int64] | None
+
+
+def grow_forest(
+    recipe: Recipe,
+    ids: npt.NDArray[np.uint32],
+    n_trees: int,
+    seed: np.random.SeedSequence,
+    *,
+    bootstrap: bool = True,
+    max_samples: int | None = None,
+    n_jobs: int | None = 1,
+    out_of_bag: bool = False,
+    finish: Callable[[GrownTree], Tree] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Forest:
+    """Grow `n_trees` trees on the training rows `ids`.
+
+    Parameters
+    ----------
+    bootstrap : bool
+        Each tree sees ``max_samples`` (default: all) draws with replacement
+        (Breiman 1996); otherwise all rows.
+    n_jobs : int or None
+        joblib's threads; the kernels release the GIL.
+    out_of_bag : bool
+        Sum what each tree says of the rows it has not seen.
+    finish : callable, optional
+        Applied to each grown tree (a pruner).
+    progress : callable, optional
+        Called with the number of trees done.
+    """
+    from joblib import Parallel, delayed
+
+    def one(child: np.random.SeedSequence) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
+        rng = np.random.default_rng(child)
+        rows, held = _sample(recipe, ids, rng, bootstrap, max_samples, out_of_bag)
+        grown = grow_tree(recipe, rows, held, rng)
+        tree = grown.tree if finish is None else finish(grown)
+        if not out_of_bag:
+            return tree, held.ids, np.empty((0, 0))
+        return tree, grown.held_ids, _held_votes(recipe, grown, n_trees)
+
+    trees: list[Tree] = []
+    votes = times = None
+    if out_of_bag:
+        width = 1 if recipe.target.dense else recipe.target.size
+        votes = np.zeros((len(recipe.target.values), width))
+        times = np.zeros(len(votes), dtype=np.int64)
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    for tree, held_ids, held_votes in parallel(delayed(one)(c) for c in seed.spawn(n_trees)):
+        trees.append(tree)
+        if votes is not None and times is not None:
+            votes[held_ids] += held_votes  # each row at most once a tree
+            times[held_ids] += 1
+        if progress is not None:
+            progress(len(trees))
+    return Forest(trees, votes, times)
+
+
+def _sample(
+    recipe: Recipe,
+    ids: npt.NDArray[np.uint32],
+    rng: np.random.Generator,
+    bootstrap: bool,
+    max_samples: int | None,
+    out_of_bag: bool,
+) -> tuple[Rows, Rows]:
+    none = recipe.target.rows(ids[:0], None)
+    if not bootstrap:
+        return recipe.target.rows(ids, None), none
+    n = len(ids)
+    draws = rng.integers(0, n, size=n if max_samples is None else max_samples)
+    counts = np.bincount(draws, minlength=n)
+    drawn = counts > 0
+    rows = recipe.target.rows(ids[drawn], counts[drawn].astype(np.float64))
+    held = recipe.target.rows(ids[~drawn], None) if out_of_bag else none
+    return rows, held
+
+
+def _held_votes(recipe: Recipe, grown: GrownTree, n_trees: int) -> npt.NDArray[np.float64]:
+    leaves, at = np.unique(grown.held_leaf, return_inverse=True)
+    value = grown.tree.value[leaves]
+    if not recipe.target.dense and len(leaves):
+        value = quotas(value, units_per_tree(n_trees, recipe.dtype)).astype(np.float64)
+    return value[at]

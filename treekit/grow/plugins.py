@@ -1,0 +1,143 @@
+"""Turning a plugin's Python functions into pointers that kernels call.
+
+What numba compiles runs at built-in speed; what it cannot compile is called as
+Python from the same kernel, with one warning that names the line.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numba.core.errors import NumbaError
+
+from treekit.errors import PluginError, TreekitWarning
+
+__all__ = ["Origin", "compiled", "numba_complaint"]
+
+
+@dataclass
+class Origin:
+    """Who a function comes from, and what went wrong in it (kept for the report)."""
+
+    kind: str
+    name: str
+    distribution: str = ""
+    failures: list[BaseException] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        place = f" (from {self.distribution})" if self.distribution else ""
+        return f"{self.kind} {self.name!r}{place}"
+
+    def error(self, cause: str) -> PluginError:
+        """The error that names the plugin, with its first failure as the cause."""
+        return PluginError(f"{self} {cause}; training was stopped and no model was made")
+
+
+def compiled(
+    function: Callable[..., Any],
+    argument_types: tuple[Any, ...],
+    origin: Origin,
+    returns: type = float,
+) -> Any:
+    """`function` as a jitted callable of `argument_types`, compiled or called as Python.
+
+    Parameters
+    ----------
+    function : callable
+        Plain Python over arrays.
+    argument_types : tuple of numba types
+    origin : Origin
+        Named in the warning; exceptions of the Python path are kept in it.
+    returns : {float, int, bool}
+        The result is cast to it.
+    """
+    core = getattr(function, "py_func", function)
+    jitted = nb.njit(error_model="numpy")(core)
+    try:
+        jitted.compile(argument_types)
+        result = jitted.overloads[argument_types].signature.return_type
+        if isinstance(result, (nb.types.Number, nb.types.Boolean)):
+            return jitted
+        complaint = f"it returns {result}, not a number"
+    except NumbaError as error:
+        complaint = numba_complaint(error)
+    warnings.warn(
+        f"{origin} does not compile and runs as Python, slower: {complaint}",
+        TreekitWarning,
+        stacklevel=2,
+    )
+    return _python_call(core, origin, returns)
+
+
+def numba_complaint(error: Exception) -> str:
+    """The line that stopped numba, and the first sentence of why."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    place = re.findall(r'File "([^"]*)", line (\d+)', text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = next((line for line in lines if not line.startswith("Failed in")), lines[0])
+    where = f"{place[-1][0]}, line {place[-1][1]}: " if place else ""
+    return f"{where}{reason}"
+
+
+def _python_call(function: Callable[..., Any], origin: Origin, returns: type) -> Any:
+    """A jitted callable that takes the GIL and calls Python, for two to four arrays."""
+    failed = {float: float("nan"), int: -2, bool: False}[returns]
+    kind = {float: "float64", int: "int64", bool: "boolean"}[returns]
+
+    def guarded(*arguments: Any) -> Any:
+        if origin.failures:
+            return failed
+        try:
+            return returns(function(*[_frozen(a) for a in arguments]))
+        except Exception as error:  # a plugin may raise anything; the host reports it
+            origin.failures.append(error)
+            return failed
+
+    return _OBJECT_MODE[kind](guarded)
+
+
+def _frozen(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    copy = value.copy()  # the kernel's array may live in a stack frame
+    copy.flags.writeable = False
+    return copy
+
+
+def _object_float(guarded: Callable[..., Any]) -> Any:
+    @nb.njit
+    def call(*arguments):  # type: ignore[no-untyped-def]
+        with nb.objmode(result="float64"):
+            result = guarded(*arguments)
+        return result
+
+    return call
+
+
+def _object_int(guarded: Callable[..., Any]) -> Any:
+    @nb.njit
+    def call(*arguments):  # type: ignore[no-untyped-def]
+        with nb.objmode(result="int64"):
+            result = guarded(*arguments)
+        return result
+
+    return call
+
+
+def _object_bool(guarded: Callable[..., Any]) -> Any:
+    @nb.njit
+    def call(*arguments):  # type: ignore[no-untyped-def]
+        with nb.objmode(result="boolean"):
+            result = guarded(*arguments)
+        return result
+
+    return call
+
+
+_OBJECT_MODE = {"float64": _object_float, "int64": _object_int, "boolean": _object_bool}
