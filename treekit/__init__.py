@@ -92,6 +92,7 @@ _MODULE_OF = {
 }
 _CALLABLE_ROOMS = ("export", "verify")
 
+
 class _CallableRoom(ModuleType):
     """A module that is called by its own name: ``treekit.export(...)``."""
 

@@ -1,0 +1,201 @@
+"""What a well-formed record is: the one place where components are checked.
+
+A record comes from a stranger's package, or from a user's own script.  It is
+checked when it is found, so that a mistake is told by its name and not by a
+traceback from the middle of training.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from treekit.contracts import (
+    Criterion,
+    CriterionFunctions,
+    Exporter,
+    Importer,
+    Pruner,
+    PrunerFunctions,
+    Setting,
+    Splitter,
+    SplitterFunctions,
+)
+from treekit.errors import PluginError, SettingError
+from treekit.settings import check_declaration
+
+__all__ = ["KINDS", "Kind", "Record", "check_functions", "check_record", "kind_of"]
+
+Record = Criterion | Splitter | Pruner | Exporter | Importer
+Functions = CriterionFunctions | SplitterFunctions | PrunerFunctions
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the five kinds of component.
+
+    Attributes
+    ----------
+    name : str
+        As in messages: ``"criterion"``.
+    record : type
+    hook : str
+        The hook that lists records of this kind.
+    builtin : str
+        Module of treekit's own components: a name, because the registry stands
+        above the rooms that implement them, and imported when first asked for.
+    callables : tuple of (str, int)
+        Callable attributes of the record, each with its number of positional
+        arguments; the settings follow by keyword where `settings_go_to` says.
+    settings_go_to : str
+    """
+
+    name: str
+    record: type[Any]
+    hook: str
+    builtin: str
+    callables: tuple[tuple[str, int], ...] = (("make", 0),)
+    settings_go_to: str = "make"
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("criterion", Criterion, "treekit_criteria", "treekit.criteria.builtin"),
+        Kind("splitter", Splitter, "treekit_splitters", "treekit.splitters.builtin"),
+        Kind("pruner", Pruner, "treekit_pruners", "treekit.pruners.builtin"),
+        Kind(
+            "exporter",
+            Exporter,
+            "treekit_exporters",
+            "treekit.export.builtin",
+            (("export", 2),),
+            "export",
+        ),
+        Kind(
+            "importer",
+            Importer,
+            "treekit_importers",
+            "treekit.interop.builtin",
+            (("recognises", 1), ("read", 1)),
+            "read",
+        ),
+    )
+}
+
+
+def kind_of(record: Record) -> Kind:
+    """The kind of a record."""
+    return next(kind for kind in KINDS.values() if isinstance(record, kind.record))
+
+
+def check_record(record: Any, kind: Kind) -> None:
+    """Raise `PluginError` unless `record` is a well-formed record of `kind`.
+
+    Checked: type, name (letters, digits, ``_``, ``-`` and ``.``, in any
+    script), task, suffix, settings and their defaults, and that the function
+    they go to accepts them.
+    """
+    if not isinstance(record, kind.record):
+        raise PluginError(
+            f"{kind.hook} lists treekit.{kind.record.__name__} records, not {_type_name(record)}"
+        )
+    name: object = record.name
+    if not isinstance(name, str) or not _is_name(name):
+        raise PluginError(
+            f"{kind.name} name {name!r} is not a word of letters, digits, '_', '-' and '.'"
+        )
+    where = f"{kind.name} {name!r}"
+    task = getattr(record, "task", "classification")
+    if task not in ("classification", "regression"):
+        raise PluginError(f"{where} has task {task!r}; known: classification, regression")
+    suffix = getattr(record, "suffix", ".x")
+    if not isinstance(suffix, str) or not suffix.startswith(".") or "/" in suffix:
+        raise PluginError(f"{where} has suffix {suffix!r}; a suffix is a dot and a file ending")
+    _check_settings(record.settings, where)
+    for attribute, arguments in kind.callables:
+        settings = record.settings if attribute == kind.settings_go_to else ()
+        _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
+
+
+def check_functions(functions: Any, record: Record) -> None:
+    """Raise `PluginError` unless `functions` is what ``record.make`` promises to return."""
+    where = f"{kind_of(record).name} {record.name!r}"
+    expected: Any = {
+        Criterion: CriterionFunctions,
+        Splitter: SplitterFunctions,
+        Pruner: PrunerFunctions,
+    }[type(record)]
+    if not isinstance(functions, expected):
+        raise PluginError(
+            f"make of {where} returned {_type_name(functions)}, not a treekit.{expected.__name__}"
+        )
+    for name, value in vars(functions).items():
+        absent = value is None and name != "find"
+        if name not in ("coding", "holdout") and not (absent or callable(value)):
+            raise PluginError(f"{name!r} of {where} is {_type_name(value)}, not a function")
+    if problem := _problem(functions):
+        raise PluginError(f"{where} {problem}")
+
+
+def _problem(functions: Functions) -> str:
+    """What is wrong with functions of the right types, or nothing."""
+    if isinstance(functions, CriterionFunctions):
+        if functions.impurity is None and functions.score is None:
+            return "gives neither impurity nor score; a criterion needs one of them"
+        if functions.choose and not (functions.impurity and functions.score):
+            return "gives choose, which needs both impurity and score"
+    elif isinstance(functions, SplitterFunctions):
+        if functions.coding not in ("exact", "histogram"):
+            return f"has coding {functions.coding!r}; known: exact, histogram"
+    elif functions.before is None and functions.after is None:
+        return "gives neither before nor after; a pruner needs one of them"
+    elif not 0.0 <= functions.holdout < 1.0:
+        return f"has holdout {functions.holdout!r}; it is a share from 0 to below 1"
+    return ""
+
+
+def _is_name(name: str) -> bool:
+    # An identifier holds no space, "=", quote or control character, so that a
+    # name can be typed after --criterion and printed anywhere.
+    return len(name) <= 64 and name.replace("-", "_").replace(".", "_").isidentifier()
+
+
+def _check_settings(settings: Any, where: str) -> None:
+    if not isinstance(settings, tuple) or not all(isinstance(s, Setting) for s in settings):
+        raise PluginError(f"settings of {where} are not a tuple of treekit.Setting records")
+    try:
+        for setting in settings:
+            check_declaration(setting)
+    except SettingError as error:
+        raise PluginError(f"{where}: {error}") from error
+    names = [setting.name for setting in settings]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise PluginError(f"{where} declares setting {twice[0]!r} twice")
+
+
+def _check_callable(
+    function: Callable[..., Any],
+    attribute: str,
+    arguments: int,
+    settings: tuple[Setting, ...],
+    where: str,
+) -> None:
+    if not callable(function):
+        raise PluginError(f"{attribute!r} of {where} is {_type_name(function)}, not a function")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some functions written in C do not say
+        return
+    try:
+        signature.bind(*[None] * arguments, **{setting.name: None for setting in settings})
+    except TypeError as error:
+        raise PluginError(
+            f"{attribute!r} of {where} cannot be called as agreed: {error}"
+        ) from error
+
+
+def _type_name(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

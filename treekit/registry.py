@@ -1,0 +1,220 @@
+"""Names to components: resolved once, at the edge.
+
+Components come from treekit itself and from plugins, through the same hooks.
+One broken plugin never takes the tool down: a `TreekitWarning` names plugin,
+distribution, version and cause, and the others work.  Strict discovery, by
+`configure`, ``--strict-plugins`` or ``TREEKIT_STRICT_PLUGINS=1``, raises
+`PluginError` instead.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from treekit.catalogue import Catalogue, Host
+from treekit.contracts import Criterion, Exporter, Importer, Pruner, Splitter
+from treekit.discovery import Component
+from treekit.errors import PluginError, SettingError
+from treekit.records import KINDS, Record, check_functions, check_record, kind_of
+from treekit.settings import resolve, suggestion
+
+__all__ = [
+    "Catalogue",
+    "Component",
+    "components",
+    "configure",
+    "criteria",
+    "criterion",
+    "exporter",
+    "exporters",
+    "importer",
+    "importers",
+    "make",
+    "origin",
+    "pruner",
+    "pruners",
+    "splitter",
+    "splitters",
+]
+
+R = TypeVar("R", Criterion, Splitter, Pruner, Exporter, Importer)
+
+
+_host: Host | None = None
+_host_lock = threading.Lock()
+
+
+def configure(*, strict: bool | None = None) -> None:
+    """Forget what was discovered, and set how faults are met from now on.
+
+    Parameters
+    ----------
+    strict : bool, optional
+        True: a faulty plugin raises `PluginError`.  None: as the environment
+        variable ``TREEKIT_STRICT_PLUGINS`` says (``1`` is strict).
+    """
+    global _host  # noqa: PLW0603 - the one registry of the process
+    if strict is None:
+        strict = os.environ.get("TREEKIT_STRICT_PLUGINS", "") not in ("", "0")
+    with _host_lock:
+        _host = Host(strict)
+
+
+def _discovered() -> Host:
+    if _host is None:
+        configure()
+    assert _host is not None  # noqa: S101 - for the type checker
+    return _host
+
+
+def _catalogue(kind: str) -> Catalogue:
+    return _discovered().catalogue(KINDS[kind])
+
+
+def _resolve(record_type: type[R], wanted: str | R) -> R:
+    kind = next(kind for kind in KINDS.values() if kind.record is record_type)
+    if isinstance(wanted, record_type):
+        check_record(wanted, kind)
+        return wanted
+    if not isinstance(wanted, str):
+        raise SettingError(
+            f"a {kind.name} is given by name or as a treekit.{record_type.__name__}, "
+            f"not as a {type(wanted).__name__}"
+        )
+    catalogue = _catalogue(kind.name)
+    if wanted in catalogue:
+        found: R = catalogue[wanted].record  # type: ignore[assignment]  # of this kind
+        return found
+    faults = _discovered().faults
+    left_out = f"; left out: {'; '.join(faults)}" if faults else ""
+    raise SettingError(
+        f"unknown {kind.name} {wanted!r}; installed: {', '.join(catalogue) or 'none'}"
+        f"{suggestion(wanted, catalogue)}{left_out}"
+    )
+
+
+def criterion(wanted: str | Criterion) -> Criterion:
+    """The criterion of that name; a record passes through, checked.
+
+    Raises
+    ------
+    SettingError
+        If no installed component has that name.
+    PluginError
+        If two plugins offer it, or a record passed in is malformed.
+    """
+    return _resolve(Criterion, wanted)
+
+
+def splitter(wanted: str | Splitter) -> Splitter:
+    """The splitter of that name; as `criterion`."""
+    return _resolve(Splitter, wanted)
+
+
+def pruner(wanted: str | Pruner) -> Pruner:
+    """The pruner of that name; as `criterion`."""
+    return _resolve(Pruner, wanted)
+
+
+def exporter(wanted: str | Exporter) -> Exporter:
+    """The exporter of that name; as `criterion`."""
+    return _resolve(Exporter, wanted)
+
+
+def importer(wanted: str | Importer) -> Importer:
+    """The importer of that name; as `criterion`."""
+    return _resolve(Importer, wanted)
+
+
+def criteria() -> Catalogue:
+    """All criteria by name."""
+    return _catalogue("criterion")
+
+
+def splitters() -> Catalogue:
+    """All splitters by name."""
+    return _catalogue("splitter")
+
+
+def pruners() -> Catalogue:
+    """All pruners by name."""
+    return _catalogue("pruner")
+
+
+def exporters() -> Catalogue:
+    """All exporters by name."""
+    return _catalogue("exporter")
+
+
+def importers() -> Catalogue:
+    """All importers by name."""
+    return _catalogue("importer")
+
+
+def components(kind: str | None = None) -> tuple[Component, ...]:
+    """Every component, of one kind or of all, clashing ones included: for listings."""
+    kinds = KINDS if kind is None else (kind,)
+    return tuple(component for name in kinds for component in _catalogue(name).found)
+
+
+def origin(record: Record) -> dict[str, str]:
+    """Where a record comes from, as plain values for a model's provenance.
+
+    Returns
+    -------
+    dict
+        ``kind``, ``name``, ``plugin``, ``distribution`` and ``version``; the
+        last three are empty for a record that no installed plugin offers.
+    """
+    kind = kind_of(record)
+    found = next((c for c in _catalogue(kind.name).found if c.record is record), None)
+    return {
+        "kind": kind.name,
+        "name": record.name,
+        "plugin": found.plugin if found else "",
+        "distribution": found.distribution if found else "",
+        "version": found.version if found else "",
+    }
+
+
+def make(
+    record: Criterion | Splitter | Pruner, given: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """The functions of a record under settings.
+
+    Parameters
+    ----------
+    record : Criterion, Splitter or Pruner
+    given : mapping
+        Settings by name; the others take their defaults.
+
+    Returns
+    -------
+    functions : CriterionFunctions, SplitterFunctions or PrunerFunctions
+    settings : dict
+        Every setting's value.
+
+    Raises
+    ------
+    SettingError
+        For an unknown setting or a value outside its declaration.
+    PluginError
+        If ``record.make`` fails, or returns something else.
+    """
+    where = f"{kind_of(record).name} {record.name!r}"
+    settings = resolve(record.settings, given, where)
+    try:
+        functions = record.make(**settings)
+    except SettingError:
+        raise
+    except Exception as error:
+        owner = origin(record)
+        maker = f" of {owner['distribution']} {owner['version']}" if owner["distribution"] else ""
+        raise PluginError(
+            f"{where}{maker} failed in make with {settings}: {type(error).__name__}: {error}"
+        ) from error
+    check_functions(functions, record)
+    return functions, settings

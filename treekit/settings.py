@@ -1,0 +1,209 @@
+"""Settings: declared once, checked in one place, given by keyword or as ``KEY=VALUE``.
+
+A `Setting` declares name, default, type, choices and bounds.  The same
+declaration checks a Python value (`resolve`), reads a command-line text
+(`parse_assignments`) and prints itself (`help_rows`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from treekit.contracts import Setting
+from treekit.errors import SettingError
+
+__all__ = ["check_declaration", "help_rows", "parse_assignments", "resolve", "suggestion"]
+
+_TYPE_NAMES: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+}
+_BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def resolve(settings: tuple[Setting, ...], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Every setting's value: what was given, checked, and defaults for the rest.
+
+    Parameters
+    ----------
+    settings : tuple of Setting
+    given : mapping
+        Python values by name; a whole number is accepted where a number is
+        asked, and NumPy scalars become plain values.
+    where : str
+        Whose settings these are, for messages: ``"criterion 'gini'"``.
+
+    Returns
+    -------
+    dict
+        In the order of `settings`.
+
+    Raises
+    ------
+    SettingError
+        For an unknown name, or a value outside its declaration.
+    """
+    declared = {setting.name: setting for setting in settings}
+    for name in given:
+        _declared(declared, name, where)
+    return {
+        name: _checked(setting, given[name], where) if name in given else setting.default
+        for name, setting in declared.items()
+    }
+
+
+def parse_assignments(
+    settings: tuple[Setting, ...], assignments: Iterable[str], where: str
+) -> dict[str, Any]:
+    """Typed values of ``KEY=VALUE`` texts; only of those given.
+
+    Choices restrict values of their own type only: ``"sqrt"`` or any fraction is
+    choices ``("sqrt",)`` with types ``(str, float)``.  ``none`` is None where a
+    setting accepts it; ``true``, ``yes`` and ``on`` are True.  What a text means
+    depends on the declaration alone: ``1`` is a number for an ``int`` setting and
+    text for a ``str`` setting.
+
+    Raises
+    ------
+    SettingError
+        For a text without ``=``, an unknown or repeated name, or a value
+        outside its declaration.
+    """
+    declared = {setting.name: setting for setting in settings}
+    values: dict[str, Any] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise SettingError(f"{text!r} is not a setting; write KEY=VALUE")
+        setting = _declared(declared, name, where)
+        if name in values:
+            raise SettingError(f"setting {name!r} is given twice; give it once")
+        values[name] = _checked(setting, _from_text(setting, value.strip()), where)
+    return values
+
+
+def help_rows(settings: tuple[Setting, ...]) -> list[tuple[str, str, str, str]]:
+    """Rows of a help table: name, what it accepts, default, meaning."""
+    return [
+        (setting.name, _accepts(setting), _value_text(setting.default), setting.help)
+        for setting in settings
+    ]
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'gini'?"`` if one of `known` is close to `name`, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_declaration(setting: Setting) -> None:
+    """Raise `SettingError` unless `setting` is well declared and its default obeys it."""
+    name: object = setting.name
+    if not isinstance(name, str) or not name.isidentifier():
+        raise SettingError(f"setting name {name!r} is not a Python identifier")
+    if unknown := [t for t in _types(setting) if t not in _TYPE_NAMES]:
+        raise SettingError(
+            f"setting {name!r} has type {unknown[0]!r}; settings are bool, int, float or str, "
+            "and a default of None needs one of them as its type"
+        )
+    if not setting.help:
+        raise SettingError(f"setting {name!r} has no help text")
+    _checked(setting, setting.default, "its own declaration")
+
+
+def _types(setting: Setting) -> tuple[type, ...]:
+    """Accepted types without None, in the order in which a text is tried."""
+    declared: tuple[type, ...] = (
+        (type(setting.default),)
+        if setting.type is None
+        else setting.type
+        if isinstance(setting.type, tuple)
+        else (setting.type,)
+    )
+    order = list(_TYPE_NAMES)
+    types = [t for t in declared if setting.type is None or t is not type(None)]
+    return tuple(sorted(types, key=lambda t: order.index(t) if t in order else -1))
+
+
+def _declared(declared: Mapping[str, Setting], name: str, where: str) -> Setting:
+    if name in declared:
+        return declared[name]
+    known = f"settings: {', '.join(declared)}" if declared else "it takes none"
+    raise SettingError(
+        f"{where} has no setting {name!r}{suggestion(name, declared) or ';'} {known}"
+    )
+
+
+def _checked(setting: Setting, value: Any, where: str) -> Any:
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()  # a NumPy scalar: files and messages hold plain values
+    if value is None and setting.default is None:
+        return None
+    types = _types(setting)
+    if type(value) is int and int not in types and float in types:
+        value = float(value)
+    if type(value) not in types or not _within(setting, value):
+        raise SettingError(
+            f"setting {setting.name!r} of {where} must be {_accepts(setting)}, not {value!r}"
+        )
+    return value
+
+
+def _within(setting: Setting, value: Any) -> bool:
+    if same := [choice for choice in setting.choices if type(choice) is type(value)]:
+        return value in same
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        low = -math.inf if setting.minimum is None else setting.minimum
+        high = math.inf if setting.maximum is None else setting.maximum
+        return math.isfinite(value) and low <= value <= high
+    return True
+
+
+def _from_text(setting: Setting, text: str) -> Any:
+    if text.lower() == "none" and setting.default is None:
+        return None
+    for choice in setting.choices:
+        if text == _value_text(choice):
+            return choice
+    for kind in _types(setting):
+        if kind is bool and text.lower() in _BOOLS:
+            return _BOOLS[text.lower()]
+        if kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    return text
+
+
+def _accepts(setting: Setting) -> str:
+    parts = [_type_text(setting, kind) for kind in _types(setting)]
+    if setting.default is None:
+        parts.append("none")
+    return " or ".join(parts)
+
+
+def _type_text(setting: Setting, kind: type) -> str:
+    if same := [choice for choice in setting.choices if type(choice) is kind]:
+        return "one of " + ", ".join(map(_value_text, same))
+    text = _TYPE_NAMES[kind]
+    if kind not in (int, float):
+        return text
+    low, high = setting.minimum, setting.maximum
+    if low is not None and high is not None:
+        return f"{text} from {low:g} to {high:g}"
+    if low is not None:
+        return f"{text} of at least {low:g}"
+    return text if high is None else f"{text} of at most {high:g}"
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
