@@ -109,7 +109,8 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
 
 def next_above(values: Array, dtype: Dtype) -> Array:
     """The next number of type `dtype` above each of `values`, as float64."""
-    return np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
+    above: Array = np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
+    return above
 
 
 def pool_of(model: Model) -> Pool:

@@ -30,8 +30,10 @@ def refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Arr
         if column.kind == "nominal" and "error" in (model.missing, model.unknown):
             sizes = [0, *([len(column.levels)] * (len(UNSEEN_CODES) - 1))]
             spoilt += [(f, n + code) for n, code in zip(sizes, UNSEEN_CODES, strict=True)]
-    rows = accepted[rng.integers(len(accepted), size=len(spoilt))] if len(accepted) else (
-        np.zeros((len(spoilt), model.schema.n_features))
+    rows = (
+        accepted[rng.integers(len(accepted), size=len(spoilt))]
+        if len(accepted)
+        else (np.zeros((len(spoilt), model.schema.n_features)))
     )
     for row, (f, value) in zip(rows, spoilt, strict=True):
         row[f] = value

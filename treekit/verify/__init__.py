@@ -1,0 +1,163 @@
+"""Proving artifacts equal to their model, bit for bit, at every split and every leaf.
+
+>>> report = treekit.verify(model, ["out/adult.c", "out/adult.onnx"])
+>>> report.equal
+True
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit._version import __version__
+from treekit.data.schema import Schema
+from treekit.errors import VerificationError
+from treekit.model.ensemble import Model
+from treekit.verify.answers import INCONSISTENT, REFUSED, STRANGE, Answers, differing, expected
+from treekit.verify.certificate import file_sha256, model_sha256, write_certificate
+from treekit.verify.coverage import Coverage, measure
+from treekit.verify.probes import Probes, make_probes
+from treekit.verify.report import ArtifactResult, Difference, Report
+from treekit.verify.runners import Runner, runner_of
+from treekit.verify.unseen import unseen_text
+
+__all__ = ["ArtifactResult", "Coverage", "Difference", "Probes", "Report", "make_probes", "verify"]
+
+
+def verify(
+    model: Model,
+    artifacts: Sequence[str | Path],
+    *,
+    random_rows: int = 2000,
+    seed: int = 0,
+    max_rows: int = 500_000,
+    certificate: str | Path | None = None,
+) -> Report:
+    """Run artifacts on rows that reach every part of `model`, and compare every bit.
+
+    Artifacts are executed: verify only files that you trust to run.
+
+    Parameters
+    ----------
+    model : Model
+    artifacts : sequence of str or Path
+        Files ending in .onnx, .c (its .h beside it), .py or .rules.txt.
+    random_rows : int
+        Rows drawn around the thresholds, besides the constructed ones.
+    seed : int
+        Of the free choices in the rows.
+    max_rows : int
+        Bound of constructed rows; if it is too low for the model the coverage
+        says what was left out.
+    certificate : str or Path, optional
+        Where to write the outcome as JSON.
+
+    Raises
+    ------
+    VerificationError
+        For a file that is absent or of a kind that verify cannot run.  An
+        artifact that fails to run is not an error but a result.
+    """
+    paths = [Path(artifact) for artifact in artifacts]
+    runners = [runner_of(path) for path in paths]
+    for path in paths:
+        if not path.is_file():
+            raise VerificationError(f"there is no file {str(path)!r} to verify")
+    probes = make_probes(model, random_rows, seed, max_rows)
+    rows = np.concatenate([probes.rows, probes.refused])
+    wanted = expected(model, rows, len(probes.refused))
+    report = Report(
+        artifacts=tuple(
+            _result(path, runner, model.schema, rows, wanted)
+            for path, runner in zip(paths, runners, strict=True)
+        ),
+        coverage=measure(model, probes),
+        model_sha256=model_sha256(model),
+        probes={
+            "rows": len(rows),
+            "refused": len(probes.refused),
+            "random": random_rows,
+            "seed": seed,
+            "max_rows": max_rows,
+        },
+        versions=_versions(runners),
+    )
+    if certificate is not None:
+        write_certificate(report, Path(certificate))
+    return report
+
+
+def _versions(runners: Sequence[Runner]) -> dict[str, str]:
+    versions = {
+        "treekit": __version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    for runner in runners:
+        try:
+            name, version = runner.version()
+        except VerificationError:  # no compiler: its artifacts say so
+            continue
+        versions[name] = version
+    return versions
+
+
+def _result(
+    path: Path, runner: Runner, schema: Schema, rows: npt.NDArray[np.float64], wanted: Answers
+) -> ArtifactResult:
+    """Run one artifact in every way it can be called."""
+    digests = {file.name: file_sha256(file) for file in runner.files(path) if file.is_file()}
+    wrong: set[int] = set()
+    first: Difference | None = None
+    compared = 0
+    try:
+        for how, given in runner.run(path, schema, rows):
+            n = len(given.label)
+            compared = max(compared, n)
+            part = Answers(wanted.label[:n], wanted.number[:n])
+            found = differing(part, given)
+            if len(found) and first is None:
+                first = _difference(schema, rows, part, given, int(found[0]), how)
+            wrong.update(found.tolist())
+    except VerificationError as error:
+        return ArtifactResult(str(path), runner.kind, digests, error=str(error))
+    return ArtifactResult(str(path), runner.kind, digests, compared, len(wrong), first)
+
+
+def _difference(
+    schema: Schema,
+    rows: npt.NDArray[np.float64],
+    wanted: Answers,
+    given: Answers,
+    row: int,
+    how: str,
+) -> Difference:
+    cells: dict[str, float | str | None] = {}
+    for column, x in zip(schema.columns, rows[row].tolist(), strict=True):
+        if x != x:
+            cells[column.name] = None
+        elif column.kind == "numeric":
+            cells[column.name] = x
+        else:
+            known = 0 <= x < len(column.levels) and x == int(x)
+            cells[column.name] = column.levels[int(x)] if known else unseen_text(column)
+    return Difference(how, cells, _said(schema, wanted, row), _said(schema, given, row))
+
+
+def _said(schema: Schema, answers: Answers, row: int) -> str:
+    label, numbers = int(answers.label[row]), answers.number[row].tolist()
+    if label == REFUSED:
+        return "that it refuses the row"
+    if label == INCONSISTENT:
+        return "both an answer and that it refuses the row"
+    if schema.task == "regression":
+        return repr(numbers[0])
+    name = (
+        "a label that is none of the classes" if label == STRANGE else repr(schema.classes[label])
+    )
+    return f"{name}, probabilities {numbers}"

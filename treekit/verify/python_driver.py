@@ -1,0 +1,74 @@
+"""Runs a generated Python file over rows; started as ``python -I python_driver.py JOB``.
+
+Knows the standard library only, as the generated file does.  JOB is a JSON
+file: the artifact, the rows (doubles), the vocabularies, and where the answers go.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import runpy
+import sys
+from array import array
+from pathlib import Path
+from typing import Any
+
+
+def main(job_path: str) -> None:
+    """Answer every row of a job: labels as 64-bit integers, then numbers as doubles."""
+    job = json.loads(Path(job_path).read_text(encoding="utf-8"))
+    rows = array("d")
+    rows.frombytes(Path(job["rows"]).read_bytes())
+    artifact = runpy.run_path(job["artifact"])
+    labels, numbers = array("q"), array("d")
+    codes = {(type(label), label): code for code, label in enumerate(job["classes"])}
+    width = len(job["levels"])
+    for number in range(len(rows) // width):
+        row = rows[number * width : (number + 1) * width]
+        cells = [_cell(x, job["levels"][f], number + f) for f, x in enumerate(row)]
+        label, answer = _answer(artifact, cells, codes, job["outputs"])
+        labels.append(label)
+        numbers.extend(answer)
+    Path(job["answers"]).write_bytes(labels.tobytes() + numbers.tobytes())
+
+
+def _cell(x: float, texts: tuple[list[str] | None, str], turn: int) -> Any:
+    """A number or a level's text; missing cells are None and NaN by turns."""
+    levels, unseen = texts
+    if x != x:
+        return None if turn % 2 else math.nan
+    if levels is None:
+        return x
+    return levels[int(x)] if 0 <= x < len(levels) and x == int(x) else unseen
+
+
+def _answer(
+    artifact: dict[str, Any], cells: list[Any], codes: dict[Any, int], outputs: int
+) -> tuple[int, list[float]]:
+    """Class number and probabilities, or 0 and the number; negative as in `answers`."""
+    try:
+        label = artifact["predict"](cells)
+    except ValueError:
+        return _refused_by_all(artifact, cells, codes), [0.0] * outputs
+    if not codes:
+        return 0, [label]
+    try:
+        numbers = artifact["predict_proba"](cells)
+    except ValueError:
+        return -3, [0.0] * outputs
+    return codes.get((type(label), label), -2), numbers
+
+
+def _refused_by_all(artifact: dict[str, Any], cells: list[Any], codes: dict[Any, int]) -> int:
+    if not codes:
+        return -1
+    try:
+        artifact["predict_proba"](cells)
+    except ValueError:
+        return -1
+    return -3
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

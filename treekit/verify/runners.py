@@ -1,0 +1,147 @@
+"""How each kind of artifact is run; a runner knows the file and the schema, not the model."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+from treekit.errors import ModelFileError, VerificationError
+from treekit.rules import parse_rules
+from treekit.verify.answers import REFUSED, Answers, label_codes
+from treekit.verify.run_c import compiler_version, run_c
+from treekit.verify.run_python import run_python
+
+__all__ = ["RUNNERS", "Runner", "runner_of"]
+
+Run = Callable[[Path, Schema, npt.NDArray[np.float64]], Iterator[tuple[str, Answers]]]
+
+_BATCH = 8192
+_SINGLE_ROWS = 300
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A kind of artifact.
+
+    Attributes
+    ----------
+    kind, suffix : str
+    run : callable
+        ``run(path, schema, rows)`` yields a name and the answers for each way
+        of calling the artifact; the answers are to the first rows if they are
+        fewer.  Raises `VerificationError` if the artifact cannot be run.
+    files : callable
+        Every file that the artifact consists of.
+    version : callable
+        Name and version of what runs it.
+    """
+
+    kind: str
+    suffix: str
+    run: Run
+    files: Callable[[Path], list[Path]]
+    version: Callable[[], tuple[str, str]]
+
+
+def runner_of(path: Path) -> Runner:
+    """Find the runner by the ending of a file name."""
+    for runner in RUNNERS:
+        if path.name.endswith(runner.suffix):
+            return runner
+    raise VerificationError(
+        f"verify cannot run {path.name!r}; it runs files that end in "
+        + ", ".join(runner.suffix for runner in RUNNERS)
+    )
+
+
+def run_onnx(
+    path: Path, schema: Schema, rows: npt.NDArray[np.float64]
+) -> Iterator[tuple[str, Answers]]:
+    """Feed float32 rows to onnxruntime, in batches and, for some, one at a time."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors arrive as exceptions
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+        with np.errstate(over="ignore", under="ignore"):
+            inputs = rows.astype(np.float32)
+        yield "batches", _onnx_answers(session, schema, inputs, _BATCH)
+        # One row alone takes other loops inside onnxruntime.
+        yield "single rows", _onnx_answers(session, schema, inputs[:_SINGLE_ROWS], 1)
+    except VerificationError:
+        raise
+    except Exception as error:  # onnxruntime raises kinds of its own, some bare RuntimeErrors
+        raise VerificationError(f"onnxruntime cannot run {path.name!r}: {error}") from error
+
+
+def _onnx_answers(
+    session: object, schema: Schema, inputs: npt.NDArray[np.float32], size: int
+) -> Answers:
+    classes = schema.task == "classification"
+    outputs = ["label", "probabilities"] if classes else ["value"]
+    labels, numbers = [np.zeros(0, np.int64)], [np.zeros((0, schema.n_outputs))]
+    for at in range(0, len(inputs), size):
+        block = inputs[at : at + size]
+        *label, number = session.run(outputs, {"X": block})  # type: ignore[attr-defined]
+        if number.dtype != np.float64:
+            raise VerificationError(f"{outputs[-1]} is {number.dtype}, not double")
+        codes = label_codes(schema, label[0].tolist()) if classes else np.zeros(len(block), int)
+        labels.append(codes)
+        numbers.append(number.reshape(len(block), schema.n_outputs))
+    return Answers(np.concatenate(labels), np.concatenate(numbers))
+
+
+def run_rules(
+    path: Path, schema: Schema, rows: npt.NDArray[np.float64]
+) -> Iterator[tuple[str, Answers]]:
+    """Read the text and execute it; the text alone, not the model, decides."""
+    try:
+        rules = parse_rules(path.read_bytes().decode())
+    except (ModelFileError, UnicodeDecodeError) as error:
+        raise VerificationError(f"{path.name!r} cannot be read: {error}") from error
+    if (rules.schema.columns, rules.schema.classes) != (schema.columns, schema.classes):
+        raise VerificationError(f"{path.name!r} has other columns or classes than the model")
+    answered = ~rules.refused(rows)
+    total = rules.sums(rows[answered])
+    label = np.full(len(rows), REFUSED, dtype=np.int64)
+    number = np.zeros((len(rows), schema.n_outputs))
+    if schema.task == "classification":
+        label[answered] = total.argmax(axis=1)
+        number[answered] = total / rules.unit_total
+    else:
+        label[answered] = 0
+        number[answered] = np.ldexp(total / rules.n_trees, rules.exponent)
+    yield "rules", Answers(label, number)
+
+
+def _onnxruntime_version() -> tuple[str, str]:
+    import onnxruntime
+
+    return "onnxruntime", str(onnxruntime.__version__)
+
+
+def _treekit_version() -> tuple[str, str]:
+    from treekit._version import __version__
+
+    return "treekit", __version__
+
+
+def _itself(path: Path) -> list[Path]:
+    return [path]
+
+
+RUNNERS = (
+    Runner("onnx", ".onnx", run_onnx, _itself, _onnxruntime_version),
+    Runner("c", ".c", run_c, lambda path: [path, path.with_suffix(".h")], compiler_version),
+    Runner("python", ".py", run_python, _itself, lambda: ("python", platform.python_version())),
+    Runner("rules", ".rules.txt", run_rules, _itself, _treekit_version),
+)
