@@ -28,13 +28,17 @@ from sklearn.tree import (
 )
 
 from tests.reference import evaluate
-from treekit.errors import ModelError
+from treekit import registry
+from treekit.contracts import Importer
+from treekit.discovery import Component
+from treekit.errors import ModelError, PluginError, SettingError, TreekitWarning
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
 from treekit.interop.sklearn import _tree, read_sklearn, recognises_sklearn
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split, check_tree
+from treekit.records import KINDS
 
 CLASSIFIERS = [
     DecisionTreeClassifier,
@@ -292,7 +296,7 @@ def test_other_objects_are_not_recognised(other: Any) -> None:
     assert not recognises_sklearn(other)
     with pytest.raises(ModelError, match="is no tree or forest"):
         read_sklearn(other)
-    with pytest.raises(ModelError, match="no importer recognises"):
+    with pytest.raises(ModelError, match=r"no importer recognises.*installed: scikit-learn"):
         read_model(other)
 
 
@@ -314,4 +318,37 @@ def test_recognising_a_stranger_does_not_import_scikit_learn() -> None:
 def test_the_importer_is_offered_through_the_hook() -> None:
     (importer,) = treekit_importers()
     assert importer.name == "scikit-learn"
-    assert importer.recognises(DecisionTreeClassifier())
+    assert registry.importer("scikit-learn") == importer
+
+
+def test_read_model_finds_the_importer_of_an_estimator() -> None:
+    estimator = DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])
+    assert read_model(estimator).n_leaves == 2
+    with pytest.raises(SettingError, match="depth"):
+        read_model(estimator, depth=3)
+
+
+def test_an_importer_that_fails_to_look_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: Any) -> bool:
+        raise OSError("no such thing")
+
+    broken = Importer("a broken one", fail, read_sklearn)
+    (ours,) = registry.importers().found
+    theirs = Component("importer", broken, "broken", "treekit-broken", "0.3")
+    catalogue = registry.Catalogue(KINDS["importer"], [theirs, ours])
+    monkeypatch.setattr(registry, "importers", lambda: catalogue)
+    estimator = DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])
+    with pytest.warns(
+        TreekitWarning, match=r"'a broken one' of treekit-broken 0\.3 failed.*no such"
+    ):
+        model = read_model(estimator)
+    assert model.n_leaves == 2
+
+
+def test_two_importers_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    (ours,) = registry.importers().found
+    theirs = Component("importer", ours.record, "other", "treekit-other", "0.3")
+    catalogue = registry.Catalogue(KINDS["importer"], [theirs, ours])
+    monkeypatch.setattr(registry, "importers", lambda: catalogue)
+    with pytest.raises(PluginError, match=r"treekit .*treekit-other .*uninstall one"):
+        read_model(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
