@@ -1,0 +1,1 @@
+"""Tests of treekit; `tests.reference` holds plain slow oracles."""

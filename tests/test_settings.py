@@ -1,0 +1,203 @@
+"""Settings are declared once and checked the same way from Python and the command line."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treekit.contracts import Setting
+from treekit.errors import SettingError
+from treekit.settings import check_declaration, help_rows, parse_assignments, resolve
+
+SETTINGS = (
+    Setting("max_depth", None, "deepest leaf", type=int, minimum=1),
+    Setting("rate", 0.5, "share of rows", minimum=0, maximum=1),
+    Setting("features", "sqrt", "columns tried at a node", (str, int, float), ("sqrt", "all"), 0),
+    Setting("bootstrap", True, "draw rows with replacement"),
+    Setting("label", "", "any text"),
+    Setting("form", "auto", "how it is written", choices=("auto", "table")),
+    Setting("bits", 8, "width of a code", choices=(8, 16)),
+)
+
+
+def resolved(**given):
+    return resolve(SETTINGS, given, "training")
+
+
+def parsed(*texts):
+    return parse_assignments(SETTINGS, texts, "training")
+
+
+def test_defaults_fill_what_is_not_given():
+    assert resolved(rate=0.25) == {
+        "max_depth": None,
+        "rate": 0.25,
+        "features": "sqrt",
+        "bootstrap": True,
+        "label": "",
+        "form": "auto",
+        "bits": 8,
+    }
+
+
+def test_a_whole_number_serves_where_a_number_is_asked():
+    rate = resolved(rate=1)["rate"]
+    assert (rate, type(rate)) == (1.0, float)
+
+
+def test_a_numpy_scalar_becomes_a_plain_value():
+    values = resolved(max_depth=np.int64(3), rate=np.float32(0.5), bootstrap=np.bool_(False))
+    assert [type(values[name]) for name in ("max_depth", "rate", "bootstrap")] == [int, float, bool]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_depth", 0),
+        ("max_depth", True),
+        ("max_depth", 2.0),
+        ("max_depth", "3"),
+        ("rate", -0.1),
+        ("rate", 1.5),
+        ("rate", math.nan),
+        ("rate", None),
+        ("features", "sqr"),
+        ("features", -1),
+        ("features", math.inf),
+        ("bootstrap", 1),
+        ("label", 7),
+        ("label", ["a"]),
+        ("form", "TABLE"),
+        ("bits", 12),
+    ],
+)
+def test_a_value_outside_its_declaration_is_refused_by_name(name, value):
+    with pytest.raises(SettingError, match=f"setting '{name}' of training must be .*, not "):
+        resolved(**{name: value})
+
+
+def test_choices_bind_only_values_of_their_own_type():
+    assert resolved(features=7)["features"] == 7
+    assert resolved(features=0.5)["features"] == 0.5
+
+
+def test_the_refusal_says_what_is_accepted():
+    with pytest.raises(SettingError) as error:
+        resolved(max_depth=0)
+    assert str(error.value) == (
+        "setting 'max_depth' of training must be a whole number of at least 1 or none, not 0"
+    )
+
+
+def test_an_unknown_setting_gets_a_suggestion_and_the_list():
+    with pytest.raises(SettingError) as error:
+        resolved(max_dept=3)
+    assert str(error.value).startswith(
+        "training has no setting 'max_dept'; did you mean 'max_depth'? settings: max_depth, rate"
+    )
+
+
+def test_a_component_without_settings_says_so():
+    with pytest.raises(SettingError, match="criterion 'gini' has no setting 'q'; it takes none"):
+        resolve((), {"q": 1}, "criterion 'gini'")
+
+
+def test_texts_become_values_of_the_declared_type():
+    assert parsed("max_depth=7", "rate=1", "bootstrap=No", "label=1", "bits=16") == {
+        "max_depth": 7,
+        "rate": 1.0,
+        "bootstrap": False,
+        "label": "1",
+        "bits": 16,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("sqrt", "sqrt"), ("3", 3), ("0.3", 0.3), ("1e2", 100.0)]
+)
+def test_a_text_takes_the_first_type_that_fits(text, value):
+    (got,) = parsed(f"features={text}").values()
+    assert (got, type(got)) == (value, type(value))
+
+
+def test_none_is_a_value_only_where_it_is_accepted():
+    assert parsed("max_depth=none", "label=none") == {"max_depth": None, "label": "none"}
+    with pytest.raises(SettingError, match="'rate'"):
+        parsed("rate=none")
+
+
+def test_dashes_and_spaces_are_forgiven_and_values_may_hold_equals():
+    assert parsed("max-depth = 4", "label=a=b") == {"max_depth": 4, "label": "a=b"}
+
+
+def test_a_text_without_equals_is_refused():
+    with pytest.raises(SettingError, match="'max_depth' is not a setting; write KEY=VALUE"):
+        parsed("max_depth")
+
+
+def test_a_setting_given_twice_is_refused():
+    with pytest.raises(SettingError, match="'rate' is given twice"):
+        parsed("rate=0.1", "rate=0.2")
+
+
+@pytest.mark.parametrize("text", ["rate=nan", "rate=inf", "max_depth=x", "form=x", "bootstrap=2"])
+def test_a_text_outside_its_declaration_is_refused(text):
+    with pytest.raises(SettingError, match=text.partition("=")[0]):
+        parsed(text)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "max_depth": st.none() | st.integers(1, 10**9),
+            "rate": st.floats(0, 1),
+            "features": st.sampled_from(["sqrt", "all"]) | st.floats(0, 1) | st.integers(0, 99),
+            "bootstrap": st.booleans(),
+            "form": st.sampled_from(["auto", "table"]),
+            "bits": st.sampled_from([8, 16]),
+        },
+    )
+)
+def test_a_value_written_as_text_reads_back_as_itself(values):
+    texts = [f"{name}={value}" for name, value in values.items()]
+    got = parsed(*texts)
+    assert got == values
+    assert [type(got[name]) for name in values] == [type(value) for value in values.values()]
+
+
+def test_help_rows_tell_type_default_and_meaning():
+    rows = {row[0]: row[1:] for row in help_rows(SETTINGS)}
+    assert rows["max_depth"] == ("a whole number of at least 1 or none", "none", "deepest leaf")
+    assert rows["rate"] == ("a number from 0 to 1", "0.5", "share of rows")
+    assert rows["bootstrap"] == ("true or false", "true", "draw rows with replacement")
+    assert rows["form"][0] == "one of auto, table"
+    assert rows["features"][0] == (
+        "a whole number of at least 0 or a number of at least 0 or one of sqrt, all"
+    )
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_sound_declaration_passes(setting):
+    check_declaration(setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "cause"),
+    [
+        (Setting("two words", 1, "x"), "not a Python identifier"),
+        (Setting("a", None, "x"), "NoneType"),
+        (Setting("a", [1], "x"), "list"),
+        (Setting("a", 1, ""), "no help"),
+        (Setting("a", 5, "x", maximum=4), "at most 4, not 5"),
+        (Setting("a", "z", "x", choices=("x", "y")), "one of x, y, not 'z'"),
+        (Setting("a", 0.5, "x", type=int), "whole number, not 0.5"),
+    ],
+)
+def test_a_faulty_declaration_is_told(setting, cause):
+    with pytest.raises(SettingError, match=cause):
+        check_declaration(setting)
