@@ -38,8 +38,9 @@ def leaf_rows(model: Model, row: Sequence[float]) -> list[int]:
     rows, offset = [], 0
     for tree in model.trees:
         leaf = _walk(tree, cells)
-        rows.append(offset + sum(1 for k in tree.kind[:leaf] if k == Split.LEAF))
-        offset += sum(1 for k in tree.kind if k == Split.LEAF)
+        is_leaf = tree.kind == Split.LEAF
+        rows.append(offset + int(is_leaf[:leaf].sum()))
+        offset += int(is_leaf.sum())
     return rows
 
 

@@ -27,7 +27,7 @@ def write_files(folder: Path, contents: Mapping[str, bytes], exporter: Exporter)
     for name in contents:
         if name != Path(name).name or "\\" in name or name in ("", ".", ".."):
             raise ExportError(
-                f"exporter {exporter.name!r} wants to write {name!r}, which is not a plain file name"
+                f"exporter {exporter.name!r} wants to write {name!r}; files need plain names"
             )
     places = [folder / name for name in contents]
     token = secrets.token_hex(4)

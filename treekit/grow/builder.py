@@ -154,9 +154,9 @@ def _scratch(recipe: Recipe, most: int, n_rows: int) -> Scratch:
         best=np.empty(s + 2),
         levels=np.empty(levels, np.int32),
         best_levels=np.empty(levels, np.int32),
-        ids2=np.empty(most, np.uint32),
-        cells2=np.empty(0 if recipe.target.dense else most, np.uint32),
-        values2=np.empty((most, width)),
+        ids2=np.empty(most + 1, np.uint32),
+        cells2=np.empty(0 if recipe.target.dense else most + 1, np.uint32),
+        values2=np.empty((most + 1, width)),
         feature_score=np.empty(n_features),
         feature_gain=np.empty(n_features),
     )

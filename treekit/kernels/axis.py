@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from treekit.kernels.compile import kernel
+from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.tally import tally
 
 __all__ = ["TOLERANCE", "find_axis"]
@@ -82,7 +82,7 @@ def find_axis(node, scan, many, key, choose, n_keys, use_choose, score, rng, out
         _choose(node, scan, many, key, choose, n_keys, out, numbers)
 
 
-@kernel
+@inlined
 def _tally(node, feature):
     f = np.uint64(feature)
     rows = node.rows
@@ -91,7 +91,7 @@ def _tally(node, feature):
     )
 
 
-@kernel
+@inlined
 def _try_feature(node, scan, many, key, n_keys, feature, count, out, numbers):
     scratch = node.scratch
     f = np.uint64(feature)
@@ -108,7 +108,7 @@ def _try_feature(node, scan, many, key, n_keys, feature, count, out, numbers):
         _try_multiway(node, many, feature, known, count, out, numbers)
 
 
-@kernel
+@inlined
 def _better(score, feature, out, numbers, impurity):
     """Whether a split beats the best so far: ties go to the lower column."""
     if out[0] == 0:
@@ -119,7 +119,7 @@ def _better(score, feature, out, numbers, impurity):
     return score >= numbers[1] - slack and feature < out[1]
 
 
-@kernel
+@inlined
 def _keep(kind, feature, cut, missing, branches, levels, score, out, numbers):
     out[0] = kind
     out[1] = feature
@@ -131,7 +131,7 @@ def _keep(kind, feature, cut, missing, branches, levels, score, out, numbers):
     numbers[1] = score
 
 
-@kernel
+@inlined
 def _run_scan(node, scan, table, known, count, side, out):
     """Scan cuts between known codes, missing rows (if any) on `side`.
 
@@ -158,7 +158,7 @@ def _run_scan(node, scan, table, known, count, side, out):
     return at
 
 
-@kernel
+@inlined
 def _try_numeric(node, scan, feature, known, count, out, numbers):
     scratch = node.scratch
     for side in range(1, -1, -1):
@@ -181,7 +181,7 @@ def _try_numeric(node, scan, feature, known, count, out, numbers):
         _keep_left(node)
 
 
-@kernel
+@inlined
 def _missing_side(node, side, some_missing):
     """The learned side, or the heavier branch where no row was missing."""
     if some_missing:
@@ -190,7 +190,7 @@ def _missing_side(node, side, some_missing):
     return 0 if left >= node.weight - left else 1
 
 
-@kernel
+@inlined
 def _keep_left(node):
     """Remember the left statistics of the split just kept, for `choose`."""
     for k in range(np.uint64(len(node.stats))):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
-__all__ = ["kernel"]
+__all__ = ["inlined", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,3 +30,12 @@ def kernel(function: F) -> F:
         # No folder is writable (a read-only container): compile in each process.
         compiled = njit(nogil=True, error_model="numpy")(function)
     return cast(F, compiled)
+
+
+def inlined(function: F) -> F:
+    """A helper that is always compiled into its caller.
+
+    For helpers that take whole records: passed between functions, a record of
+    thirty arrays is two hundred arguments.
+    """
+    return cast(F, njit(error_model="numpy", forceinline=True)(function))

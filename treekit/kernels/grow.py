@@ -7,14 +7,14 @@ leaves is bounded.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.compile import kernel
-from treekit.kernels.node import Node, Rows
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.node import Node, Rows, Scratch, Table
+from treekit.kernels.pointers import borrowed
 
 __all__ = ["Grown", "grow"]
 
@@ -125,7 +125,7 @@ def _with_room(g, n, nodes, levels):
     )
 
 
-@kernel
+@inlined
 def _total(rows, begin, end, stats):
     """Sum of the statistics of rows[begin:end] into `stats`."""
     for k in range(np.uint64(len(stats))):
@@ -139,7 +139,7 @@ def _total(rows, begin, end, stats):
                 stats[k] += rows.values[i, k]
 
 
-@kernel
+@inlined
 def _is_pure(rows, begin, end, stats):
     """All rows alike: one cell, or proportional dense statistics."""
     if len(rows.cells) > 0:
@@ -156,57 +156,115 @@ def _is_pure(rows, begin, end, stats):
     return True
 
 
-@kernel
-def _branch_of(g, node, code, n_codes):
-    if code == n_codes:
-        return np.int64(g.missing[node])
-    kind = g.kind[node]
-    if kind == 1:
-        return np.int64(0) if np.int64(code) <= g.cut[node] else np.int64(1)
-    if kind == 4:
-        return np.int64(1)
-    branch = g.level_branch[np.uint64(g.level_start[node]) + np.uint64(code)]
-    return np.int64(branch) if branch >= 0 else np.int64(g.missing[node])
-
-
-@kernel
+@inlined
 def _partition(table, g, node, rows, begin, end, scratch, ends):
     """Move rows[begin:end] into branch order, stable; ``ends[b]`` = end of branch b."""
     feature = np.uint64(g.feature[node])
-    codes = table.codes[feature]
-    n_codes = np.uint32(table.n_codes[feature])
-    branches = np.uint64(g.n_children[node])
-    width = np.uint64(rows.values.shape[1])
-    has_cells = len(rows.cells) > 0
-    b0, b1 = np.uint64(begin), np.uint64(end)
-    for b in range(branches):
+    missing = np.int64(g.missing[node])
+    n_codes = np.int64(table.n_codes[feature])
+    if g.n_children[node] == 2:
+        cut = g.cut[node]
+        levels = g.level_branch[g.level_start[node] : g.level_start[node] + g.n_levels[node]]
+        if g.kind[node] == 4:
+            cut = np.int64(-1)  # every known code to the right
+        _partition_two(
+            table.codes[feature], n_codes, cut, missing, levels, rows.ids, rows.cells,
+            rows.values, begin, end, scratch.ids2, scratch.cells2, scratch.values2, ends,
+        )
+        return
+    levels = g.level_branch[g.level_start[node] : g.level_start[node] + g.n_levels[node]]
+    _partition_many(
+        table.codes[feature], n_codes, missing, levels, np.int64(g.n_children[node]), rows.ids,
+        rows.cells, rows.values, begin, end, scratch.order, scratch.ids2, scratch.cells2,
+        scratch.values2, ends,
+    )
+
+
+@kernel
+def _partition_two(
+    codes, n_codes, cut, missing, levels, ids, cells, values, begin, end,
+    ids2, cells2, values2, ends,
+):
+    """Left rows move down in place, right rows through a buffer; no branches taken."""
+    one = np.uint64(1)
+    width = np.uint64(values.shape[1])
+    has_cells = len(cells) > 0
+    by_level = len(levels) > 0
+    left = np.uint64(begin)
+    right = np.uint64(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = ids[i]
+        code = np.int64(codes[row])
+        side = np.int64(code > cut)
+        if by_level:
+            side = np.int64(levels[np.uint64(min(code, n_codes - 1))])
+            side = side if side >= 0 else missing
+        goes_right = np.uint64(missing if code == n_codes else side)
+        ids2[right] = row
+        ids[left] = row
+        if has_cells:
+            cell = cells[i]
+            cells2[right] = cell
+            cells[left] = cell
+            value = values[i, np.uint64(0)]
+            values2[right, np.uint64(0)] = value
+            values[left, np.uint64(0)] = value
+        else:
+            for k in range(width):
+                value = values[i, k]
+                values2[right, k] = value
+                values[left, k] = value
+        right += goes_right
+        left += one - goes_right
+    for j in range(right):
+        ids[left + j] = ids2[j]
+        if has_cells:
+            cells[left + j] = cells2[j]
+        for k in range(width):
+            values[left + j, k] = values2[j, k]
+    ends[0] = np.int64(left)
+    ends[1] = end
+
+
+@kernel
+def _partition_many(
+    codes, n_codes, missing, levels, branches, ids, cells, values, begin, end,
+    branch_of, ids2, cells2, values2, ends,
+):
+    """A counting sort by branch."""
+    width = np.uint64(values.shape[1])
+    has_cells = len(cells) > 0
+    b0, size = np.uint64(begin), np.uint64(end - begin)
+    for b in range(np.uint64(branches)):
         ends[b] = 0
-    for i in range(b0, b1):
-        branch = np.uint64(_branch_of(g, node, np.uint32(codes[rows.ids[i]]), n_codes))
-        scratch.order[i - b0] = np.uint32(branch)
-        ends[branch] += 1
+    for i in range(size):
+        code = np.int64(codes[ids[b0 + i]])
+        branch = missing
+        if code < n_codes and levels[np.uint64(code)] >= 0:
+            branch = np.int64(levels[np.uint64(code)])
+        branch_of[i] = np.uint32(branch)
+        ends[np.uint64(branch)] += 1
     at = np.int64(0)
-    for b in range(branches):
-        size = ends[b]
+    for b in range(np.uint64(branches)):
+        count = ends[b]
         ends[b] = at
-        at += size
-    for i in range(b0, b1):
-        branch = np.uint64(scratch.order[i - b0])
+        at += count
+    for i in range(size):
+        branch = np.uint64(branch_of[i])
         to = np.uint64(ends[branch])
         ends[branch] += 1
-        scratch.ids2[to] = rows.ids[i]
+        ids2[to] = ids[b0 + i]
         if has_cells:
-            scratch.cells2[to] = rows.cells[i]
+            cells2[to] = cells[b0 + i]
         for k in range(width):
-            scratch.values2[to, k] = rows.values[i, k]
-    for i in range(b1 - b0):
-        to = b0 + i
-        rows.ids[to] = scratch.ids2[i]
+            values2[to, k] = values[b0 + i, k]
+    for i in range(size):
+        ids[b0 + i] = ids2[i]
         if has_cells:
-            rows.cells[to] = scratch.cells2[i]
+            cells[b0 + i] = cells2[i]
         for k in range(width):
-            rows.values[to, k] = scratch.values2[i, k]
-    for b in range(branches):
+            values[b0 + i, k] = values2[i, k]
+    for b in range(np.uint64(branches)):
         ends[b] += begin
 
 
@@ -241,7 +299,7 @@ def _before(priority, a, b):
     return priority[a] > priority[b] or (priority[a] == priority[b] and a < b)
 
 
-@kernel
+@inlined
 def _evaluate(
     table, rows, g, node, limits, find, scan, many, key, choose, n_keys, use_choose,
     score, impurity, rng, scratch, out, numbers,
@@ -271,8 +329,8 @@ def _evaluate(
         out[0] = 0
 
 
-@kernel
-def _record(table, g, node, out, numbers, scratch, used):
+@inlined
+def _record(g, node, out, numbers, scratch, used):
     """Write the found split into the tree; returns level entries in use."""
     g.kind[node] = out[0]
     g.feature[node] = out[1]
@@ -289,7 +347,7 @@ def _record(table, g, node, out, numbers, scratch, used):
     return used + out[5]
 
 
-@kernel
+@inlined
 def _undo(g, node):
     """Make a node a leaf again."""
     g.kind[node] = 0
@@ -298,7 +356,7 @@ def _undo(g, node):
     g.gain[node] = 0.0
 
 
-@kernel
+@inlined
 def _open(g, n, node, rows, held, ends, held_ends):
     """Make the children of `node`, numbered from n, with their rows and statistics."""
     begin, held_begin = g.begin[node], g.held_begin[node]
@@ -311,7 +369,7 @@ def _open(g, n, node, rows, held, ends, held_ends):
         _close(g, child, rows, held)
 
 
-@kernel
+@inlined
 def _close(g, node, rows, held):
     """Statistics and weight of a node whose rows are in place."""
     _total(rows, g.begin[node], g.end[node], g.stats[node])
@@ -335,55 +393,60 @@ def grow(
 ):
     """Grow one tree; `rows` and `held` are permuted into leaf order.
 
+    Every node is evaluated when it is made; those with a split wait, on a
+    stack or (`max_leaves`) on a heap, to be opened.
+
     Returns ``(Grown, status)``: status 0, or 1 = the criterion gave NaN
     (its statistics are in ``scratch.best``), 2 = a splitter named an
     impossible split.
     """
+    table = Table(
+        borrowed(table.codes), borrowed(table.n_codes), borrowed(table.nominal),
+        borrowed(table.value_start), borrowed(table.low), borrowed(table.high),
+    )
+    rows = Rows(borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values))
+    scratch = _borrowed_scratch(scratch)
     g = _empty(64, s)
-    n = 1
-    used = 0
+    n, fresh, used, leaves = 1, 0, 0, 1
     out = np.zeros(7, np.int64)
     numbers = np.zeros(2, np.float64)
     ends = np.zeros(2, np.int64)
     held_ends = np.zeros(2, np.int64)
     waiting = np.zeros(64, np.int64)
+    n_waiting = 0
     best_first = limits.max_leaves > 0
     g.end[0], g.held_end[0] = len(rows.ids), len(held.ids)
     _close(g, 0, rows, held)
-    waiting[0] = 0
-    n_waiting = 1
-    leaves = 1
-    if best_first:
-        _evaluate(
-            table, rows, g, 0, limits, find, scan, many, key, choose, n_keys, use_choose,
-            score, impurity, rng, scratch, out, numbers,
-        )
-        if out[0] < 0:
-            return g, 1
-        if out[0] == 0:
-            n_waiting = 0
-        else:
-            g = _with_room(g, n, 0, used + out[5])
-            used = _record(table, g, 0, out, numbers, scratch, used)
-    while n_waiting > 0:
-        if best_first:
-            node = waiting[0]
-            n_waiting -= 1
-            waiting[0] = waiting[n_waiting]
-            _sift_down(waiting, n_waiting, g.priority)
-        else:
-            n_waiting -= 1
-            node = waiting[n_waiting]
+    while True:
+        for node in range(fresh, n):
             _evaluate(
                 table, rows, g, node, limits, find, scan, many, key, choose, n_keys, use_choose,
                 score, impurity, rng, scratch, out, numbers,
             )
             if out[0] < 0:
-                return g, 1
+                return g, 1 if out[0] == -1 else 2
             if out[0] == 0:
                 continue
-            g = _with_room(g, n, 0, used + out[5])
-            used = _record(table, g, node, out, numbers, scratch, used)
+            if used + out[5] > len(g.level_branch):
+                g = _with_room(g, n, 0, used + out[5])
+            used = _record(g, node, out, numbers, scratch, used)
+            if n_waiting == len(waiting):
+                waiting = _resized(waiting, 2 * n_waiting)
+            waiting[n_waiting] = node
+            n_waiting += 1
+            if best_first:
+                g.priority[node] = g.gain[node] * g.weight[node]
+                if use_priority:
+                    g.priority[node] = priority(g.stats[node])
+                _sift_up(waiting, n_waiting, g.priority)
+        fresh = n
+        if n_waiting == 0:
+            break
+        n_waiting -= 1
+        node = waiting[n_waiting]
+        if best_first:
+            node, waiting[0] = waiting[0], node
+            _sift_down(waiting, n_waiting, g.priority)
         branches = np.int64(g.n_children[node])
         if best_first and leaves + branches - 1 > limits.max_leaves:
             _undo(g, node)
@@ -391,52 +454,45 @@ def grow(
         if branches > len(ends):
             ends = np.zeros(2 * branches, np.int64)
             held_ends = np.zeros(2 * branches, np.int64)
+        if n + branches > len(g.kind):
+            g = _with_room(g, n, branches, 0)
         _partition(table, g, node, rows, g.begin[node], g.end[node], scratch, ends)
-        _partition(table, g, node, held, g.held_begin[node], g.held_end[node], scratch, held_ends)
-        g = _with_room(g, n, branches, 0)
+        if len(held.ids) > 0:
+            _partition(
+                table, g, node, held, g.held_begin[node], g.held_end[node], scratch, held_ends
+            )
+        else:
+            held_ends[:branches] = 0
         _open(g, n, node, rows, held, ends, held_ends)
-        refused = False
         for b in range(branches):
             if g.end[n + b] == g.begin[n + b] and g.kind[node] != 3:
                 return g, 2
-        if use_before:
-            refused = not before(
-                g.stats[node], g.stats[n : n + branches],
-                g.held_stats[node], g.held_stats[n : n + branches],
-            )
-        if refused:
+        if use_before and not before(
+            g.stats[node], g.stats[n : n + branches],
+            g.held_stats[node], g.held_stats[n : n + branches],
+        ):
             _undo(g, node)
             continue
         g.first_child[node] = n
-        first, n = n, n + branches
+        n += branches
         leaves += branches - 1
-        if n_waiting + branches > len(waiting):
-            waiting = _resized(waiting, 2 * (n_waiting + branches))
-        for b in range(branches - 1, -1, -1):
-            child = first + b
-            if best_first:
-                _evaluate(
-                    table, rows, g, child, limits, find, scan, many, key, choose, n_keys,
-                    use_choose, score, impurity, rng, scratch, out, numbers,
-                )
-                if out[0] < 0:
-                    return g, 1
-                if out[0] == 0:
-                    continue
-                g = _with_room(g, n, 0, used + out[5])
-                used = _record(table, g, child, out, numbers, scratch, used)
-                g.priority[child] = g.gain[child] * g.weight[child]
-                if use_priority:
-                    g.priority[child] = priority(g.stats[child])
-            waiting[n_waiting] = child
-            n_waiting += 1
-            if best_first:
-                _sift_up(waiting, n_waiting, g.priority)
     return (
         Grown(
-            n, g.kind, g.feature, g.cut, g.after, g.threshold, g.first_child, g.n_children, g.missing,
-            g.level_start, g.n_levels, g.level_branch, g.stats, g.held_stats, g.weight, g.gain,
-            g.begin, g.end, g.held_begin, g.held_end, g.depth, g.priority,
+            n, g.kind, g.feature, g.cut, g.after, g.threshold, g.first_child, g.n_children,
+            g.missing, g.level_start, g.n_levels, g.level_branch, g.stats, g.held_stats, g.weight,
+            g.gain, g.begin, g.end, g.held_begin, g.held_end, g.depth, g.priority,
         ),
         0,
+    )
+
+
+@inlined
+def _borrowed_scratch(x):
+    return Scratch(
+        borrowed(x.features), borrowed(x.codes), borrowed(x.order), borrowed(x.order2),
+        borrowed(x.counts), borrowed(x.words), borrowed(x.compact), borrowed(x.sorted),
+        borrowed(x.flat), borrowed(x.start), borrowed(x.pair), borrowed(x.code_of),
+        borrowed(x.keys), borrowed(x.best), borrowed(x.levels), borrowed(x.best_levels),
+        borrowed(x.ids2), borrowed(x.cells2), borrowed(x.values2), borrowed(x.feature_score),
+        borrowed(x.feature_gain),
     )

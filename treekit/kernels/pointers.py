@@ -18,7 +18,7 @@ from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, typeof_impl
 from numba.np.arrayobj import make_array, populate_array
 
-__all__ = ["CELLS", "MATRIX", "Pointer", "lowest_bit", "read_only", "stack_cells", "stack_matrix"]
+__all__ = ["CELLS", "MATRIX", "Pointer", "borrowed", "lowest_bit", "read_only", "stack_cells", "stack_matrix"]
 
 CELLS = types.Array(types.float64, 1, "C")
 MATRIX = types.Array(types.float64, 2, "C")
@@ -91,6 +91,33 @@ def _stack_array(array_type, shape):
         return array._getvalue()
 
     return codegen
+
+
+@intrinsic
+def borrowed(typingctx, array):
+    """The same array without its reference count.
+
+    Counts are atomic: in a loop that passes records of many arrays they cost
+    more than the work, and threads would share them.  The caller must keep
+    the array alive.
+    """
+
+    def codegen(context, builder, signature, args):
+        array_type = signature.args[0]
+        view = make_array(array_type)(context, builder, args[0])
+        nothing = view.meminfo.type(None)
+        populate_array(
+            view,
+            data=view.data,
+            shape=view.shape,
+            strides=view.strides,
+            itemsize=view.itemsize,
+            meminfo=nothing,
+            parent=view.parent.type(None),
+        )
+        return view._getvalue()
+
+    return array(array), codegen
 
 
 @intrinsic

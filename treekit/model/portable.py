@@ -205,7 +205,7 @@ def _middle_floor(
     part = total - a
     error = (a - (total - part)) + (b - part)
     middle = np.where(large, total, total / 2)
-    above = (error < 0) | (~large & (middle * 2 > total))
+    above = (error < 0) | (~large & (total - middle < middle))
     with np.errstate(over="ignore"):  # below the lowest double, where it is not taken
         return np.where(above, np.nextafter(middle, -np.inf), middle)
 

@@ -142,7 +142,9 @@ def _encoded(model: Model, rows: Any) -> Matrix:
 def _label_array(schema: Schema) -> npt.NDArray[Any]:
     """(classes,) labels in the narrowest array type that keeps each of them as it is."""
     labels = np.array(schema.classes)
-    if labels.tolist() != list(schema.classes):  # huge integers, text that ends in NUL
+    kept = labels.tolist()
+    same = kept == list(schema.classes) and isinstance(kept[0], type(schema.classes[0]))
+    if not same:  # huge integers, text that ends in NUL
         labels = np.empty(len(schema.classes), dtype=object)
         labels[:] = schema.classes
     return labels
