@@ -1,0 +1,368 @@
+"""Every claim of the portable numerics, against exact fractions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from tests.reference.evaluate import to_float32
+from treekit.errors import ModelError
+from treekit.model.portable import (
+    MAX_TREES,
+    UNITS,
+    double_threshold,
+    floor_to,
+    grid_shape,
+    quotas,
+    regression_grid,
+    threshold_between,
+    units_per_tree,
+)
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+DTYPES = ["float32", "float64"]
+EXTREMES = {
+    "float32": [
+        0.0,
+        -0.0,
+        1.0,
+        2.0**-149,
+        -(2.0**-149),
+        2.0**-126,
+        -(2.0**-126),
+        FLOAT32_MAX,
+        -FLOAT32_MAX,
+    ],
+    "float64": [
+        0.0,
+        -0.0,
+        1.0,
+        5e-324,
+        -5e-324,
+        2.0**-1022,
+        -(2.0**-1022),
+        sys.float_info.max,
+        -sys.float_info.max,
+    ],
+}
+
+dtypes = st.sampled_from(DTYPES)
+trees = st.integers(1, MAX_TREES)
+doubles = st.floats(allow_nan=False, allow_infinity=False)
+singles = st.floats(allow_nan=False, allow_infinity=False, width=32)
+
+
+def numbers(dtype: str) -> st.SearchStrategy[float]:
+    return st.one_of(singles if dtype == "float32" else doubles, st.sampled_from(EXTREMES[dtype]))
+
+
+def next_up(x: float, dtype: str) -> float:
+    if dtype == "float64":
+        return math.nextafter(x, math.inf)
+    with np.errstate(over="ignore"):
+        return float(np.nextafter(np.float32(x), np.float32(np.inf)))
+
+
+def is_of(x: float, dtype: str) -> bool:
+    return dtype == "float64" or to_float32(x) == x
+
+
+def largest_remainder(weights: list[int], units: int) -> list[int]:
+    total = sum(weights)
+    exact = [Fraction(w * units, total) for w in weights]
+    share = [math.floor(q) for q in exact]
+    # sorted() is stable: equal remainders stay in class order.
+    by_remainder = sorted(range(len(weights)), key=lambda k: share[k] - exact[k])
+    for k in by_remainder[: units - sum(share)]:
+        share[k] += 1
+    return share
+
+
+# Votes
+
+
+@given(trees, dtypes)
+def test_all_votes_of_a_forest_fit_the_float_types_integers(n_trees, dtype):
+    share = units_per_tree(n_trees, dtype)
+    assert share >= 1
+    assert share * n_trees <= UNITS[dtype] < (share + 1) * n_trees
+
+
+@pytest.mark.parametrize("n_trees", [0, -1, MAX_TREES + 1])
+def test_a_number_of_trees_outside_the_bounds_is_refused(n_trees):
+    with pytest.raises(ModelError, match=str(MAX_TREES)):
+        units_per_tree(n_trees, "float32")
+
+
+whole_weights = st.lists(st.integers(0, 2**26), min_size=1, max_size=12).filter(any)
+
+
+@given(whole_weights, trees, dtypes)
+@example([2**30 - 2, 1], 1, "float64")
+@example([1, 1, 1], 1, "float32")
+@example([0, 5, 0, 5], 3, "float64")
+def test_quotas_are_the_largest_remainders_in_exact_integers(weights, n_trees, dtype):
+    units = units_per_tree(n_trees, dtype)
+    assert quotas([weights], units)[0].tolist() == largest_remainder(weights, units)
+
+
+@given(st.integers(2, 9), st.integers(1, 2**20), trees)
+def test_equal_remainders_go_to_the_lower_class(n_classes, weight, n_trees):
+    units = units_per_tree(n_trees, "float32")
+    low, more = divmod(units, n_classes)
+    expected = [low + 1] * more + [low] * (n_classes - more)
+    assert quotas([[weight] * n_classes], units)[0].tolist() == expected
+
+
+any_weights = st.lists(
+    st.one_of(
+        st.floats(0, allow_infinity=False),
+        st.sampled_from([0.0, 5e-324, 1e-310, 1e308, sys.float_info.max, 2.0**30, 2.0**53]),
+    ),
+    min_size=1,
+    max_size=8,
+).filter(any)
+
+
+@given(any_weights, trees, dtypes)
+def test_quotas_of_any_weights_share_all_units_and_keep_the_order(weights, n_trees, dtype):
+    units = units_per_tree(n_trees, dtype)
+    share = quotas([weights], units)[0].tolist()
+    assert sum(share) == units
+    assert min(share) >= 0
+    for (a, i), (b, k) in itertools.combinations(zip(weights, share, strict=True), 2):
+        assert i >= k if a > b else True
+        assert k >= i if b > a else True
+
+
+@given(any_weights, trees)
+def test_quotas_of_fractional_weights_are_near_the_exact_share(weights, n_trees):
+    units = units_per_tree(n_trees, "float32")
+    total = sum(Fraction(w) for w in weights)
+    for w, share in zip(weights, quotas([weights], units)[0].tolist(), strict=True):
+        assert abs(share - Fraction(w) * units / total) <= 1 + Fraction(
+            units * 2 * len(weights), 2**26
+        )
+
+
+@given(st.lists(whole_weights.map(lambda w: (w * 4)[:4]).filter(any), min_size=2, max_size=5))
+def test_a_leafs_quotas_do_not_depend_on_its_neighbours(rows):
+    together = quotas([*rows, [0.3, 0.1, 0.2, 0.4]], 2**24)[:-1]
+    alone = np.concatenate([quotas([row], 2**24) for row in rows])
+    np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("weights", [[0, 0], [1, -1], [math.nan, 1], [math.inf, 1]])
+def test_weights_that_are_no_shares_are_refused(weights):
+    with pytest.raises(ModelError, match="class weights"):
+        quotas([weights], 2**24)
+
+
+@given(st.integers(1, 300), st.randoms(use_true_random=False))
+def test_votes_sum_exactly_in_float32_in_any_order(n_trees, random):
+    units = units_per_tree(n_trees, "float32")
+    votes = [random.randint(0, units) for _ in range(n_trees)]
+    for _ in range(3):
+        random.shuffle(votes)
+        total = np.float32(0)
+        for v in votes:
+            total += np.float32(v)
+        assert int(total) == sum(votes)
+
+
+# Thresholds
+
+
+@given(doubles, dtypes)
+@example(1e300, "float32")
+@example(-1e300, "float32")
+@example(-0.0, "float64")
+@example(-FLOAT32_MAX, "float32")
+@example(2.0**-150, "float32")
+@example(-(2.0**-150), "float32")
+def test_floor_to_is_the_largest_number_not_above(value, dtype):
+    floor = float(floor_to(value, dtype))
+    assert is_of(floor, dtype)
+    assert floor <= value < next_up(floor, dtype)
+    assert math.copysign(1, floor) == 1 or floor < 0  # never -0.0
+
+
+@st.composite
+def neighbours(draw):
+    """Two values of one type, often a few ulps apart."""
+    dtype = draw(dtypes)
+    left = draw(numbers(dtype))
+    if draw(st.booleans()):
+        right = left
+        for _ in range(draw(st.integers(1, 5))):
+            right = next_up(right, dtype)
+    else:
+        right = draw(numbers(dtype))
+    assume(math.isfinite(right) and left < right)
+    return left, right, dtype
+
+
+@given(neighbours())
+@example((-FLOAT32_MAX, FLOAT32_MAX, "float32"))
+@example((-sys.float_info.max, sys.float_info.max, "float64"))
+@example((-5e-324, sys.float_info.max, "float64"))
+@example((5e-324, sys.float_info.max, "float64"))
+@example((-sys.float_info.max, -5e-324, "float64"))
+@example((-(2.0**-149), FLOAT32_MAX, "float32"))
+@example((3 * 5e-324, 6 * 5e-324, "float64"))
+@example((-6 * 5e-324, -3 * 5e-324, "float64"))
+@example((1.0, 1.0 + 3 * 2.0**-52, "float64"))
+@example((-0.0, 5e-324, "float64"))
+def test_threshold_between_is_the_largest_number_not_above_the_midpoint(pair):
+    left, right, dtype = pair
+    t = float(threshold_between(left, right, dtype))
+    middle = (Fraction(left) + Fraction(right)) / 2
+    assert is_of(t, dtype)
+    assert left <= t < right
+    assert Fraction(t) <= middle < Fraction(next_up(t, dtype))
+    assert math.copysign(1, t) == 1 or t < 0
+
+
+def test_threshold_between_takes_arrays():
+    t = threshold_between([0.0, 1.0, -3.0], [1.0, 4.0, -2.0], "float32")
+    assert t.tolist() == [0.5, 2.5, -2.5]
+
+
+@given(st.one_of(singles, st.sampled_from(EXTREMES["float32"])))
+@example(FLOAT32_MAX)
+@example(-FLOAT32_MAX)
+@example(0.0)
+@example(-0.0)
+@example(2.0**-149)
+@example(-(2.0**-149))
+@example(2.0**-126)
+@example(1.0)
+def test_double_threshold_is_the_last_double_that_rounds_to_the_left(t):
+    last = float(double_threshold(t))
+    assert math.isfinite(last)
+    assert to_float32(last) <= t
+    assert to_float32(math.nextafter(last, math.inf)) > t
+
+
+@given(st.one_of(singles, st.sampled_from(EXTREMES["float32"])), doubles, st.integers(-4, 4))
+def test_testing_the_double_threshold_is_testing_the_rounded_input(t, elsewhere, steps):
+    last = float(double_threshold(t))
+    up = next_up(t, "float32")
+    down = -next_up(-t, "float32")
+    probes = [elsewhere, math.inf, -math.inf, 0.0, -0.0, to_float32(elsewhere)]
+    between = t / 2 + up / 2 if math.isfinite(up) else last
+    for probe in (t, last, up, down, between):
+        targets = [math.copysign(math.inf, steps)] * abs(steps)
+        probes += itertools.accumulate(targets, math.nextafter, initial=probe)
+    for x in probes:
+        assert (to_float32(x) <= t) == (x <= last)
+
+
+def test_double_threshold_holds_for_many_random_bit_patterns():
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**32, 200_000, dtype=np.uint64).astype(np.uint32)
+    t = bits.view(np.float32)
+    t = t[np.isfinite(t)]
+    last = double_threshold(t)
+    with np.errstate(over="ignore"):
+        assert np.all(last.astype(np.float32) <= t)
+        assert np.all(np.nextafter(last, np.inf).astype(np.float32) > t)
+
+
+# Regression
+
+
+@given(trees)
+def test_limbs_of_a_float32_grid_sum_exactly_over_all_trees(n_trees):
+    base, limit = grid_shape(n_trees, "float32")
+    grid = regression_grid(1.0, n_trees, "float32")
+    assert base & (base - 1) == 0
+    for v in (limit, -limit, base // 2, -(base // 2), base // 2 - 1, limit - base // 2):
+        high, low = (int(limb) for limb in grid.limbs(np.array(v)))
+        assert high * base + low == v
+        assert abs(low) <= base // 2
+        assert n_trees * abs(high) <= 2**24
+        assert n_trees * abs(low) <= 2**24
+
+
+@given(trees)
+@example(1)
+def test_a_float64_grid_has_one_limb_whose_sums_are_exact(n_trees):
+    _, limit = grid_shape(n_trees, "float64")
+    grid = regression_grid(1.0, n_trees, "float64")
+    high, low = grid.limbs(np.array([limit, -limit, 0, 1]))
+    assert high.tolist() == [0, 0, 0, 0]
+    assert low.tolist() == [limit, -limit, 0, 1]
+    assert n_trees * limit <= 2**53
+
+
+@given(st.integers(1, 200), st.randoms(use_true_random=False))
+def test_float32_sums_of_the_limbs_are_exact_in_any_order(n_trees, random):
+    grid = regression_grid(1.0, n_trees, "float32")
+    values = [random.choice([-1, 1]) * random.randint(0, grid.limit) for _ in range(n_trees)]
+    for _ in range(3):
+        random.shuffle(values)
+        high, low = np.float32(0), np.float32(0)
+        for v in values:
+            h, w = grid.limbs(np.array(v))
+            high, low = high + np.float32(h), low + np.float32(w)
+        assert float(high) * grid.base + float(low) == sum(values)
+
+
+largest_values = st.one_of(
+    st.floats(0, allow_infinity=False),
+    st.sampled_from([0.0, 5e-324, 1e-300, 1.0, 2.0, 1e9, 1e308, sys.float_info.max]),
+)
+
+
+@given(largest_values, trees, dtypes)
+@example(sys.float_info.max, 1, "float32")
+@example(sys.float_info.max, 1, "float64")
+@example(1e308, 100, "float32")
+@example(5e-324, 1, "float32")
+@example(0.0, 1, "float64")
+def test_the_grid_holds_the_largest_value_within_half_a_step(largest, n_trees, dtype):
+    grid = regression_grid(largest, n_trees, dtype)
+    top, bottom = grid.to_grid([largest, -largest]).tolist()
+    assert top == -bottom
+    assert top <= grid.bound <= grid.limit
+    assert math.isfinite(math.ldexp(float(top), grid.exponent))
+    error = abs(Fraction(top) * Fraction(2) ** grid.exponent - Fraction(largest))
+    # The few numbers that would round up to 2**1024 are held within one step.
+    steps = 1 if largest > 1.7e308 else Fraction(1, 2)
+    assert error <= steps * Fraction(2) ** grid.exponent
+
+
+@given(st.floats(2.0**-900, allow_infinity=False), trees, dtypes)
+def test_the_grid_is_the_finest_that_holds_the_largest_value(largest, n_trees, dtype):
+    grid = regression_grid(largest, n_trees, dtype)
+    finer = Fraction(2) ** (grid.exponent - 1)
+    assert Fraction(largest) / finer > grid.limit
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), dtypes)
+def test_a_regression_value_is_the_mean_of_the_grid_values_rounded_once(values, dtype):
+    grid = regression_grid(max(abs(v) for v in values), len(values), dtype)
+    total = int(grid.to_grid(values).sum())
+    exact = Fraction(total, len(values)) * Fraction(2) ** grid.exponent
+    assert math.ldexp(total / len(values), grid.exponent) == float(exact)
+
+
+def test_one_outlier_does_not_swallow_the_other_values():
+    grid = regression_grid(1e9, 100, "float32")
+    v = grid.to_grid([1e9, 3.25, -0.5])
+    back = np.ldexp(v.astype(np.float64), grid.exponent)
+    np.testing.assert_allclose(back, [1e9, 3.25, -0.5], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("largest", [math.inf, math.nan])
+def test_leaf_values_that_are_not_finite_are_refused(largest):
+    with pytest.raises(ModelError, match="finite"):
+        regression_grid(largest, 1, "float32")
