@@ -1,0 +1,71 @@
+"""``import treekit`` is cheap, and every public name is there when asked for."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import treekit
+
+HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "click"}
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_treekit_imports_no_heavy_library():
+    assert run(f"import sys, treekit; print({HEAVY!r} & set(sys.modules))") == "set()"
+
+
+def test_the_records_of_a_plugin_come_without_heavy_libraries():
+    code = "import sys; from treekit import Criterion, CriterionFunctions, Setting, hookimpl;"
+    assert run(f"{code} print({HEAVY!r} & set(sys.modules))") == "set()"
+
+
+@pytest.mark.parametrize("name", dir(treekit))
+def test_every_public_name_is_there(name: str):
+    assert getattr(treekit, name) is not None
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(treekit.__file__).read_text(encoding="utf-8"))
+    seen = {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    assert seen == set(dir(treekit))
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        treekit.trian  # noqa: B018
+
+
+@pytest.mark.parametrize("room", ["export", "verify"])
+@pytest.mark.parametrize("first", ["treekit", "treekit.{room}", "treekit.cli"])
+def test_a_room_named_as_its_function_is_called_whoever_imported_it_first(room: str, first: str):
+    code = f"import {first.format(room=room)}; import treekit; print(callable(treekit.{room}))"
+    assert run(code) == "True"
+
+
+def test_a_callable_room_passes_its_arguments_on():
+    with pytest.raises(TypeError, match=r"export\(\) missing"):
+        treekit.export()
+    from treekit.export import export
+
+    assert treekit.export.export is export
+
+
+def test_the_version_is_the_distribution_s():
+    assert treekit.__version__ == metadata.version("treekit")
