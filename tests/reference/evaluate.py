@@ -10,9 +10,13 @@ import math
 import struct
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split, Tree
+
+LEAF, THRESHOLD, MISSING = int(Split.LEAF), int(Split.THRESHOLD), int(Split.MISSING)
+_PLAIN: dict[int, tuple[Tree, dict[str, list[Any]]]] = {}
 
 __all__ = ["Refused", "leaf_rows", "predict", "probabilities", "sums", "to_float32"]
 
@@ -84,18 +88,28 @@ def _cell(model: Model, feature: int, x: float) -> float | None:
 
 
 def _walk(tree: Tree, cells: Sequence[float | None]) -> int:
+    nodes = _plain(tree)
     node = 0
-    while tree.kind[node] != Split.LEAF:
-        x = cells[tree.feature[node]]
-        if tree.kind[node] == Split.MISSING:
+    while nodes["kind"][node] != LEAF:
+        x = cells[nodes["feature"][node]]
+        if nodes["kind"][node] == MISSING:
             branch = 0 if x is None else 1
         elif x is None:
-            branch = int(tree.missing[node])
-        elif tree.kind[node] == Split.THRESHOLD:
-            branch = 0 if x <= float(tree.threshold[node]) else 1
+            branch = nodes["missing"][node]
+        elif nodes["kind"][node] == THRESHOLD:
+            branch = 0 if x <= nodes["threshold"][node] else 1
         else:
-            branch = int(tree.branches(node)[int(x)])
+            branch = nodes["level_branch"][nodes["level_start"][node] + int(x)]
             if branch == -1:
-                branch = int(tree.missing[node])
-        node = int(tree.first_child[node]) + branch
+                branch = nodes["missing"][node]
+        node = nodes["first_child"][node] + branch
     return node
+
+
+def _plain(tree: Tree) -> dict[str, list[Any]]:
+    """The arrays of a tree as lists, made once: NumPy scalars are slow."""
+    if id(tree) not in _PLAIN:
+        names = ("kind", "feature", "missing", "threshold", "first_child", "level_start")
+        lists = {name: getattr(tree, name).tolist() for name in (*names, "level_branch")}
+        _PLAIN[id(tree)] = tree, lists  # the tree stays alive, so does its id
+    return _PLAIN[id(tree)][1]

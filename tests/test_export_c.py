@@ -1,0 +1,215 @@
+"""C source compiles without a warning and answers bit for bit as the definition does."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.reference import evaluate
+from tests.reference.artifacts import STRICT, Compiled, compile_c
+from tests.reference.models import chain, mixed_schema, probe_rows, random_model
+from treekit.data.schema import Column, Schema
+from treekit.errors import ExportError
+from treekit.export.c import c_prefix, export_c
+from treekit.model.build import build_tree, leaf, multiway, subset, threshold
+from treekit.model.ensemble import Model, make_model
+
+FORMS = ("if_else", "table")
+NAN = float("nan")
+
+
+def assert_same_bits(program: Compiled, rows: list[list[float]]) -> None:
+    labels, out = program.run(rows)
+    for row, label, outputs in zip(rows, labels, out, strict=True):
+        try:
+            expected = evaluate.predict(program.model, row)
+        except evaluate.Refused:
+            assert label == -1, row
+            assert np.isnan(outputs).all(), row
+            continue
+        if program.model.schema.task == "regression":
+            assert (label, outputs) == (0, [expected]), row
+        else:
+            assert (label, outputs) == (expected, evaluate.probabilities(program.model, row)), row
+
+
+def assert_all_forms(model: Model, folder: Path, rows: list[list[float]] | None = None) -> None:
+    for form in FORMS:
+        program = compile_c(model, folder, form=form)
+        assert_same_bits(program, rows or probe_rows(model))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("classes", [("no", "yes"), ("a", "b", "c"), ()])
+def test_all_kinds_of_splits_agree(tmp_path, dtype, classes):
+    for seed in range(2):
+        schema = mixed_schema(classes, dtype=dtype)
+        assert_all_forms(random_model(seed, schema, n_splits=50), tmp_path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_optimised_code_agrees(tmp_path, form):
+    model = random_model(7, mixed_schema(), n_trees=10, n_splits=60)
+    assert_same_bits(compile_c(model, tmp_path, optimise="-O2", form=form), probe_rows(model))
+
+
+@pytest.mark.parametrize("missing", ["direction", "error"])
+@pytest.mark.parametrize("unknown", ["missing", "error"])
+def test_policies_refuse_rows_as_the_definition_does(tmp_path, missing, unknown):
+    model = random_model(5, mixed_schema(), missing=missing, unknown=unknown)
+    rows = [[1.0, 0.0, 2.0, 3.0, NAN], [1.0, 0.0, 2.0, 3.0, 0.0], *probe_rows(model)]
+    assert_all_forms(model, tmp_path, rows)
+
+
+def test_a_complete_row_passes_a_model_that_refuses_missing_values(tmp_path):
+    schema = Schema((Column("a"), Column("c", "nominal", ("x", "y"))), classes=(0, 1))
+    tree = build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)
+    model = make_model(schema, [tree], missing="error")
+    rows = [[0.0, 1.0], [NAN, 1.0], [0.0, NAN], [0.0, 2.0]]
+    assert compile_c(model, tmp_path).run(rows)[0] == [0, -1, -1, -1]
+
+
+@pytest.mark.parametrize("classes", [("only",), ("a", "b"), ()])
+@pytest.mark.parametrize("n_trees", [1, 3])
+def test_single_leaves_agree(tmp_path, classes, n_trees):
+    schema = mixed_schema(classes)
+    tree = build_tree(leaf([2.0, 5.0] if len(classes) == 2 else [3.0]), schema)
+    assert_all_forms(make_model(schema, [tree] * n_trees), tmp_path)
+
+
+def test_one_class_with_splits_agrees(tmp_path):
+    assert_all_forms(random_model(0, mixed_schema(("only",))), tmp_path)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_chain_900_deep_agrees_in_functions_of_bounded_nesting(tmp_path, side):
+    model = chain(900, mixed_schema(), side)
+    rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in [NAN, *np.arange(-1.0, 902.0, 3.5).tolist()]]
+    assert_all_forms(model, tmp_path, rows)
+    source = export_c(model, "m", form="if_else")["m.c"].decode()
+    assert max(len(line) - len(line.lstrip()) for line in source.splitlines()) <= 4 * 26
+
+
+def test_a_chain_3000_deep_agrees(tmp_path):
+    model = chain(3000, mixed_schema(()))
+    rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in [NAN, *np.arange(-1.0, 3002.0, 37.5).tolist()]]
+    assert_all_forms(model, tmp_path, rows)
+
+
+def test_a_thousand_classes_agree(tmp_path):
+    schema = mixed_schema(tuple(range(1000)))
+    assert_all_forms(chain(1500, schema), tmp_path, [[x, 0, 0, 0, 0] for x in range(0, 1500, 71)])
+
+
+def test_an_outlier_leaves_the_other_numbers_of_a_regression_exact(tmp_path):
+    schema = mixed_schema(())
+    trees = [
+        build_tree(threshold(0, 5.0, leaf(1e9), leaf(0.1 * n + 1e-7)), schema) for n in range(20)
+    ]
+    assert_all_forms(make_model(schema, trees), tmp_path)
+
+
+def test_tied_votes_go_to_the_first_class(tmp_path):
+    schema = mixed_schema(("z", "a", "m"))
+    leaves = [leaf([0, 1, 0]), leaf([0, 0, 1])]
+    trees = [build_tree(leaves[n % 2], schema) for n in range(10)]
+    assert compile_c(make_model(schema, trees), tmp_path).run([[0.0] * 5])[0] == [1]
+
+
+def test_sets_of_categories_across_words_agree(tmp_path):
+    levels = tuple(f"l{i}" for i in range(200))
+    schema = Schema((Column("c", "nominal", levels),), classes=(0, 1))
+    some = [leaf([1, 3]), leaf([3, 1])]
+    members = [levels[31:33], levels[:1], levels[199:], levels[64:128], levels[::7], levels]
+    trees = [build_tree(subset(0, set_, *some), schema) for set_ in members]
+    trees.append(
+        build_tree(multiway(0, {level: some[i % 2] for i, level in enumerate(levels)}), schema)
+    )
+    rows = [[x] for x in [*map(float, range(-2, 203)), NAN, -0.0, 31.5, 1e18, -1e18, 2.0**32]]
+    assert_all_forms(make_model(schema, trees), tmp_path, rows)
+
+
+def test_auto_writes_small_models_as_tests_and_large_ones_as_tables():
+    small, large = (random_model(0, mixed_schema(), 1, n) for n in (100, 3000))
+    first = export_c(small, "m")
+    assert b'M_FORM "if_else"' in first["m.h"]
+    assert b"Form: if_else; the model has" in first["m.c"].splitlines()[1]
+    assert b'M_FORM "table"' in export_c(large, "m")["m.h"]
+
+
+def test_a_large_forest_compiles_as_a_table(tmp_path):
+    model = random_model(1, mixed_schema(("a", "b", "c")), n_trees=20, n_splits=700)
+    assert_same_bits(compile_c(model, tmp_path), probe_rows(model)[-40:])
+
+
+def test_names_and_categories_are_found_by_number_and_text(tmp_path):
+    levels = ("red", "gr\u00fcn", "\U0001f427", "", "a", "A", "ab", "\x01", "red ")
+    schema = Schema((Column("x"), Column("c", "nominal", levels)), classes=(10, 20))
+    program = compile_c(make_model(schema, [build_tree(leaf([1, 1]), schema)]), tmp_path)
+    code = program.function("level_code", ctypes.c_int, ctypes.c_int, ctypes.c_char_p)
+    assert [code(1, level.encode()) for level in levels] == list(range(9))
+    assert [code(1, b"re"), code(1, b"zzz"), code(0, b"red"), code(2, b"red"), code(-1, b"a")] == (
+        [-1] * 5
+    )
+    assert code(1, None) == -1
+    label = program.function("class_name", ctypes.c_char_p, ctypes.c_int)
+    assert [label(i) for i in range(-1, 3)] == [None, b"10", b"20", None]
+    feature = program.function("feature_name", ctypes.c_char_p, ctypes.c_int)
+    assert [feature(i) for i in range(-1, 3)] == [None, b"x", b"c", None]
+
+
+def test_outputs_may_be_left_out(tmp_path):
+    model = random_model(2, mixed_schema())
+    program, rows = compile_c(model, tmp_path), probe_rows(model)
+    x = np.array(rows)
+    predict = program.function("predict", ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    assert [predict(row.ctypes.data, None) for row in x] == program.run(rows)[0]
+
+
+def test_sources_of_two_models_live_in_one_compilation(tmp_path):
+    for seed, name in enumerate(["one", "two"]):
+        for form in FORMS:
+            model = random_model(seed, mixed_schema())
+            for file, content in export_c(model, f"{name}_{form}", form=form).items():
+                (tmp_path / file).write_bytes(content)
+    names = [f"{name}_{form}" for name in ("one", "two") for form in FORMS]
+    (tmp_path / "all.c").write_text("".join(f'#include "{name}.c"\n' for name in names))
+    command = ["gcc", *STRICT, "-c", "all.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("flag", ["-ffast-math", "-ffinite-math-only"])
+def test_compilers_that_break_nan_are_refused(tmp_path, flag):
+    model = random_model(2, mixed_schema())
+    for file, content in export_c(model, "m").items():
+        (tmp_path / file).write_bytes(content)
+    command = ["gcc", "-c", flag, "m.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "ffast-math" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [
+        ("adult", "adult"),
+        ("my-model.v2", "my_model_v2"),
+        ("模型", "model"),
+        ("3d", "model_3d"),
+        ("__x", "x"),
+        ("int", "int"),
+    ],
+)
+def test_file_names_become_prefixes(tmp_path, name, prefix):
+    assert c_prefix(name) == prefix
+    compile_c(random_model(2, mixed_schema()), tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\nb", "a\\", "a??/", "a/b", "\u202e"])
+def test_file_names_that_no_include_line_can_hold_are_refused(name):
+    with pytest.raises(ExportError, match="#include"):
+        export_c(random_model(2, mixed_schema()), name)
