@@ -108,7 +108,7 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
 def narrowest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """`array` in the smallest type that holds each of its values exactly."""
     if array.dtype.kind == "f":
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             single = array.astype(np.float32)
         same = np.array_equal(single.astype(np.float64).view(np.uint64), array.view(np.uint64))
         return single if same else array
@@ -150,4 +150,5 @@ def read_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     array = np.frombuffer(content, dtype=stored, offset=end).reshape(shape)
     if wanted.kind == "u" and array.size and int(array.min()) < 0:
         raise ValueError("a negative number where none can be")
-    return array.astype(wanted)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return array.astype(wanted)

@@ -1,0 +1,310 @@
+"""Trees: what is well formed, what is refused by name, and the shape of deep ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import models
+from treekit.data.schema import Column, Schema
+from treekit.errors import ModelError
+from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.ensemble import make_model
+from treekit.model.joined import join, separate
+from treekit.model.tree import DTYPES, MAX_DEPTH, Split, Tree, check_forest, check_tree
+
+SCHEMA = Schema(
+    columns=(Column("age"), Column("colour", "nominal", ("red", "green", "blue"))),
+    classes=("no", "yes"),
+)
+NUMBERS = Schema(columns=(Column("x"),), task="regression")
+
+
+def every_kind() -> Tree:
+    """Breadth order: 0 threshold, 1 subset, 2 multiway, 3 leaf, 4 missing, 5-9 leaves."""
+    root = threshold(
+        "age",
+        2.5,
+        subset(
+            "colour",
+            ["red"],
+            leaf([1, 0]),
+            is_missing("age", leaf([2, 0]), leaf([0, 3])),
+            absent=["blue"],
+        ),
+        multiway(
+            "colour", {"green": leaf([0, 1]), "red": leaf([4, 4]), "blue": leaf([1, 2])}, missing=1
+        ),
+        missing=0,
+    )
+    return build_tree(root, SCHEMA)
+
+
+def changed(tree: Tree, field: str, at, value) -> Tree:
+    array = getattr(tree, field).copy()
+    array[at] = value
+    return replace(tree, **{field: array})
+
+
+def chain(depth: int) -> Tree:
+    node = leaf(0.0)
+    for at in range(depth, 0, -1):
+        node = threshold(0, float(at), leaf(float(at)), node)
+    return build_tree(node, NUMBERS)
+
+
+def slow_parents(tree: Tree) -> list[int]:
+    parents = [-1] * tree.n_nodes
+    for node in range(tree.n_nodes):
+        for branch in range(tree.n_children[node]):
+            parents[tree.first_child[node] + branch] = node
+    return parents
+
+
+def slow_depths(tree: Tree) -> list[int]:
+    parents = slow_parents(tree)
+    depths = [0] * tree.n_nodes
+    for node in range(1, tree.n_nodes):
+        depths[node] = depths[parents[node]] + 1
+    return depths
+
+
+def assert_same_tree(a: Tree, b: Tree) -> None:
+    for name in DTYPES:
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+def test_a_tree_built_by_hand_holds_every_kind_of_split():
+    tree = every_kind()
+    assert tree.kind.tolist() == [
+        Split.THRESHOLD,
+        Split.SUBSET,
+        Split.MULTIWAY,
+        Split.LEAF,
+        Split.MISSING,
+        *[Split.LEAF] * 5,
+    ]
+    assert tree.feature.tolist() == [0, 1, 1, -1, 0, -1, -1, -1, -1, -1]
+    assert tree.first_child.tolist() == [1, 3, 5, -1, 8, -1, -1, -1, -1, -1]
+    assert tree.n_children.tolist() == [2, 2, 3, 0, 2, 0, 0, 0, 0, 0]
+    assert tree.missing.tolist() == [0, 1, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert tree.branches(1).tolist() == [0, 1, -1]
+    assert tree.branches(2).tolist() == [1, 0, 2]
+    assert tree.branches(0).tolist() == []
+    assert tree.leaves.tolist() == [3, 5, 6, 7, 8, 9]
+    assert (tree.n_nodes, tree.n_leaves, tree.depth) == (10, 6, 3)
+
+
+def test_an_inner_node_says_what_its_leaves_say_together():
+    tree = every_kind()
+    assert tree.value[0].tolist() == [8, 10]
+    assert tree.weight[0] == 18
+    mean = build_tree(threshold("x", 0, leaf(2.0, weight=3), leaf(6.0, weight=1)), NUMBERS)
+    assert mean.value[0].tolist() == [3.0]
+    assert mean.weight[0] == 4
+
+
+def test_the_arrays_of_a_tree_cannot_be_changed():
+    tree = every_kind()
+    for name in DTYPES:
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(tree, name)[:1] = 0
+
+
+def test_other_values_leave_the_tree_they_came_from_as_it_was():
+    tree = every_kind()
+    twice = tree.with_value(tree.value * 2)
+    assert twice.value[0].tolist() == [16, 20]
+    assert tree.value[0].tolist() == [8, 10]
+
+
+MALFORMED = [
+    ("kind", 3, Split.OBLIQUE, "unknown kind"),
+    ("kind", 3, 200, "unknown kind"),
+    ("n_children", 3, 1, "leaf has children"),
+    ("feature", 3, 0, "leaf asks a column"),
+    ("n_children", 2, 0, "inner node has no children"),
+    ("n_children", 2, -1, "inner node has no children"),
+    ("n_children", 0, 3, "two-way split"),
+    ("n_children", 0, 1, "two-way split"),
+    ("first_child", 4, 4, "child does not come after its parent"),
+    ("first_child", 4, 0, "child does not come after its parent"),
+    ("first_child", 4, -1, "child does not come after its parent"),
+    ("first_child", 4, 9, "child lies outside the tree"),
+    ("first_child", 4, 2**31 - 1, "child lies outside the tree"),
+    ("n_children", 2, 2**31 - 1, "child lies outside the tree"),
+    ("first_child", 4, 7, "no parent or several"),
+    ("first_child", 1, 5, "no parent or several"),
+    ("n_children", 2, 2, "no parent or several"),
+    ("missing", 0, 2, "missing values go to no branch"),
+    ("missing", 2, 3, "missing values go to no branch"),
+    ("missing", 1, -1, "missing values go to no branch"),
+    ("feature", 0, 2, "a column that the schema does not have"),
+    ("feature", 1, -1, "a column that the schema does not have"),
+    ("threshold", 0, np.nan, "threshold is not finite"),
+    ("threshold", 0, np.inf, "threshold is not finite"),
+    ("threshold", 0, 0.1, "not a float32"),
+    ("threshold", 0, 1e300, "not a float32"),
+    ("feature", 0, 1, "threshold split asks a nominal column"),
+    ("feature", 1, 0, "one branch entry for each level"),
+    ("level_start", 1, 1, "one branch entry for each level"),
+    ("level_start", 0, 1, "one branch entry for each level"),
+    ("level_start", -1, 7, "level_branch has shape"),
+    ("level_start", -1, -1, "level_branch has shape"),
+    ("level_branch", 0, 2, "a branch that does not exist"),
+    ("level_branch", 3, 3, "a branch that does not exist"),
+    ("level_branch", 0, -2, "a branch that does not exist"),
+    ("value", (3, 0), np.nan, "node value is not finite"),
+    ("value", (0, 1), np.inf, "node value is not finite"),
+    ("value", (3, 0), -1, "class weight is negative"),
+    ("weight", 3, -1, "node weight is negative"),
+    ("weight", 3, np.nan, "node weight is negative or not finite"),
+]
+
+
+@pytest.mark.parametrize(("field", "at", "value", "words"), MALFORMED)
+def test_a_malformed_tree_is_refused_by_name(field, at, value, words):
+    tree = every_kind()
+    check_tree(tree, SCHEMA)
+    with pytest.raises(ModelError, match=words):
+        check_tree(changed(tree, field, at, value), SCHEMA)
+
+
+@pytest.mark.parametrize("field", [name for name in DTYPES if name != "kind"])
+def test_an_array_of_the_wrong_length_is_refused_by_name(field):
+    tree = every_kind()
+    with pytest.raises(ModelError, match=field if field != "level_start" else "level_"):
+        check_tree(replace(tree, **{field: getattr(tree, field)[:-1]}), SCHEMA)
+
+
+def test_values_of_another_number_of_classes_are_refused():
+    tree = every_kind()
+    with pytest.raises(ModelError, match=r"value has shape \(10, 3\), expected \(10, 2\)"):
+        check_tree(tree.with_value(np.ones((10, 3))), SCHEMA)
+
+
+def test_a_level_split_of_a_numeric_column_is_refused():
+    schema = Schema(columns=(Column("age"),), classes=("no", "yes"))
+    tree = build_tree(threshold("age", 1, leaf([1, 0]), leaf([0, 1])), schema)
+    tree = changed(changed(tree, "kind", 0, Split.SUBSET), "threshold", 0, np.nan)
+    with pytest.raises(ModelError, match="level split asks a numeric column"):
+        check_tree(tree, schema)
+
+
+def test_a_tree_without_nodes_is_refused():
+    empty = {name: getattr(every_kind(), name)[:0] for name in DTYPES}
+    with pytest.raises(ModelError, match="at least one node"):
+        check_tree(Tree(**empty), SCHEMA)
+
+
+def test_a_double_threshold_is_fine_where_the_input_type_is_double():
+    schema = Schema(columns=(Column("age"),), classes=("no", "yes"), dtype="float64")
+    assert build_tree(threshold("age", 0.1, leaf([1, 0]), leaf([0, 1])), schema).n_leaves == 2
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (threshold("height", 1, leaf([1, 0]), leaf([0, 1])), "no column 'height'; columns: age"),
+        (subset("colour", ["pink"], leaf([1, 0]), leaf([0, 1])), "'pink'.*not levels of 'colour'"),
+        (leaf([1, 2, 3]), "3 values; the schema needs 2"),
+        (leaf(1.0), "1 values; the schema needs 2"),
+        (multiway("colour", {}), "inner node has no children"),
+    ],
+)
+def test_a_hand_built_tree_that_does_not_fit_the_schema_is_refused(node, words):
+    with pytest.raises(ModelError, match=words):
+        build_tree(node, SCHEMA)
+
+
+@pytest.mark.parametrize("depth", [900, MAX_DEPTH])
+def test_deep_chains_are_built_checked_and_measured(depth):
+    tree = chain(depth)
+    assert tree.depth == depth
+    assert tree.n_leaves == depth + 1
+    assert tree.depths.tolist() == slow_depths(tree)
+    assert tree.parent.tolist() == slow_parents(tree)
+
+
+def test_a_tree_deeper_than_the_bound_is_refused_by_name():
+    with pytest.raises(ModelError, match="5000 deep"):
+        chain(MAX_DEPTH + 1)
+
+
+@given(models())
+def test_parents_and_depths_equal_the_slow_ones(model):
+    for tree in model.trees:
+        assert tree.parent.tolist() == slow_parents(tree)
+        assert tree.depths.tolist() == slow_depths(tree)
+        assert tree.depth == max(slow_depths(tree))
+
+
+@given(models(max_trees=4))
+def test_joined_trees_pass_the_check_and_separate_into_themselves(model):
+    nodes, roots = join(model.trees)
+    check_forest(nodes, roots, model.schema)
+    assert roots.tolist()[-1] == model.n_nodes
+    for a, b in zip(model.trees, separate(nodes, roots), strict=True):
+        assert_same_tree(a, b)
+
+
+@given(st.data())
+def test_a_child_in_another_tree_is_refused(data):
+    trees = [every_kind(), every_kind(), every_kind()]
+    nodes, roots = join(trees)
+    inner = data.draw(st.sampled_from(np.flatnonzero(nodes.kind != Split.LEAF).tolist()))
+    elsewhere = data.draw(st.sampled_from([n for n in range(28) if n // 10 != inner // 10]))
+    with pytest.raises(ModelError, match=r"parent|outside"):
+        check_forest(changed(nodes, "first_child", inner, elsewhere), roots, SCHEMA)
+
+
+def test_two_trees_that_swap_their_children_are_refused():
+    schema = Schema(columns=(Column("x"),), classes=("a", "b"))
+    one = build_tree(threshold(0, 0, leaf([1, 0]), leaf([0, 1])), schema)
+    nodes, roots = join([one, one])
+    with pytest.raises(ModelError, match="outside the tree"):
+        check_forest(changed(nodes, "first_child", 0, 4), roots, schema)
+
+
+@pytest.mark.parametrize("roots", [[0], [0, 0, 10], [1, 10], [0, 9], [0, 11], [0, 5, 3, 10]])
+def test_roots_that_do_not_cover_the_nodes_are_refused(roots):
+    with pytest.raises(ModelError, match="at least one node"):
+        check_forest(every_kind(), np.array(roots), SCHEMA)
+
+
+def test_a_model_puts_its_leaves_on_the_units_tree_after_tree():
+    schema = Schema(columns=(Column("x"),), classes=("a", "b"))
+    first = build_tree(threshold(0, 0, leaf([1, 0]), leaf([1, 3])), schema)
+    model = make_model(schema, [first, build_tree(leaf([1, 1]), schema)])
+    u = 2**23
+    assert model.units.tolist() == [[u, 0], [u // 4, 3 * u // 4], [u // 2, u // 2]]
+    assert model.leaf_offsets.tolist() == [0, 2, 3]
+    assert model.tree_units(1).tolist() == [[u // 2, u // 2]]
+    assert (model.n_trees, model.n_nodes, model.n_leaves, model.depth) == (2, 4, 3, 1)
+    assert model.unit_total == 2**24
+
+
+def test_models_and_trees_are_told_apart_by_identity():
+    # Comparing arrays field by field has no truth value; a set must still work.
+    tree = every_kind()
+    model = make_model(SCHEMA, [tree])
+    assert tree != every_kind()
+    assert len({model, make_model(SCHEMA, [tree]), model}) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"missing": "guess"}, "unknown missing policy 'guess'"),
+        ({"unknown": "guess"}, "unseen categories 'guess'"),
+        ({"trees": []}, "at least one tree"),
+        ({"trees": [build_tree(leaf([0, 0], weight=1), SCHEMA)]}, "not all zero"),
+    ],
+)
+def test_a_model_that_makes_no_sense_is_refused(arguments, words):
+    with pytest.raises(ModelError, match=words):
+        make_model(**({"schema": SCHEMA, "trees": [every_kind()]} | arguments))
