@@ -37,12 +37,13 @@ class Marks(NamedTuple):
 
 
 @kernel
-def mark(nodes: Any, after: Any, cells: Any, marks: Any) -> None:
+def mark(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any) -> None:
     """Route rows through one tree.
 
     Parameters
     ----------
-    nodes : treekit.kernels.boxes.Nodes
+    nodes : (nodes,) treekit.kernels.boxes.NODE
+    level_branch : (entries,) int32
     after : (nodes,) float64
         The next number of the input type above each threshold.
     cells : (rows, features) float64
@@ -51,24 +52,25 @@ def mark(nodes: Any, after: Any, cells: Any, marks: Any) -> None:
         Output, added to.
     """
     for r in range(len(cells)):
-        node = 0
-        while nodes.kind[node] != _LEAF:
-            marks.node[node] = True
-            x = cells[r, nodes.feature[node]]
+        at = 0
+        while nodes[at].kind != _LEAF:
+            node = nodes[at]
+            marks.node[at] = True
+            x = cells[r, node.feature]
             if np.isnan(x):
-                marks.missing[node] = True
-                branch = 0 if nodes.kind[node] == _MISSING else nodes.missing[node]
-            elif nodes.kind[node] == _MISSING:
+                marks.missing[at] = True
+                branch = 0 if node.kind == _MISSING else node.missing
+            elif node.kind == _MISSING:
                 branch = 1
-            elif nodes.kind[node] == _THRESHOLD:
-                marks.at[node] |= x == nodes.threshold[node]
-                marks.above[node] |= x == after[node]
-                branch = 0 if x <= nodes.threshold[node] else 1
+            elif node.kind == _THRESHOLD:
+                marks.at[at] |= x == node.threshold
+                marks.above[at] |= x == after[at]
+                branch = 0 if x <= node.threshold else 1
             else:
-                entry = nodes.level_start[node] + int(x)
+                entry = node.level_start + int(x)
                 marks.level[entry] = True
-                branch = nodes.level_branch[entry]
+                branch = level_branch[entry]
                 if branch < 0:
-                    branch = nodes.missing[node]
-            node = nodes.first_child[node] + branch
-        marks.node[node] = True
+                    branch = node.missing
+            at = node.first_child + branch
+        marks.node[at] = True

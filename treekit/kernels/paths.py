@@ -1,6 +1,6 @@
 """The loop that merges the conditions on the way to every leaf.
 
-A walk in depth-first order keeps the `Box` of the current node up to date, so
+A walk in depth-first order keeps the box of the current node up to date, so
 that the work is linear in the nodes and in what is written.
 """
 
@@ -10,53 +10,55 @@ from typing import Any
 
 import numpy as np
 
-from treekit.kernels.boxes import enter, leave
+from treekit.kernels.boxes import enter, has_known, leave
 from treekit.kernels.compile import kernel
 
-__all__ = ["leaf_conditions"]
+__all__ = ["CONDITION", "leaf_conditions"]
 
 # Number of `treekit.model.tree.Split.LEAF`, which compiled code cannot read.
 _LEAF = 0
 
+CONDITION = np.dtype(
+    [
+        ("column", np.int32),
+        ("low", np.float64),
+        ("high", np.float64),
+        ("known", np.bool_),
+        ("missing", np.bool_),
+        ("level_end", np.int64),
+    ]
+)
+"""One condition, as in `treekit.rules.rulelist.ConditionTable`."""
+
 
 @kernel
 def _write_leaf(
-    box: Any,
-    nominal: Any,
-    bar: int,
-    columns: Any,
-    conditions: Any,
-    levels: Any,
-    at: int,
-    coded: int,
+    walk: Any, bar: int, asked: Any, conditions: Any, levels: Any, at: int, coded: int
 ) -> tuple[int, int]:
     """Append the conditions of one leaf; returns how many there are by then."""
-    column, low, high, known, missing, level_end = conditions
-    for f in columns:
-        n_levels = box.first_level[f + 1] - box.first_level[f]
-        any_known = box.no_known[f] == 0
-        if nominal[f]:
-            free = any_known and box.n_open[f] == n_levels
-            any_known = any_known and box.n_open[f] > 0
+    for f in asked:
+        column = walk.columns[f]
+        any_known = has_known(column)
+        if column.nominal:
+            free = column.n_open == column.n_levels
         else:
-            free = any_known and box.low[f] == -np.inf and box.high[f] == np.inf
-            any_known = any_known and box.low[f] < box.high[f]
-        if free and box.no_missing[f] == bar:
+            free = column.low == -np.inf and column.high == np.inf
+        if free and column.no_known == 0 and column.no_missing == bar:
             continue
-        n_coded = box.n_open[f] if nominal[f] and any_known else 0
-        if at < len(column):
-            column[at] = f
-            low[at] = box.low[f] if any_known else -np.inf
-            high[at] = box.high[f] if any_known else np.inf
-            known[at] = any_known
-            missing[at] = box.no_missing[f] == 0
-            level_end[at] = coded + n_coded
-            if n_coded > 0:
-                to = coded
-                for level in range(n_levels):
-                    if box.barred[box.first_level[f] + level] == 0:
-                        levels[to] = level
-                        to += 1
+        n_coded = column.n_open if column.nominal and any_known else 0
+        if at < len(conditions):
+            condition = conditions[at]
+            condition.column = f
+            condition.low = column.low if any_known else -np.inf
+            condition.high = column.high if any_known else np.inf
+            condition.known = any_known
+            condition.missing = column.no_missing == 0
+            condition.level_end = coded + n_coded
+            to = coded
+            for level in range(column.n_levels if n_coded > 0 else 0):
+                if walk.barred[column.first_level + level] == 0:
+                    levels[to] = level
+                    to += 1
         at += 1
         coded += n_coded
     return at, coded
@@ -64,7 +66,7 @@ def _write_leaf(
 
 @kernel
 def leaf_conditions(
-    nodes: Any, box: Any, nominal: Any, bar: int, leaf: Any, end: Any, conditions: Any, levels: Any
+    walk: Any, bar: int, leaf: Any, end: Any, conditions: Any, levels: Any
 ) -> tuple[int, int]:
     """The merged conditions of every leaf of one tree, leaves in depth-first order.
 
@@ -72,17 +74,14 @@ def leaf_conditions(
 
     Parameters
     ----------
-    nodes : Nodes
-    box : Box
-        Of the root; left as it was.
-    nominal : (features,) bool
+    walk : treekit.kernels.boxes.Walk
+        At the root, and left there; room for the depth and one more.
     bar : int
-        ``no_missing`` of the root: 1 if the model refuses missing values.
+        1 if the model refuses missing values.
     leaf, end : (leaves,) int64
         Output: node number, and the number of conditions up to and with it.
-    conditions : tuple of (conditions,) arrays
-        Output: column int32, low and high float64, known and missing bool,
-        end of its levels int64.  Columns in the order the path asks them.
+    conditions : (conditions,) CONDITION
+        Output: columns in the order the path asks them.
     levels : (codes,) int32
         Output: the levels that nominal conditions let through.
 
@@ -90,36 +89,34 @@ def leaf_conditions(
     -------
     n_conditions, n_levels : int
     """
-    depth_bound = len(box.saved) + 1
-    path = np.zeros(depth_bound, dtype=np.int64)
-    taken = np.zeros(depth_bound, dtype=np.int64)
-    columns = np.zeros(len(nominal), dtype=np.int64)
-    n_columns, at, coded, row, depth, node = 0, 0, 0, 0, 0, 0
+    asked = np.zeros(len(walk.columns), dtype=np.int64)
+    # A plain 0 is a type of its own to numba: what it is passed to compiles twice (measured).
+    at, coded, depth, node = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    n_asked, row = 0, 0
     while True:
-        if nodes.kind[node] == _LEAF:
-            at, coded = _write_leaf(
-                box, nominal, bar, columns[:n_columns], conditions, levels, at, coded
-            )
+        if walk.nodes[node].kind == _LEAF:
+            at, coded = _write_leaf(walk, bar, asked[:n_asked], conditions, levels, at, coded)
             leaf[row] = node
             end[row] = at
             row += 1
             while depth > 0:  # up to the next branch that waits
                 depth -= 1
-                above = path[depth]
-                leave(nodes, box, above, taken[depth], depth)
-                n_columns -= box.asked[nodes.feature[above]] == 0
-                taken[depth] += 1
-                if taken[depth] < nodes.n_children[above]:
+                frame = walk.stack[depth]
+                leave(walk, frame.node, frame.tried, depth)
+                above = walk.nodes[frame.node]
+                n_asked -= walk.columns[above.feature].asked == 0
+                frame.tried += 1
+                if frame.tried < above.n_children:
                     break
             else:
                 return at, coded
         else:
-            path[depth], taken[depth] = node, 0
-        above = path[depth]
-        f = nodes.feature[above]
-        if box.asked[f] == 0:
-            columns[n_columns] = f
-            n_columns += 1
-        enter(nodes, box, above, taken[depth], depth)
-        node = nodes.first_child[above] + taken[depth]
+            walk.stack[depth].node, walk.stack[depth].tried = node, 0
+        frame = walk.stack[depth]
+        above = walk.nodes[frame.node]
+        if walk.columns[above.feature].asked == 0:
+            asked[n_asked] = above.feature
+            n_asked += 1
+        enter(walk, frame.node, frame.tried, depth)
+        node = above.first_child + frame.tried
         depth += 1

@@ -13,191 +13,175 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treekit.kernels.boxes import enter, leave, possible
+from treekit.kernels.boxes import enter, has_known, leave, possible
 from treekit.kernels.compile import kernel
 
-__all__ = ["Columns", "Leaves", "Search", "branch_of", "fill", "number_in", "telling_row"]
+__all__ = ["Probing", "branch_of", "fill", "number_in", "telling_row"]
 
 # Numbers of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF, _THRESHOLD, _MISSING = 0, 1, 4
 _SHOWN, _NEVER_SHOWN, _GIVEN_UP = 0, 1, 2
 
 
-class Columns(NamedTuple):
-    """What a row may hold.
+class Probing(NamedTuple):
+    """What to probe a tree with.
 
     Attributes
     ----------
-    nominal : (features,) bool
+    wanted : (nodes,) bool
+        The nodes that get rows.
+    place : (nodes,) int64
+        A leaf's row of `units`; a wanted threshold's row of `around`.
+    units : (leaves, outputs) int64
+    around : (splits, candidates) float64
+        The threshold, the next number of the input type above it, then other
+        values around it; NaN = none.
+    pool : (thresholds, 2) float64
+        The thresholds of all trees, ascending in each column, and the next
+        number of the input type above each.
+    pool_start : (features + 1,) int64
     unseen : bool
         Whether a category outside the vocabulary is accepted, as missing.
     narrow : bool
         Whether numbers are rounded to float32.
-    pool, after : (thresholds,) float64
-        The thresholds of all trees, ascending in each column, and the next
-        number of the input type above each.
-    pool_start : (features + 1,) int64
+    budget : int
+        Pairs of leaves to compare before a search is given up.
     """
 
-    nominal: Any
+    wanted: Any
+    place: Any
+    units: Any
+    around: Any
+    pool: Any
+    pool_start: Any
     unseen: Any
     narrow: Any
-    pool: Any
-    after: Any
-    pool_start: Any
-
-
-class Leaves(NamedTuple):
-    """What a tree's leaves say: ``units[row_of[node]]``, (leaves, outputs) int64."""
-
-    row_of: Any
-    units: Any
-
-
-class Search(NamedTuple):
-    """Scratch space of `telling_row`: node, first branch, branches tried, phase."""
-
-    path: Any
-    first: Any
-    tried: Any
-    phase: Any
+    budget: Any
 
 
 @kernel
-def number_in(columns: Any, f: int, low: float, high: float, rng: Any) -> float:
+def number_in(probing: Any, f: int, low: float, high: float, rng: Any) -> float:
     """A number in ``(low, high]``, a threshold or the next number above one if there are any."""
-    start, end = columns.pool_start[f], columns.pool_start[f + 1]
-    pool = columns.pool[start:end]
-    first = np.searchsorted(pool, low, side="right")
-    last = np.searchsorted(pool, high, side="right")
+    start, end = probing.pool_start[f], probing.pool_start[f + 1]
+    thresholds = probing.pool[start:end, 0]
+    first = np.searchsorted(thresholds, low, side="right")
+    last = np.searchsorted(thresholds, high, side="right")
     if first < last:
         k = first + int(rng.random() * (last - first))
-        if pool[k] < high and rng.random() < 0.5:
-            return columns.after[start + k]
-        return pool[k]
+        if thresholds[k] < high and rng.random() < 0.5:
+            return probing.pool[start + k, 1]
+        return thresholds[k]
     if first > 0:  # nothing is asked above `low`
-        return columns.after[start + first - 1]
+        return probing.pool[start + first - 1, 1]
     return np.floor(rng.random() * 7.0) - 3.0
 
 
 @kernel
-def fill(box: Any, columns: Any, row: Any, fixed: int, value: float, rng: Any) -> None:
-    """A row of the box, column `fixed` at `value`."""
+def fill(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: Any) -> None:
+    """Choose a row of the box, column `fixed` at `value`."""
     for f in range(len(row)):
-        nominal = columns.nominal[f]
-        some = box.n_open[f] > 0 if nominal else box.low[f] < box.high[f]
-        known = box.no_known[f] == 0 and some
+        column = walk.columns[f]
         if f == fixed:
             row[f] = value
-        elif box.no_missing[f] == 0 and (not known or rng.random() < 0.1):
+        elif column.no_missing == 0 and (not has_known(column) or rng.random() < 0.1):
             row[f] = np.nan
-        elif nominal:
-            start = box.first_level[f]
-            n_levels = box.first_level[f + 1] - start
-            level = int(rng.random() * n_levels)
-            while box.barred[start + level] > 0:
-                level = (level + 1) % n_levels
+        elif column.nominal:
+            level = int(rng.random() * column.n_levels)
+            while walk.barred[column.first_level + level] > 0:
+                level = (level + 1) % column.n_levels
             row[f] = level
         else:
-            row[f] = number_in(columns, f, box.low[f], box.high[f], rng)
+            row[f] = number_in(probing, f, column.low, column.high, rng)
 
 
 @kernel
-def branch_of(nodes: Any, node: int, value: float) -> int:
+def branch_of(walk: Any, at: int, value: float) -> int:
     """The branch that `value` takes; it is a number of the input type, or a code."""
-    if nodes.kind[node] == _MISSING:
+    node = walk.nodes[at]
+    if node.kind == _MISSING:
         return 0 if np.isnan(value) else 1
-    if nodes.kind[node] == _THRESHOLD:
+    if node.kind == _THRESHOLD:
         if np.isnan(value):
-            return nodes.missing[node]
-        return 0 if value <= nodes.threshold[node] else 1
-    start = nodes.level_start[node]
-    if 0 <= value < nodes.level_start[node + 1] - start:
-        goes = nodes.level_branch[start + int(value)]
+            return node.missing
+        return 0 if value <= node.threshold else 1
+    if 0 <= value < node.n_levels:
+        goes = walk.level_branch[node.level_start + int(value)]
         if goes >= 0:
             return goes
-    return nodes.missing[node]
+    return node.missing
 
 
 @kernel
 def telling_row(
-    nodes: Any,
-    leaves: Any,
-    box: Any,
-    columns: Any,
-    budget: int,
-    search: Any,
-    begin: int,
-    node: int,
-    value: float,
-    wrong: int,
-    row: Any,
-    rng: Any,
+    walk: Any, probing: Any, depth: int, node: int, value: float, wrong: int, row: Any, rng: Any
 ) -> int:
-    """Fill `row` so that it reaches `node` with `value` and branch `wrong` would show.
+    """Fill `row` so that it reaches `node` with `value`, and branch `wrong` would show.
 
     Depth-first over the leaves below the right branch and, for each, those
     below the wrong one, within one box.  Nodes that ask the fixed column have
-    no choice.
+    no choice.  `depth` frames of the stack are in use and stay.
     """
-    f = nodes.feature[node]
-    top = nodes.first_child[node]
-    other = top + wrong
-    at, right, depth, pairs = top + branch_of(nodes, node, value), -1, begin, 0
+    f = walk.nodes[node].feature
+    first_child = walk.nodes[node].first_child
+    at, right = first_child + branch_of(walk, node, value), np.int64(-1)
+    top, pairs = depth, 0
     result = _NEVER_SHOWN
     while True:
-        while nodes.kind[at] != _LEAF and nodes.feature[at] == f:
-            at = nodes.first_child[at] + branch_of(nodes, at, value)
-        if nodes.kind[at] != _LEAF:
-            search.path[depth] = at
-            search.first[depth] = int(rng.random() * nodes.n_children[at])
-            search.tried[depth] = 0
-            search.phase[depth] = 0 if right < 0 else 1
-            depth += 1
+        while walk.nodes[at].kind != _LEAF and walk.nodes[at].feature == f:
+            at = walk.nodes[at].first_child + branch_of(walk, at, value)
+        if walk.nodes[at].kind != _LEAF:
+            frame = walk.stack[top]
+            frame.node, frame.tried = at, 0
+            frame.first = int(rng.random() * walk.nodes[at].n_children)
+            frame.phase = 0 if right < 0 else 1
+            top += 1
         elif right < 0:
-            right, at = at, other
+            right, at = at, first_child + wrong
             continue
         else:
             pairs += 1
-            a, b = leaves.units[leaves.row_of[right]], leaves.units[leaves.row_of[at]]
-            for k in range(len(a)):
-                if a[k] != b[k]:
+            a, b = probing.place[right], probing.place[at]
+            for k in range(probing.units.shape[1]):
+                if probing.units[a, k] != probing.units[b, k]:
                     result = _SHOWN
-            if result != _SHOWN and pairs >= budget:
+            if result != _SHOWN and pairs >= probing.budget:
                 result = _GIVEN_UP
             if result != _NEVER_SHOWN:
                 break
-        depth, at, right = _next_branch(nodes, box, columns.nominal, search, begin, depth, right)
-        if depth == begin:
+        top, at, right = _next_branch(walk, depth, top, right)
+        if top == depth:
             break
-    fill(box, columns, row, f, value, rng)
-    while depth > begin:
-        depth -= 1
-        above = search.path[depth]
-        n = nodes.n_children[above]
-        leave(nodes, box, above, (search.first[depth] + search.tried[depth] - 1) % n, depth)
+    fill(walk, probing, row, f, value, rng)
+    while top > depth:
+        top -= 1
+        _leave_frame(walk, top)
     return result
 
 
 @kernel
-def _next_branch(
-    nodes: Any, box: Any, nominal: Any, search: Any, begin: int, depth: int, right: int
-) -> tuple[int, int, int]:
-    """Enter the next possible branch of the deepest open node; depth `begin` = none is left."""
-    while depth > begin:
-        d = depth - 1
-        above = search.path[d]
-        n = nodes.n_children[above]
-        if search.tried[d] > 0:
-            leave(nodes, box, above, (search.first[d] + search.tried[d] - 1) % n, d)
-        if search.phase[d] == 0:
+def _leave_frame(walk: Any, depth: int) -> None:
+    """Undo the branch that the frame tried last."""
+    frame = walk.stack[depth]
+    n = walk.nodes[frame.node].n_children
+    leave(walk, frame.node, (frame.first + frame.tried - 1) % n, depth)
+
+
+@kernel
+def _next_branch(walk: Any, depth: int, top: int, right: int) -> tuple[int, int, int]:
+    """Enter the next possible branch of the uppermost frame; ``top == depth`` if none is left."""
+    while top > depth:
+        frame = walk.stack[top - 1]
+        node = walk.nodes[frame.node]
+        if frame.tried > 0:
+            _leave_frame(walk, top - 1)
+        if frame.phase == 0:
             right = -1
-        while search.tried[d] < n:
-            branch = (search.first[d] + search.tried[d]) % n
-            search.tried[d] += 1
-            enter(nodes, box, above, branch, d)
-            if possible(box, nominal, nodes.feature[above]):
-                return depth, nodes.first_child[above] + branch, right
-            leave(nodes, box, above, branch, d)
-        depth -= 1
-    return depth, -1, right
+        while frame.tried < node.n_children:
+            branch = (frame.first + frame.tried) % node.n_children
+            frame.tried += 1
+            enter(walk, frame.node, branch, top - 1)
+            if possible(walk.columns[node.feature]):
+                return top, node.first_child + branch, right
+            _leave_frame(walk, top - 1)
+        top -= 1
+    return top, -1, right

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -12,8 +10,6 @@ from treekit.model.tree import Tree
 from treekit.rules.rulelist import ConditionTable, RuleList
 
 __all__ = ["rules"]
-
-_CONDITION_DTYPES = (np.int32, np.float64, np.float64, np.bool_, np.bool_, np.int64)
 
 
 def rules(model: Model) -> RuleList:
@@ -55,23 +51,16 @@ def _tree_conditions(
     model: Model, tree: Tree
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], ConditionTable]:
     """Leaves of one tree in depth-first order, ends of their conditions, the conditions."""
-    from treekit.kernels.boxes import nodes_of, root_box
-    from treekit.kernels.paths import leaf_conditions
+    from treekit.kernels.boxes import make_walk
+    from treekit.kernels.paths import CONDITION, leaf_conditions
 
     bar = int(model.missing == "error")
-    box = root_box(model.schema.n_levels, bar, tree.depth)
-    nodes, nominal = nodes_of(tree), model.schema.nominal
+    schema = model.schema
+    walk = make_walk(tree, schema.n_levels, schema.nominal, bar, tree.depth + 1)
     leaf, end = np.empty(tree.n_leaves, np.int64), np.empty(tree.n_leaves, np.int64)
-
-    def run(n_conditions: int, n_levels: int) -> tuple[tuple[Any, ...], Any, tuple[int, int]]:
-        outputs = tuple(np.empty(n_conditions, dtype) for dtype in _CONDITION_DTYPES)
-        levels = np.empty(n_levels, np.int32)
-        return (
-            outputs,
-            levels,
-            leaf_conditions(nodes, box, nominal, bar, leaf, end, outputs, levels),
-        )
-
-    *_, sizes = run(0, 0)
-    outputs, levels, _ = run(*sizes)
-    return leaf, end, ConditionTable._make((*outputs, levels))
+    nothing, no_levels = np.empty(0, CONDITION), np.empty(0, np.int32)
+    n_conditions, n_levels = leaf_conditions(walk, bar, leaf, end, nothing, no_levels)
+    conditions, levels = np.empty(n_conditions, CONDITION), np.empty(n_levels, np.int32)
+    leaf_conditions(walk, bar, leaf, end, conditions, levels)
+    fields = (np.ascontiguousarray(conditions[name]) for name in CONDITION.names or ())
+    return leaf, end, ConditionTable._make((*fields, levels))

@@ -100,10 +100,12 @@ def _cells(model: Model, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float6
 
 
 def _mark(model: Model, tree: Tree, cells: npt.NDArray[np.float64], marks: Marks) -> None:
-    from treekit.kernels.boxes import nodes_of
+    from treekit.kernels.boxes import make_walk
     from treekit.kernels.coverage import mark
 
-    mark(nodes_of(tree), next_above(tree.threshold, model.schema.dtype), cells, marks)
+    schema = model.schema
+    walk = make_walk(tree, schema.n_levels, schema.nominal, 0, 0)
+    mark(walk.nodes, walk.level_branch, next_above(tree.threshold, schema.dtype), cells, marks)
 
 
 def _count(tree: Tree, can: Marks, seen: Marks, counts: dict[str, list[int]]) -> None:

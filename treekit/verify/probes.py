@@ -23,8 +23,7 @@ from treekit.verify.spread import random_rows
 
 if TYPE_CHECKING:
     from treekit.kernels.coverage import Marks
-    from treekit.kernels.probes import Targets
-    from treekit.kernels.wrongturns import Columns
+    from treekit.kernels.wrongturns import Probing
 
 __all__ = ["Pool", "Probes", "make_probes", "next_above", "pool_of"]
 
@@ -168,27 +167,19 @@ def _tree_rows(
     wrong_turns: npt.NDArray[np.int64],
     rng: np.random.Generator,
 ) -> tuple[Array, Marks]:
-    from treekit.kernels.boxes import nodes_of, root_box
+    from treekit.kernels.boxes import make_walk
     from treekit.kernels.probes import probe_rows
-    from treekit.kernels.wrongturns import Leaves
 
     tree, schema = model.trees[number], model.schema
     capacity = int(_rows_needed(tree, schema)[wanted].sum())
     rows = np.empty((capacity, schema.n_features))
     can = _no_marks(tree)
-    row_of = np.cumsum(tree.kind == Split.LEAF) - 1
-    count = probe_rows(
-        nodes_of(tree),
-        Leaves(row_of, model.tree_units(number)),
-        # Three depths: the way to a split, one below it on the right side, one on the wrong.
-        root_box(schema.n_levels, int(model.missing == "error"), 3 * tree.depth),
-        _columns(model, pool),
-        _targets(tree, schema.dtype, wanted),
-        rows,
-        can,
-        wrong_turns,
-        rng,
-    )
+    bar = int(model.missing == "error")
+    # Three depths: the way to a split, one below it on the right side, one on the wrong.
+    walk = make_walk(tree, schema.n_levels, schema.nominal, bar, 3 * tree.depth + 1)
+    after = next_above(tree.threshold, schema.dtype)
+    probing = _probing(model, number, wanted, pool)
+    count = probe_rows(walk, probing, after, rows, can, wrong_turns, rng)
     return rows[:count], can
 
 
@@ -199,28 +190,21 @@ def _no_marks(tree: Tree) -> Marks:
     return Marks(*(np.zeros(size, dtype=np.bool_) for size in sizes))
 
 
-def _columns(model: Model, pool: Pool) -> Columns:
-    from treekit.kernels.wrongturns import Columns
+def _probing(model: Model, number: int, wanted: npt.NDArray[np.bool_], pool: Pool) -> Probing:
+    from treekit.kernels.wrongturns import Probing
 
-    return Columns(
-        nominal=model.schema.nominal,
-        unseen=model.unknown == "missing" and model.missing == "direction",
-        narrow=model.schema.dtype == "float32",
-        pool=pool.value,
-        after=next_above(pool.value, model.schema.dtype),
-        pool_start=pool.start,
-    )
-
-
-def _targets(tree: Tree, dtype: Dtype, wanted: npt.NDArray[np.bool_]) -> Targets:
-    from treekit.kernels.probes import Targets
-
+    tree, dtype = model.trees[number], model.schema.dtype
+    leaf = tree.kind == Split.LEAF
     chosen = wanted & (tree.kind == Split.THRESHOLD)
-    return Targets(
+    return Probing(
         wanted=wanted,
-        after=next_above(tree.threshold, dtype),
-        place=np.cumsum(chosen) - 1,
-        values=_around(tree.threshold[chosen], dtype),
+        place=np.where(leaf, np.cumsum(leaf), np.cumsum(chosen)) - 1,
+        units=model.tree_units(number),
+        around=_around(tree.threshold[chosen], dtype),
+        pool=np.stack([pool.value, next_above(pool.value, dtype)], axis=1),
+        pool_start=pool.start,
+        unseen=model.unknown == "missing" and model.missing == "direction",
+        narrow=dtype == "float32",
         budget=_BUDGET,
     )
 
