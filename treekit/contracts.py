@@ -141,8 +141,10 @@ class Splitter:
 
 @dataclass(frozen=True)
 class PrunerFunctions:
-    """What ``Pruner.make`` returns: either or both of
+    """What ``Pruner.make`` returns: `before`, `after` or both.
 
+    Attributes
+    ----------
     before : callable
         ``before(parent, children, held_parent, held_children) -> bool``: may
         the node be split?  Statistics as a criterion sees them (scaled weights
