@@ -113,6 +113,21 @@ def test_an_outlier_leaves_the_other_numbers_of_a_regression_exact(tmp_path):
     assert_all_forms(make_model(schema, trees), tmp_path)
 
 
+@pytest.mark.parametrize("optimise", ["-O1", "-O2", "-O3"])
+@pytest.mark.parametrize("classes", [("a", "b"), ()])
+def test_optimisers_find_nothing_to_warn_of_in_models_without_categories(
+    tmp_path, optimise, classes
+):
+    schema = Schema(
+        (Column("x"),),
+        task="classification" if classes else "regression",
+        classes=classes,
+    )
+    for model in (random_model(1, schema), random_model(1, schema, n_splits=0)):
+        for form in FORMS:
+            assert_same_bits(compile_c(model, tmp_path, optimise=optimise, form=form), [[0.5]])
+
+
 def test_tied_votes_go_to_the_first_class(tmp_path):
     schema = mixed_schema(("z", "a", "m"))
     leaves = [leaf([0, 1, 0]), leaf([0, 0, 1])]

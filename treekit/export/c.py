@@ -188,8 +188,9 @@ def _table_values(
         # An array needs an element even where every tree is one leaf.
         "nodes": Code(",\n".join(map("{%s, %d, %d, %d}".__mod__, nodes)) or "{0.0, 0, -1, -1}"),
         "roots": lines(table.root),
-        "set_words": lines(words if len(words) else np.zeros(1, dtype=np.uint32)),
-        "n_set_words": max(len(words), 1),
+        # The loop names the sets even if no node asks one: an empty set.
+        "set_words": lines(words if len(words) else np.zeros(3, dtype=np.uint32)),
+        "n_set_words": max(len(words), 3),
     }
 
 
