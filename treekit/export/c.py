@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
+from treekit.export.bitsets import set_words
 from treekit.export.literals import (
     Code,
     float_literal,
@@ -148,7 +149,7 @@ def _if_else_values(
     sets = [line for f in functions for line in f.lines if len(line.codes) > _FEW]
     starts = np.cumsum([0, *(len(line.codes) for line in sets)])
     codes = np.array([code for line in sets for code in line.codes], dtype=np.int64)
-    words, offsets = _set_words(starts, codes)
+    words, offsets = set_words(starts, codes)
     offset = iter(offsets.tolist())
     numbered = list(enumerate(columns))
     return {
@@ -173,7 +174,7 @@ def _table_values(
     schema: Schema, trees: tuple[LoweredTree, ...], leaves: LeafTable
 ) -> dict[str, Any]:
     table = node_table(trees, leaves, schema.dtype)
-    words, offsets = _set_words(table.set_start, table.set_codes)
+    words, offsets = set_words(table.set_start, table.set_codes)
     value = table.value.copy()
     value[table.question % 4 == 2] = offsets
     nodes = zip(
@@ -192,28 +193,6 @@ def _table_values(
         "set_words": lines(words if len(words) else np.zeros(3, dtype=np.uint32)),
         "n_set_words": max(len(words), 3),
     }
-
-
-def _set_words(
-    starts: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Pack sets of codes as bit masks into one table; the table and the offset of each.
-
-    A set is its first word's number, its count of words, and the words.
-    """
-    if len(starts) < 2:
-        return np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.int64)
-    first, last = codes[starts[:-1]] >> 5, codes[starts[1:] - 1] >> 5
-    sizes = last - first + 3
-    offsets = np.cumsum(sizes) - sizes
-    if sizes.sum() >= 2**31:
-        raise ExportError("the category sets of the model need more than 2**31 words of C")
-    words = np.zeros(sizes.sum(), dtype=np.uint32)
-    words[offsets], words[offsets + 1] = first, sizes - 2
-    owner = np.repeat(np.arange(len(sizes)), np.diff(starts))
-    bits = np.left_shift(np.uint32(1), (codes & 31).astype(np.uint32))
-    np.bitwise_or.at(words, offsets[owner] + 2 + (codes >> 5) - first[owner], bits)
-    return words, offsets
 
 
 def _helpers(model: Model, trees: Sequence[LoweredTree], values: dict[str, Any]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _votes(leaves: LeafTable) -> Code:
     start, column, units = leaves.sparse()
     texts = list(map("%d %d".__mod__, zip(column.tolist(), units.tolist(), strict=True)))
     ends = start.tolist()
-    return Code("\n".join(" ".join(texts[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)))
+    return Code("\n".join(" ".join(texts[a:b]) for a, b in pairwise(ends)))
 
 
 def _if_else_values(
@@ -119,7 +120,7 @@ def _table_values(
     table = node_table(trees, leaves, schema.dtype)
     codes = list(map(repr, table.set_codes.tolist()))
     ends = table.set_start.tolist()
-    sets = [" ".join(codes[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    sets = [" ".join(codes[a:b]) for a, b in pairwise(ends)]
     return {
         "imports": [Code("array"), *_IMPORTS],
         "form_template": "python/table.jinja",
