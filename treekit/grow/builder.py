@@ -22,7 +22,7 @@ from treekit.kernels.pointers import Pointer
 from treekit.model.portable import threshold_between
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
-__all__ = ["GrownTree", "Recipe", "grow_tree"]
+__all__ = ["GrownTree", "Recipe", "grow_tree", "make_scratch", "max_depth_limit"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def grow_tree(
     Cost: about rows x columns tried x depth; memory a few words a row.
     """
     criterion, splitter = recipe.criterion, recipe.splitter
-    scratch = _scratch(recipe, max(len(rows.ids), len(held.ids)), len(rows.ids))
+    most = max(len(rows.ids), len(held.ids))
+    scratch = make_scratch(recipe.table, recipe.target, len(rows.ids), most)
     try:
         grown, status = grow(
             recipe.table, rows, held, recipe.target.size, recipe.limits,
@@ -125,12 +126,13 @@ def _culprit(recipe: Recipe, error: Exception) -> Exception:
     )
 
 
-def _scratch(recipe: Recipe, most: int, n_rows: int) -> Scratch:
-    table, s = recipe.table, recipe.target.size
+def make_scratch(table: Table, target: Target, n_rows: int, most: int) -> Scratch:
+    """Working memory for a tree of `n_rows` rows; `most` = the larger of it and the hold-out."""
+    s = target.size
     codes = int(table.n_codes.max(initial=0)) + 1
     compact = max(min(codes, n_rows + 1), 256) + 2
     room = max(n_rows, 256) + 2
-    width = s if recipe.target.dense else 1
+    width = s if target.dense else 1
     compact = max(compact, min(room, codes + 1))
     nominal = table.nominal > 0
     levels = int(table.n_codes[nominal].max(initial=0)) + 1
@@ -155,7 +157,7 @@ def _scratch(recipe: Recipe, most: int, n_rows: int) -> Scratch:
         levels=np.empty(levels, np.int32),
         best_levels=np.empty(levels, np.int32),
         ids2=np.empty(most + 1, np.uint32),
-        cells2=np.empty(0 if recipe.target.dense else most + 1, np.uint32),
+        cells2=np.empty(0 if target.dense else most + 1, np.uint32),
         values2=np.empty((most + 1, width)),
         feature_score=np.empty(n_features),
         feature_gain=np.empty(n_features),

@@ -1,0 +1,40 @@
+"""The criteria that come with treekit, provided through the same hook as everyone's."""
+
+from __future__ import annotations
+
+from treekit.contracts import Criterion, Setting
+from treekit.criteria.classes import entropy, gain_ratio, gini
+from treekit.criteria.numbers import squared_error
+from treekit.hookspecs import hookimpl
+
+__all__ = ["treekit_criteria"]
+
+
+@hookimpl
+def treekit_criteria() -> list[Criterion]:
+    """Gini, entropy, gain ratio and squared error."""
+    return [
+        Criterion("gini", "classification", gini, summary="Gini index (Breiman et al. 1984)"),
+        Criterion(
+            "entropy",
+            "classification",
+            entropy,
+            settings=(Setting("base", 2.0, "base of the logarithm", minimum=1.0000001),),
+            summary="information gain (Quinlan 1986)",
+        ),
+        Criterion(
+            "gain_ratio",
+            "classification",
+            gain_ratio,
+            settings=(
+                Setting("slack", 0.0, "how far below the average gain a column may be", minimum=0),
+            ),
+            summary="gain ratio among columns of at least average gain (Quinlan 1993)",
+        ),
+        Criterion(
+            "squared_error",
+            "regression",
+            squared_error,
+            summary="decrease of the squared error (Breiman et al. 1984)",
+        ),
+    ]

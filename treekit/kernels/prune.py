@@ -1,0 +1,110 @@
+"""Bottom-up passes over a tree for the pruners."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from treekit.kernels.compile import kernel
+
+__all__ = ["cheapest_cuts", "weakest_links"]
+
+
+@kernel
+def weakest_links(kind, first_child, n_children, parent, risk, held_risk):
+    """The nested sequence of cost-complexity pruning (Breiman et al. 1984, ch. 3).
+
+    Repeatedly collapse the inner node t with the smallest
+    ``g(t) = (R(t) - R(T_t)) / (leaves(T_t) - 1)``.  A heap with lazy updates:
+    nodes x depth x log(nodes).
+
+    Returns
+    -------
+    alpha_of : (n,) float64
+        The alpha at which a node becomes a leaf; inf for leaves.
+    alphas, leaves, held : (steps + 1,) float64
+        Along the sequence, the full tree first (alpha 0): leaves of the tree
+        and hold-out risk of its leaves.
+    """
+    n = len(kind)
+    below = risk.copy()
+    held_below = held_risk.copy()
+    count = np.ones(n)
+    for i in range(n - 1, -1, -1):
+        if kind[i] != 0:
+            below[i], held_below[i], count[i] = 0.0, 0.0, 0.0
+            for c in range(first_child[i], first_child[i] + n_children[i]):
+                below[i] += below[c]
+                held_below[i] += held_below[c]
+                count[i] += count[c]
+    heap = [(np.inf, np.int64(-1))]
+    for i in range(n):
+        if kind[i] != 0:
+            link = (risk[i] - below[i]) / max(count[i] - 1.0, 1.0)
+            heapq.heappush(heap, (link, np.int64(i)))
+    alpha_of = np.full(n, np.inf)
+    closed = np.zeros(n, np.uint8)
+    alphas, leaves, held = [0.0], [count[0]], [held_below[0]]
+    alpha = 0.0
+    while True:
+        link, i = heapq.heappop(heap)
+        if i < 0:
+            break
+        if closed[i] or link != (risk[i] - below[i]) / max(count[i] - 1.0, 1.0):
+            continue
+        alpha = max(alpha, link)
+        _close_below(i, kind, first_child, n_children, closed)
+        alpha_of[i] = alpha
+        gained = risk[i] - below[i]
+        held_gained = held_risk[i] - held_below[i]
+        fewer = count[i] - 1.0
+        at = i
+        while at >= 0:
+            below[at] += gained
+            held_below[at] += held_gained
+            count[at] -= fewer
+            if at != i:
+                link = (risk[at] - below[at]) / max(count[at] - 1.0, 1.0)
+                heapq.heappush(heap, (link, np.int64(at)))
+            at = parent[at]
+        if alpha == alphas[-1]:
+            leaves[-1], held[-1] = count[0], held_below[0]
+        else:
+            alphas.append(alpha)
+            leaves.append(count[0])
+            held.append(held_below[0])
+    return alpha_of, np.array(alphas), np.array(leaves), np.array(held)
+
+
+@kernel
+def _close_below(top, kind, first_child, n_children, closed):
+    """Mark a node and all inner nodes below it as no longer open."""
+    stack = [np.int64(top)]
+    while len(stack) > 0:
+        i = stack.pop()
+        closed[i] = 1
+        for c in range(first_child[i], first_child[i] + n_children[i]):
+            if kind[c] != 0 and closed[c] == 0:
+                stack.append(np.int64(c))
+
+
+@kernel
+def cheapest_cuts(kind, first_child, n_children, risk, cut_ties):
+    """Bottom up, make a node a leaf where that costs less than the subtree below it.
+
+    `cut_ties`: also where it costs the same.  Returns (n,) bool, the cuts.
+    """
+    n = len(kind)
+    best = risk.copy()
+    cut = np.zeros(n, np.bool_)
+    for i in range(n - 1, -1, -1):
+        if kind[i] == 0:
+            continue
+        below = 0.0
+        for c in range(first_child[i], first_child[i] + n_children[i]):
+            below += best[c]
+        cut[i] = risk[i] < below or (cut_ties and risk[i] == below)
+        if not cut[i]:
+            best[i] = below
+    return cut

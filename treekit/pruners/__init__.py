@@ -1,0 +1,1 @@
+"""Pruners: rules that keep trees small, before or after growth."""

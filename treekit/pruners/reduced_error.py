@@ -1,0 +1,32 @@
+"""Reduced-error pruning on a hold-out (Quinlan 1987, *Simplifying decision trees*)."""
+
+from __future__ import annotations
+
+from treekit.contracts import PrunerFunctions
+from treekit.kernels.prune import cheapest_cuts
+from treekit.model.tree import Tree
+from treekit.pruners.context import Context, collapse
+
+__all__ = ["reduced_error"]
+
+
+def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
+    """Bottom up, replace a subtree by a leaf where that lowers the hold-out error.
+
+    Parameters
+    ----------
+    holdout : float
+        Share of the training rows that are set aside.
+    prune_ties : bool
+        Also where the error stays the same (Quinlan's rule); otherwise only
+        on a strict rise of accuracy (Zhou, *Machine Learning*, section 4.3).
+    """
+
+    def after(tree: Tree, context: Context) -> Tree:
+        context.need_holdout("reduced_error")
+        cut = cheapest_cuts(
+            tree.kind, tree.first_child, tree.n_children, context.held_risk, prune_ties
+        )
+        return collapse(tree, cut)
+
+    return PrunerFunctions(after=after, holdout=holdout)

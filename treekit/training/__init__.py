@@ -1,0 +1,125 @@
+"""From a table and settings to a model: the front door, and what stands behind it.
+
+`train` takes any table; `fit` takes a `Dataset` and is what the estimators
+call, too.  Names become components here and nowhere deeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit._version import __version__
+from treekit.data.dataset import Dataset, make_dataset
+from treekit.errors import DataError
+from treekit.model.ensemble import Model, make_model
+from treekit.training.plan import make_plan
+from treekit.training.settings import SETTINGS
+
+__all__ = ["SETTINGS", "Fitted", "fit", "train"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model, and what its training saw.
+
+    Attributes
+    ----------
+    model : Model
+    oob_votes : (rows, outputs) float64 or None
+        Sums over the trees for which a training row was out of bag; see
+        `treekit.grow.forest.Forest`.
+    oob_times : (rows,) int64 or None
+    """
+
+    model: Model
+    oob_votes: npt.NDArray[np.float64] | None = None
+    oob_times: npt.NDArray[np.int64] | None = None
+
+
+def train(
+    source: Any,
+    target: str,
+    *,
+    task: Any = None,
+    nominal: Any = None,
+    numeric: Any = None,
+    levels: Any = None,
+    classes: Any = None,
+    weights: Any = None,
+    ignore: Any = (),
+    dtype: Any = "auto",
+    missing_marks: Any = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Model:
+    """Train a model on any table.
+
+    Parameters
+    ----------
+    source : table
+        A path (CSV, TSV, Parquet), dataframe, Arrow table, dict of columns or array.
+    target : str
+        Column to predict.
+    task, nominal, numeric, levels, classes, weights, ignore, dtype, missing_marks
+        How to read the table; see `treekit.data.dataset.make_dataset`.
+    progress : callable, optional
+        ``progress(done, total)`` after each tree of a forest.
+    **settings
+        ``treekit train --help-settings`` lists them.  A component's own
+        settings are written ``**{"criterion.base": 2.718}``; components may
+        be given by name or as records.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    DataError, SettingError, PluginError
+    """
+    marks = {} if missing_marks is None else {"missing_marks": missing_marks}
+    dataset = make_dataset(
+        source, target, task=task, nominal=nominal, numeric=numeric, levels=levels,
+        classes=classes, weights=weights, ignore=ignore, dtype=dtype, **marks,
+    )  # fmt: skip
+    return fit(dataset, settings, progress).model
+
+
+def fit(
+    dataset: Dataset, settings: Mapping[str, Any], progress: Progress | None = None
+) -> Fitted:
+    """Train a model on a `Dataset`; see `train` for the settings."""
+    plan = make_plan(dataset, settings)
+    _refuse_missing(dataset, plan.settings["missing"])
+    from treekit.training.run import run  # numba is imported when it is first needed
+
+    outcome = run(dataset, plan, progress)
+    provenance = {"treekit": __version__, "components": plan.origins} | outcome.report
+    model = make_model(
+        dataset.schema,
+        outcome.trees,
+        missing=plan.settings["missing"],
+        unknown=plan.settings["unknown"],
+        settings=plan.recorded,
+        provenance=provenance,
+    )
+    return Fitted(model, outcome.votes, outcome.times)
+
+
+def _refuse_missing(dataset: Dataset, policy: str) -> None:
+    if policy != "error":
+        return
+    for name, column in zip(dataset.schema.names, dataset.columns, strict=True):
+        gone = column < 0 if column.dtype.kind == "i" else column != column
+        if gone.any():
+            raise DataError(
+                f"column {name!r} has {int(gone.sum())} missing cells, the first in row "
+                f"{int(gone.argmax())}, and missing='error' allows none; use missing='direction'"
+            )

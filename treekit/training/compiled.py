@@ -1,0 +1,71 @@
+"""Compiled parts, kept for the process: the second training compiles nothing.
+
+Keyed by the record, its settings and the shape of the statistics, never by
+name: two plugins of one name stay apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treekit.grow.before import compile_before
+from treekit.grow.builder import make_scratch
+from treekit.grow.criterion import CompiledCriterion, compile_criterion
+from treekit.grow.plugins import Origin
+from treekit.grow.splitter import CompiledSplitter, compile_splitter
+from treekit.grow.target import Target
+from treekit.kernels.node import Table
+from treekit.kernels.pointers import Pointer
+from treekit.training.plan import Part
+
+__all__ = ["before_pointer", "criterion_pointers", "splitter_pointer"]
+
+_kept: dict[Any, Any] = {}
+
+
+def _origin(part: Part) -> Origin:
+    distribution = " ".join(part.origin[key] for key in ("distribution", "version")).strip()
+    return Origin(part.origin["kind"], part.record.name, distribution)
+
+
+def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    try:
+        key = (part.record, tuple(part.settings.items()), shape)
+        kept = _kept.get(key)
+    except TypeError:  # a record or a setting that cannot be hashed
+        return make()
+    if kept is None:
+        kept = _kept[key] = make()
+    kept.origin.failures.clear()
+    return kept
+
+
+def criterion_pointers(part: Part, target: Target) -> CompiledCriterion:
+    """The criterion, compiled for the target's statistics."""
+
+    def make() -> CompiledCriterion:
+        return compile_criterion(part.functions, target.size, target.dense, _origin(part))
+
+    kept: CompiledCriterion = _keep(part, (target.size, target.dense), make)
+    return kept
+
+
+def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitter:
+    """The splitter, compiled for the table's code type."""
+
+    def make() -> CompiledSplitter:
+        rows = target.rows(np.empty(0, np.uint32), None)
+        scratch = make_scratch(table, target, 1, 1)
+        return compile_splitter(part.functions, table, rows, scratch, _origin(part))
+
+    kept: CompiledSplitter = _keep(part, (table.codes.dtype.str,), make)
+    return kept
+
+
+def before_pointer(part: Part) -> Pointer:
+    """The pruner's ``before``, compiled."""
+    kept: Pointer = _keep(part, ("before",), lambda: compile_before(part.functions.before, _origin(part)))
+    return kept

@@ -1,0 +1,215 @@
+"""A plan carried out: code the table, compile the parts, grow and prune."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.dataset import Dataset
+from treekit.data.matrix import make_table
+from treekit.errors import DataError, PluginError
+from treekit.grow.before import always
+from treekit.grow.builder import GrownTree, Recipe, grow_tree, max_depth_limit
+from treekit.grow.forest import grow_forest
+from treekit.grow.target import Target, class_target, number_target
+from treekit.kernels.node import Limits, Table
+from treekit.model.tree import Tree, check_tree
+from treekit.pruners.context import Context
+from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
+from treekit.training.plan import Plan
+
+__all__ = ["Outcome", "run"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Trees, out-of-bag sums, and what is worth keeping in the model's provenance."""
+
+    trees: list[Tree]
+    votes: npt.NDArray[np.float64] | None = None
+    times: npt.NDArray[np.int64] | None = None
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+def run(dataset: Dataset, plan: Plan, progress: Callable[[int, int], None] | None) -> Outcome:
+    """Grow what the plan says."""
+    recipe = make_recipe(dataset, plan)
+    seed = np.random.SeedSequence(plan.settings["seed"])
+    ids = np.arange(dataset.n_rows, dtype=np.uint32)
+    if plan.settings["ensemble"] == "tree":
+        return _one_tree(dataset, recipe, plan, ids, np.random.default_rng(seed))
+    return _forest(dataset, recipe, plan, ids, seed, progress)
+
+
+def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
+    """Code the table and compile the plan's parts for it."""
+    schema, settings = dataset.schema, plan.settings
+    table = make_table(
+        dataset.columns,
+        schema.n_levels,
+        schema.nominal,
+        plan.splitter.functions.coding,
+        multiway=settings["nominal_splits"] == "multiway",
+        max_bins=settings["max_bins"],
+    )
+    target = _target(dataset)
+    before = plan.pruner.functions.before if plan.pruner else None
+    return Recipe(
+        table=table,
+        target=target,
+        dtype=schema.dtype,
+        criterion=criterion_pointers(plan.criterion, target),
+        splitter=splitter_pointer(plan.splitter, table, target),
+        before=always() if before is None or plan.pruner is None else before_pointer(plan.pruner),
+        use_before=before is not None,
+        limits=Limits(
+            max_depth=max_depth_limit(settings["max_depth"]),
+            min_weight_split=float(settings["min_weight_split"]),
+            min_weight_leaf=float(settings["min_weight_leaf"]),
+            min_gain=float(settings["min_gain"]),
+            max_leaves=settings["max_leaves"] or 0,
+            n_try=plan.n_try,
+        ),
+    )
+
+
+def _target(dataset: Dataset) -> Target:
+    if dataset.schema.task == "classification":
+        y = np.asarray(dataset.y, dtype=np.int32)
+        return class_target(y, len(dataset.schema.classes), dataset.weights)
+    return number_target(np.asarray(dataset.y, dtype=np.float64), dataset.weights)
+
+
+def _one_tree(
+    dataset: Dataset,
+    recipe: Recipe,
+    plan: Plan,
+    ids: npt.NDArray[np.uint32],
+    rng: np.random.Generator,
+) -> Outcome:
+    share = plan.pruner.functions.holdout if plan.pruner else 0.0
+    held_ids = ids[:0]
+    if share > 0:
+        mixed = rng.permutation(ids)
+        size = round(share * len(ids))
+        if not 0 < size < len(ids):
+            raise DataError(
+                f"{len(ids)} rows leave none on one side of a hold-out of {share}; "
+                "change the pruner's setting holdout"
+            )
+        held_ids, ids = np.sort(mixed[:size]), np.sort(mixed[size:])
+    grown = grow_tree(
+        recipe, recipe.target.rows(ids, None), recipe.target.rows(held_ids, None), rng
+    )
+
+    def folds(k: int) -> list[GrownTree]:
+        parts = np.array_split(rng.permutation(ids), k)
+        if min(len(part) for part in parts) == 0:
+            raise DataError(f"{len(ids)} rows cannot make {k} folds; lower the pruner's folds")
+        return [_grow_without(recipe, ids, part, rng) for part in parts]
+
+    report: dict[str, Any] = {}
+    tree = _pruned(dataset, recipe, plan, grown, folds, report)
+    return Outcome([tree], report={"pruner": report} if report else {})
+
+
+def _grow_without(
+    recipe: Recipe,
+    ids: npt.NDArray[np.uint32],
+    part: npt.NDArray[np.uint32],
+    rng: np.random.Generator,
+) -> GrownTree:
+    rest = np.setdiff1d(ids, part)
+    target = recipe.target
+    return grow_tree(recipe, target.rows(rest, None), target.rows(np.sort(part), None), rng)
+
+
+def _forest(
+    dataset: Dataset,
+    recipe: Recipe,
+    plan: Plan,
+    ids: npt.NDArray[np.uint32],
+    seed: np.random.SeedSequence,
+    progress: Callable[[int, int], None] | None,
+) -> Outcome:
+    settings = plan.settings
+    total = settings["trees"]
+    score = settings["oob"] and settings["bootstrap"]
+    held = plan.pruner is not None and plan.pruner.functions.holdout > 0
+    if held and not settings["bootstrap"]:
+        raise DataError("a forest's hold-out is its out-of-bag rows; set bootstrap=True")
+
+    def no_folds(k: int) -> list[GrownTree]:
+        raise DataError(f"a forest's trees are not regrown in {k} folds; give pruner.alpha")
+
+    def finish(grown: GrownTree) -> Tree:
+        return _pruned(dataset, recipe, plan, grown, no_folds, {})
+
+    prune = plan.pruner is not None and plan.pruner.functions.after is not None
+    forest = grow_forest(
+        recipe,
+        ids,
+        total,
+        seed,
+        bootstrap=settings["bootstrap"],
+        n_jobs=settings["n_jobs"],
+        out_of_bag=score or held,
+        finish=finish if prune else None,
+        progress=None if progress is None else lambda done: progress(done, total),
+    )
+    report: dict[str, Any] = {}
+    if score and forest.votes is not None and forest.times is not None:
+        report["oob"] = oob_score(dataset, forest.votes, forest.times)
+    return Outcome(forest.trees, forest.votes, forest.times, report)
+
+
+def oob_score(
+    dataset: Dataset, votes: npt.NDArray[np.float64], times: npt.NDArray[np.int64]
+) -> dict[str, float]:
+    """Accuracy, or R squared, on the rows that were out of bag at least once."""
+    seen = times > 0
+    if not seen.any():
+        return {"rows": 0}
+    y = np.asarray(dataset.y)[seen]
+    w = np.ones(len(y)) if dataset.weights is None else dataset.weights[seen]
+    if dataset.schema.task == "classification":
+        right = votes[seen].argmax(axis=1) == y
+        return {"rows": int(seen.sum()), "accuracy": float((right * w).sum() / w.sum())}
+    error = (y - votes[seen, 0] / times[seen]) ** 2
+    spread = (y - np.average(y, weights=w)) ** 2
+    total = float((spread * w).sum())
+    r2 = 1.0 - float((error * w).sum()) / total if total > 0 else 0.0
+    return {"rows": int(seen.sum()), "r2": r2}
+
+
+def _pruned(
+    dataset: Dataset,
+    recipe: Recipe,
+    plan: Plan,
+    grown: GrownTree,
+    folds: Callable[[int], list[GrownTree]],
+    report: dict[str, Any],
+) -> Tree:
+    pruner = plan.pruner
+    if pruner is None or pruner.functions.after is None:
+        return grown.tree
+    context = Context(
+        dataset.schema.task, grown.stats, grown.held_stats, folds, report
+    )
+    try:
+        tree = pruner.functions.after(grown.tree, context)
+        if not isinstance(tree, Tree):
+            raise TypeError(f"after() returned a {type(tree).__name__}, not a Tree")
+        check_tree(tree, dataset.schema)
+    except (DataError, PluginError):
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"pruner {pruner.record.name!r} failed with {type(error).__name__}: {error}; "
+            "no model was made"
+        ) from error
+    return tree

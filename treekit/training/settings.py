@@ -1,0 +1,68 @@
+"""The one list of training settings: command line, front door and estimators share it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treekit.contracts import Setting
+
+__all__ = ["SETTINGS", "features_to_try"]
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("algorithm", "cart", "named set of settings to start from", choices=("cart",)),
+    Setting("ensemble", "tree", "one tree, or a random forest", choices=("tree", "forest")),
+    Setting("trees", 100, "trees of a forest", minimum=1, maximum=100_000),
+    Setting(
+        "criterion", None, "split criterion; none: gini, or squared_error for numbers",
+        type=(str, type(None)),
+    ),
+    Setting(
+        "splitter", "auto",
+        "split search; auto: exact up to 10,000 rows, histogram above", type=(str, type(None)),
+    ),
+    Setting("pruner", None, "pruner; none: no pruning", type=(str, type(None))),
+    Setting(
+        "nominal_splits", "subset", "split nominal columns in two sets, or one branch a level",
+        choices=("subset", "multiway"),
+    ),
+    Setting("max_depth", None, "edges from root to leaf; none: up to 5,000",
+            type=(int, type(None)), minimum=0, maximum=5000),
+    Setting("min_weight_split", 2.0, "training weight that a node needs to be split", minimum=0),
+    Setting("min_weight_leaf", 1.0, "training weight that each side of a split needs", minimum=0),
+    Setting("min_gain", 0.0, "score that a split must exceed (the criterion's own units)"),
+    Setting("max_leaves", None, "leaves at most, grown best first; none: no bound",
+            type=(int, type(None)), minimum=1),
+    Setting("max_bins", 255, "histogram splitter: bins a numeric column", minimum=2, maximum=255),
+    Setting(
+        "max_features", None,
+        "columns tried at a node: sqrt, log2, all, a number, or a share; none: all, "
+        "and sqrt in a classification forest",
+        type=(str, int, float, type(None)), choices=("sqrt", "log2", "all"),
+    ),
+    Setting("bootstrap", True, "forest: draw rows with replacement for each tree"),
+    Setting("oob", True, "forest with bootstrap: score the out-of-bag rows"),
+    Setting("missing", "direction", "missing cells: a learned side, or an error",
+            choices=("direction", "error")),
+    Setting("unknown", "missing", "categories never seen: as missing, or an error",
+            choices=("missing", "error")),
+    Setting("seed", None, "seed of all randomness; none: drawn, and kept in the model",
+            type=(int, type(None)), minimum=0),
+    Setting("n_jobs", None, "threads; -1: all cores", type=(int, type(None))),
+)  # fmt: skip
+
+
+def features_to_try(max_features: Any, n_features: int, forest_of_classes: bool) -> int:
+    """How many columns a node tries, 1 to `n_features`."""
+    if max_features is None:
+        max_features = "sqrt" if forest_of_classes else "all"
+    if max_features == "all":
+        return n_features
+    if max_features == "sqrt":
+        count = int(n_features**0.5)
+    elif max_features == "log2":
+        count = n_features.bit_length() - 1
+    elif isinstance(max_features, float):
+        count = int(max_features * n_features)
+    else:
+        count = int(max_features)
+    return min(max(count, 1), n_features)
