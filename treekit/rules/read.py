@@ -83,7 +83,8 @@ class _Reader:
             self.at += 1
 
     def _header(self) -> tuple[Schema, dict[str, Any]]:
-        if [self._next(), self._next()] != [FIRST_LINE, ""]:
+        self.at = 2
+        if self.lines[:2] != [FIRST_LINE, ""]:
             raise ValueError(f"a text of rules begins with {FIRST_LINE!r} and an empty line")
         target = read_name(self._fact("target"))
         stated = self._fact("classes")

@@ -93,7 +93,7 @@ def label_text(label: Label) -> str:
     """A class label: text as a name, numbers and bools bare, so that the type is kept."""
     if isinstance(label, bool):
         return "true" if label else "false"
-    return name_text(label) if isinstance(label, str) else repr(label)
+    return name_text(label) if isinstance(label, str) else repr(label).replace("e+", "e")
 
 
 def read_label(token: str) -> Label:
@@ -110,12 +110,19 @@ def numerals(values: npt.NDArray[np.float64], dtype: Dtype = "float64") -> list[
     distinct, position = np.unique(values + 0.0, return_inverse=True)  # -0.0 becomes 0.0
     texts = [_tidy(repr(float(value))) for value in distinct]
     if dtype == "float32":
-        short = [_tidy(str(value)) for value in distinct.astype(np.float32)]
+        short = [_single_text(value) for value in distinct.astype(np.float32)]
         # A text is read as a double and then rounded; where those two roundings
         # miss the number that one would hit, the double's own text is needed.
         same = np.array([float(text) for text in short]).astype(np.float32) == distinct
         texts = [s if ok else long for s, ok, long in zip(short, same, texts, strict=True)]
     return [texts[i] for i in position.tolist()]
+
+
+def _single_text(value: np.float32) -> str:
+    """The shortest text of a float32, in the form that `repr` would choose for a double."""
+    if value == 0 or 1e-4 <= abs(value) < 1e16:
+        return np.format_float_positional(value, trim="-")
+    return _tidy(str(value))
 
 
 def _tidy(text: str) -> str:
