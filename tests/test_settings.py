@@ -130,6 +130,13 @@ def test_none_is_a_value_only_where_it_is_accepted():
         parsed("rate=none")
 
 
+def test_a_declared_none_is_accepted_beside_another_default():
+    setting = Setting("splitter", "auto", "split search", type=(str, type(None)))
+    check_declaration(setting)
+    assert resolve((setting,), {"splitter": None}, "training") == {"splitter": None}
+    assert help_rows((setting,))[0][1] == "text or none"
+
+
 def test_dashes_and_spaces_are_forgiven_and_values_may_hold_equals():
     assert parsed("max-depth = 4", "label=a=b") == {"max_depth": 4, "label": "a=b"}
 

@@ -117,17 +117,21 @@ def check_declaration(setting: Setting) -> None:
     _checked(setting, setting.default, "its own declaration")
 
 
+def _declared_types(setting: Setting) -> tuple[type, ...]:
+    if setting.type is None:
+        return (type(setting.default),)
+    return setting.type if isinstance(setting.type, tuple) else (setting.type,)
+
+
+def _takes_none(setting: Setting) -> bool:
+    return setting.default is None or type(None) in _declared_types(setting)
+
+
 def _types(setting: Setting) -> tuple[type, ...]:
-    """Accepted types without None, in the order in which a text is tried."""
-    declared: tuple[type, ...] = (
-        (type(setting.default),)
-        if setting.type is None
-        else setting.type
-        if isinstance(setting.type, tuple)
-        else (setting.type,)
-    )
+    """Accepted types but None's, in the order in which a text is tried."""
     order = list(_TYPE_NAMES)
-    types = [t for t in declared if setting.type is None or t is not type(None)]
+    declared = _declared_types(setting)
+    types = [t for t in declared if t is not type(None)] or declared
     return tuple(sorted(types, key=lambda t: order.index(t) if t in order else -1))
 
 
@@ -143,7 +147,7 @@ def _declared(declared: Mapping[str, Setting], name: str, where: str) -> Setting
 def _checked(setting: Setting, value: Any, where: str) -> Any:
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()  # a NumPy scalar: files and messages hold plain values
-    if value is None and setting.default is None:
+    if value is None and _takes_none(setting):
         return None
     types = _types(setting)
     if type(value) is int and int not in types and float in types:
@@ -166,7 +170,7 @@ def _within(setting: Setting, value: Any) -> bool:
 
 
 def _from_text(setting: Setting, text: str) -> Any:
-    if text.lower() == "none" and setting.default is None:
+    if text.lower() == "none" and _takes_none(setting):
         return None
     for choice in setting.choices:
         if text == _value_text(choice):
@@ -184,7 +188,7 @@ def _from_text(setting: Setting, text: str) -> Any:
 
 def _accepts(setting: Setting) -> str:
     parts = [_type_text(setting, kind) for kind in _types(setting)]
-    if setting.default is None:
+    if _takes_none(setting):
         parts.append("none")
     return " or ".join(parts)
 
