@@ -1,0 +1,55 @@
+"""Hellinger distance as a split criterion (Cieslak and Chawla 2008).
+
+D. A. Cieslak and N. V. Chawla, "Learning decision trees for unbalanced data",
+ECML PKDD 2008, LNAI 5211, pp. 241-256, section 3.
+"""
+
+import math
+
+from treekit import Criterion, CriterionFunctions, hookimpl
+
+
+def score(parent, children):
+    """Distance between how two classes spread over the branches, 0 to sqrt(2).
+
+    For two classes, with p and n their rows in the node and p_b and n_b those in
+    branch b: ``sqrt(sum_b (sqrt(p_b / p) - sqrt(n_b / n))**2)``.  The rows of a
+    class count by their share of that class, so that a rare one weighs as much as
+    a frequent one.  With more classes: the largest distance of any two.
+
+    Parameters
+    ----------
+    parent : (S,) float64
+        Weight of each class at the node.
+    children : (branches, S) float64
+        The same in each branch.
+
+    Returns
+    -------
+    float
+        0 where the node does not hold two classes.
+    """
+    best = 0.0
+    for i in range(parent.shape[0]):
+        for j in range(i):
+            apart = 0.0
+            for b in range(children.shape[0]):
+                # Both roots times sqrt(p * n): no division, and exactly 0 for equal
+                # shares.  A weight got by subtraction may be a rounding below 0.
+                p = math.sqrt(max(children[b, i], 0.0) * parent[j])
+                n = math.sqrt(max(children[b, j], 0.0) * parent[i])
+                apart += (p - n) ** 2
+            if parent[i] > 0.0 and parent[j] > 0.0:
+                best = max(best, apart / (parent[i] * parent[j]))
+    return math.sqrt(best)
+
+
+def make():
+    """The functions of the criterion, which has no settings."""
+    return CriterionFunctions(score=score)
+
+
+@hookimpl
+def treekit_criteria():
+    """Offer the criterion to treekit."""
+    return [Criterion("hellinger", "classification", make, summary="imbalanced classes")]

@@ -1,0 +1,82 @@
+"""A split only where a chi-squared test calls for it (Quinlan 1986, section 5).
+
+J. R. Quinlan, "Induction of decision trees", Machine Learning 1, pp. 81-106:
+a split is made only if the hypothesis that class and branch are independent
+can be rejected.  The p-value is the finite sum of Abramowitz and Stegun 1964,
+26.4.4 and 26.4.5.
+"""
+
+import math
+
+from treekit import Pruner, PrunerFunctions, Setting, hookimpl
+
+
+def make(alpha):
+    """The test at a level of significance.
+
+    Parameters
+    ----------
+    alpha : float
+        Largest p-value at which a split is made, 0 to 1.
+
+    Returns
+    -------
+    PrunerFunctions
+    """
+
+    def before(parent, children, held_parent, held_children):  # noqa: ARG001 - the contract's
+        """Whether class and branch are dependent at the level `alpha`.
+
+        Parameters
+        ----------
+        parent : (S,) float64
+            Weight of each class at the node; rows of weight 1 are what the test
+            counts on.  Not used: rows that no branch holds say nothing.
+        children : (branches, S) float64
+            The same in each branch.
+        held_parent, held_children : float64
+            Held-out rows; not used.
+
+        Raises
+        ------
+        ValueError
+            For a negative weight: a regression's statistics are no counts.
+        """
+        total = children.sum()
+        branches = classes = 0
+        for b in range(children.shape[0]):
+            branches += children[b].sum() > 0.0
+        chi = 0.0
+        for k in range(children.shape[1]):
+            in_class = children[:, k].sum()
+            classes += in_class > 0.0
+            for b in range(children.shape[0]):
+                if children[b, k] < -1e-6 * abs(total):
+                    raise ValueError("significance counts classes; it cannot prune a regression")
+                in_branch = children[b].sum()
+                if in_class > 0.0 and in_branch > 0.0:
+                    expected = in_class * in_branch / total
+                    chi += (children[b, k] - expected) ** 2 / expected
+        freedom = (branches - 1) * (classes - 1)
+        if freedom < 1 or chi <= 0.0:
+            return alpha >= 1.0
+        # P(chi-squared > chi), a term for each second degree of freedom; in
+        # logarithms, because the terms of a wide table leave the range of doubles.
+        half, step, p_value = chi / 2.0, 0.0, 0.0
+        if freedom % 2 == 1:
+            p_value, step = math.erfc(math.sqrt(half)), 0.5
+        while step < freedom / 2.0:
+            p_value += math.exp(step * math.log(half) - half - math.lgamma(step + 1.0))
+            step += 1.0
+        return p_value <= alpha
+
+    return PrunerFunctions(before=before)
+
+
+ALPHA = Setting("alpha", 0.05, "largest p-value at which a split is made", minimum=0.0, maximum=1.0)
+
+
+@hookimpl
+def treekit_pruners():
+    """Offer the pruner to treekit."""
+    return [Pruner("significance", make, (ALPHA,), "chi-squared test before a split")]
