@@ -14,12 +14,13 @@ import numpy.typing as npt
 from treekit.data.schema import Dtype
 from treekit.errors import PluginError
 from treekit.grow.criterion import CompiledCriterion
+from treekit.grow.plugins import current
 from treekit.grow.splitter import CompiledSplitter
 from treekit.grow.target import Target
-from treekit.kernels.grow import Grown, grow
+from treekit.kernels.grow import NODE, Grown, grow
 from treekit.kernels.node import Limits, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
-from treekit.model.portable import threshold_between
+from treekit.model.portable import floor_to, threshold_between
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = ["GrownTree", "Recipe", "grow_tree", "make_scratch", "max_depth_limit"]
@@ -81,12 +82,21 @@ def grow_tree(
 
     Cost: about rows x columns tried x depth; memory a few words a row.
     """
-    criterion, splitter = recipe.criterion, recipe.splitter
+    criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
-    scratch = make_scratch(recipe.table, recipe.target, len(rows.ids), most)
+    scratch = make_scratch(recipe.table, recipe.target, most, int(rng.integers(0, 2**63)))
+    spare = Rows(
+        np.empty(most + 1, np.uint32),
+        np.empty(0 if recipe.target.dense else most + 1, np.uint32),
+        np.empty((most + 1, rows.values.shape[1])),
+    )
+    room = Grown(
+        np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32)
+    )
+    current.score, current.rng = criterion.score, rng
     try:
-        grown, status = grow(
-            recipe.table, rows, held, recipe.target.size, recipe.limits,
+        grown, n, status = grow(
+            recipe.table, rows, held, spare, room, recipe.limits, recipe.target.noise,
             splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
             criterion.n_keys, criterion.use_choose, criterion.score, criterion.impurity,
             criterion.priority, criterion.use_priority, recipe.before, recipe.use_before,
@@ -99,13 +109,13 @@ def grow_tree(
             failure = origin.failures[0]
             raise origin.error(f"raised {type(failure).__name__}: {failure}") from failure
     if status == 1:
-        given = scratch.best[2 : 2 + recipe.target.size]
+        given = scratch.best[2 : 2 + s]
         raise criterion.origin.error(
             f"returned NaN; the left statistics it was given were {given.tolist()}"
         )
     if status == 2:
         raise splitter.origin.error("returned a split with an empty branch or an impossible column")
-    return _assemble(recipe, grown, held)
+    return _assemble(recipe, grown, n, held)
 
 
 def recipe_origins(recipe: Recipe) -> list[Any]:
@@ -126,83 +136,71 @@ def _culprit(recipe: Recipe, error: Exception) -> Exception:
     )
 
 
-def make_scratch(table: Table, target: Target, n_rows: int, most: int) -> Scratch:
-    """Working memory for a tree of `n_rows` rows; `most` = the larger of it and the hold-out."""
+def make_scratch(table: Table, target: Target, most: int, seed: int) -> Scratch:
+    """Working memory for nodes of up to `most` rows; `seed` draws columns."""
     s = target.size
+    room = max(most, 256) + 2
     codes = int(table.n_codes.max(initial=0)) + 1
-    compact = max(min(codes, n_rows + 1), 256) + 2
-    room = max(n_rows, 256) + 2
-    width = s if target.dense else 1
-    compact = max(compact, min(room, codes + 1))
-    nominal = table.nominal > 0
-    levels = int(table.n_codes[nominal].max(initial=0)) + 1
+    compact = np.empty((max(min(codes, room), 256) + 2, s))
+    levels = int(table.n_codes[table.nominal > 0].max(initial=0)) + 2
     n_features = len(table.n_codes)
-    n_sorted = levels + 2
-    table_rows = np.empty((compact, s))
     return Scratch(
         features=np.arange(n_features),
-        codes=np.empty(room, np.uint32),
-        order=np.empty(max(room, most + 2), np.uint32),
-        order2=np.empty(room, np.uint32),
-        counts=np.empty(2050, np.uint32),
+        state=np.array([seed], np.uint64),
         words=np.empty(4, np.uint64),
-        compact=table_rows,
-        sorted=np.empty((n_sorted, s)),
-        flat=table_rows.reshape(-1),
+        work=np.empty((4, room), np.uint32),
+        counts=np.empty(2050, np.uint32),
+        compact=compact,
+        flat=compact.reshape(-1),
+        ordered=np.empty((levels, s)),
+        keys=np.empty(levels),
         start=np.empty(s),
-        pair=np.empty((2, s)),
-        code_of=np.empty(compact, np.uint32),
-        keys=np.empty(n_sorted),
         best=np.empty(s + 2),
+        pair=np.empty((2, s)),
+        offers=np.empty((2, n_features)),
         levels=np.empty(levels, np.int32),
-        best_levels=np.empty(levels, np.int32),
-        ids2=np.empty(most + 1, np.uint32),
-        cells2=np.empty(0 if target.dense else most + 1, np.uint32),
-        values2=np.empty((most + 1, width)),
-        feature_score=np.empty(n_features),
-        feature_gain=np.empty(n_features),
     )
 
 
-def _assemble(recipe: Recipe, g: Grown, held: Rows) -> GrownTree:
-    n = g.n
-    kind = g.kind[:n]
+def _assemble(recipe: Recipe, grown: Grown, n: int, held: Rows) -> GrownTree:
+    g = grown.nodes[:n]
+    kind = g["kind"]
     inner = kind != Split.LEAF
     sets = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
-    sizes = np.where(sets, g.n_levels[:n], 0)
+    sizes = np.where(sets, g["n_levels"], 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    picked = np.repeat(g.level_start[:n], sizes) + (
+    picked = np.repeat(g["level_start"], sizes) + (
         np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
     )
-    stats = g.stats[:n]
+    stats = grown.stats[:n]
     tree = Tree(
         kind=kind,
-        feature=np.where(inner, g.feature[:n], -1),
+        feature=np.where(inner, g["feature"], -1),
         threshold=_thresholds(recipe, g),
-        first_child=np.where(inner, g.first_child[:n], -1),
-        n_children=np.where(inner, g.n_children[:n], 0),
-        missing=np.where(inner, g.missing[:n], 0),
+        first_child=np.where(inner, g["first_child"], -1),
+        n_children=np.where(inner, g["n_children"], 0),
+        missing=np.where(inner, g["missing"], 0),
         level_start=starts,
-        level_branch=g.level_branch[picked],
+        level_branch=grown.levels[picked],
         value=_values(recipe, stats),
-        weight=g.weight[:n].copy(),
-        gain=np.where(inner, g.gain[:n], 0.0),
+        weight=g["weight"].copy(),
+        gain=np.where(inner, g["gain"], 0.0),
     )
     leaves = tree.leaves
-    leaves = leaves[np.argsort(g.held_begin[leaves], kind="stable")]
-    counts = g.held_end[leaves] - g.held_begin[leaves]
-    return GrownTree(tree, stats, g.held_stats[:n], held.ids, np.repeat(leaves, counts))
+    leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
+    counts = g["held_end"][leaves] - g["held_begin"][leaves]
+    return GrownTree(tree, stats, grown.held_stats[:n], held.ids, np.repeat(leaves, counts))
 
 
-def _thresholds(recipe: Recipe, g: Grown) -> npt.NDArray[np.float64]:
+def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
     """The splitter's own thresholds, or midpoints between the codes on either side."""
-    n, table = g.n, recipe.table
-    at = g.kind[:n] == Split.THRESHOLD
-    given = np.where(at, g.threshold[:n], np.nan)
+    table = recipe.table
+    at = g["kind"] == Split.THRESHOLD
+    given = floor_to(np.where(at, g["threshold"], np.nan), recipe.dtype)
     own = at & np.isnan(given)
-    base = table.value_start[g.feature[:n][own]]
-    cut = g.cut[:n][own]
-    after = g.after[:n][own] if recipe.splitter.coding == "exact" else cut + 1
+    base = table.value_start[g["feature"][own]]
+    cut = g["cut"][own]
+    after = g["after"][own] if recipe.splitter.coding == "exact" else cut + 1
     given[own] = threshold_between(table.high[base + cut], table.low[base + after], recipe.dtype)
     return given
 

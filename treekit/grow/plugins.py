@@ -7,6 +7,8 @@ Python from the same kernel, with one warning that names the line.
 from __future__ import annotations
 
 import re
+import threading
+import types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,10 +17,14 @@ from typing import Any
 import numba as nb
 import numpy as np
 from numba.core.errors import NumbaError
+from numba.extending import register_jitable
 
 from treekit.errors import PluginError, TreekitWarning
 
-__all__ = ["Origin", "compiled", "numba_complaint"]
+__all__ = ["Origin", "compiled", "current", "jitable", "numba_complaint"]
+
+current = threading.local()
+"""What a splitter called as Python works with in this thread: `score` and `rng`."""
 
 
 @dataclass
@@ -57,7 +63,7 @@ def compiled(
     returns : {float, int, bool}
         The result is cast to it.
     """
-    core = getattr(function, "py_func", function)
+    core = jitable(function)
     jitted = nb.njit(error_model="numpy")(core)
     try:
         jitted.compile(argument_types)
@@ -73,6 +79,35 @@ def compiled(
         stacklevel=2,
     )
     return _python_call(core, origin, returns)
+
+
+def jitable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The plain Python of `function`, whose helpers will compile along with it.
+
+    Helpers are the plain functions that it names, in its own module or
+    package, and theirs in turn.
+    """
+    core: Any = getattr(function, "py_func", function)
+    home = (core.__module__ or "").partition(".")[0]
+    waiting, seen = [core], {core}
+    while waiting:
+        code, scope = waiting[-1].__code__, waiting.pop().__globals__
+        for name in code.co_names:
+            helper = scope.get(name)
+            if (
+                isinstance(helper, types.FunctionType)
+                and helper not in seen
+                and (helper.__module__ or "").partition(".")[0] == home
+            ):
+                seen.add(helper)
+                waiting.append(helper)
+                if helper not in _JITABLE:
+                    register_jitable(helper)
+                    _JITABLE.add(helper)
+    return core  # type: ignore[no-any-return]
+
+
+_JITABLE: set[types.FunctionType] = set()
 
 
 def numba_complaint(error: Exception) -> str:

@@ -20,8 +20,19 @@ from treekit.contracts import SplitterFunctions
 from treekit.data.matrix import Coding
 from treekit.errors import TreekitWarning
 from treekit.grow import criterion as criteria
-from treekit.grow.plugins import Origin, numba_complaint
-from treekit.kernels.axis import find_axis
+from treekit.grow.plugins import Origin, current, jitable, numba_complaint
+from treekit.kernels.axis import (
+    AFTER,
+    BRANCHES,
+    CUT,
+    FEATURE,
+    KIND,
+    LEVELS,
+    MISSING_BRANCH,
+    SCORE,
+    THRESHOLD_VALUE,
+    find_axis,
+)
 from treekit.kernels.node import Limits, Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
 
@@ -62,7 +73,7 @@ def compile_splitter(
     if functions.find is find_axis:
         return CompiledSplitter(_cached_pointer(signature), functions.coding, origin)
     _register_makers()
-    core = getattr(functions.find, "py_func", functions.find)
+    core = jitable(functions.find)
     try:
         find = Pointer(_compiled_find(core), signature)
     except NumbaError as error:
@@ -86,43 +97,50 @@ _POINTERS: dict[Any, Pointer] = {}
 
 
 def _write(split, node, out, numbers):  # type: ignore[no-untyped-def]
-    """Put a plugin's split where `grow` reads it; -3 marks an impossible one."""
-    out[0] = split.kind
-    out[1] = split.feature
-    out[2] = split.cut
-    out[3] = split.missing
-    out[4] = split.branches
-    out[5] = len(split.levels)
-    out[6] = split.cut + 1
-    numbers[0] = split.threshold
-    numbers[1] = split.score
+    """Put a plugin's split where `grow` reads it; kind -3 marks an impossible one."""
     table = node.table
-    if not 0 <= split.feature < len(table.n_codes):
-        out[0] = -3
+    out[KIND] = -3
+    if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 4:
         return
     n_codes = np.int64(table.n_codes[split.feature])
     nominal = table.nominal[split.feature] > 0
-    if split.branches < 2 or not 0 <= split.missing < split.branches:
-        out[0] = -3
-    elif split.kind == 1 and (nominal or not 0 <= split.cut < n_codes - 1):
-        out[0] = -3
-    elif split.kind == 1 and not math.isnan(split.threshold):
+    by_level = split.kind in (2, 3)
+    if split.branches < 2 or not -1 <= split.missing < split.branches:
+        return
+    if split.kind != 3 and split.branches != 2:
+        return
+    if split.kind == 1 and (nominal or not 0 <= split.cut < n_codes - 1):
+        return
+    if split.kind == 1 and not math.isnan(split.threshold):
         at = table.value_start[split.feature] + split.cut
         if not table.high[at] <= split.threshold < table.low[at + 1]:
-            out[0] = -3
-    elif split.kind in (2, 3):
-        if not nominal or len(split.levels) != n_codes:
-            out[0] = -3
-        else:
-            for level in range(n_codes):
-                branch = split.levels[level]
-                if not -1 <= branch < split.branches:
-                    out[0] = -3
-                node.scratch.best_levels[level] = branch
-    elif split.kind not in (1, 2, 3, 4):
-        out[0] = -3
+            return
+    if by_level and (not nominal or len(split.levels) != n_codes):
+        return
+    for level in range(len(split.levels)):
+        branch = split.levels[level]
+        if not -1 <= branch < split.branches:
+            return
+        node.scratch.levels[level] = branch
+    out[KIND] = split.kind
+    out[FEATURE] = split.feature
+    out[CUT] = split.cut
+    out[MISSING_BRANCH] = split.missing
+    out[BRANCHES] = split.branches
+    out[LEVELS] = n_codes if by_level else 0
+    out[AFTER] = split.cut + 1
+    numbers[THRESHOLD_VALUE] = split.threshold
+    numbers[SCORE] = split.score
+    if split.missing < 0:
+        children = splitting.branch_stats(node, split)
+        heaviest, most = 0, -1.0
+        for b in range(split.branches):
+            weight = children[b, 0] if len(node.rows.cells) == 0 else children[b].sum()
+            if weight > most:
+                heaviest, most = b, weight
+        out[MISSING_BRANCH] = heaviest
     if math.isnan(split.score):
-        out[0] = -1
+        out[KIND] = -1
 
 
 def _compiled_find(core: Any) -> Any:
@@ -133,7 +151,7 @@ def _compiled_find(core: Any) -> Any:
         node, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
     ):
         split = find(node, CriterionView(score), rng)
-        out[0] = 0
+        out[KIND] = 0
         if split is not None:
             write(split, node, out, numbers)
 
@@ -141,22 +159,26 @@ def _compiled_find(core: Any) -> Any:
 
 
 def _python_find(core: Any, origin: Origin) -> Any:
-    def guarded(node: Any, score: Any, rng: Any, out: Any, numbers: Any) -> None:
+    def guarded(node: Any, out: Any, numbers: Any) -> None:
         if origin.failures:
             return
         try:
-            split = core(node, CriterionView(score), rng)
+            split = core(node, CriterionView(current.score), current.rng)
             if split is not None:
                 _write(split, node, out, numbers)
         except Exception as error:  # a plugin may raise anything; the host reports it
             origin.failures.append(error)
 
+    @nb.njit  # apart from the pointer, which releases the GIL
+    def with_gil(node, out, numbers):  # type: ignore[no-untyped-def]
+        with nb.objmode():
+            guarded(node, out, numbers)
+
     def call(  # type: ignore[no-untyped-def]
         node, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
     ):
-        out[0] = 0
-        with nb.objmode():
-            guarded(node, score, rng, out, numbers)
+        out[KIND] = 0
+        with_gil(node, out, numbers)
 
     return call
 
@@ -164,6 +186,6 @@ def _python_find(core: Any, origin: Origin) -> Any:
 @cache
 def _register_makers() -> None:
     """Let the plain functions of `treekit.splitting` compile inside a plugin's find."""
-    makers = [getattr(splitting, name) for name in splitting.__all__ if name != "Split"]
-    for maker in [*makers, splitting._stats_between]:
+    makers = [getattr(splitting, name) for name in splitting.__all__ if name not in ("Node", "Split")]
+    for maker in makers:
         register_jitable(maker)

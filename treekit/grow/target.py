@@ -35,12 +35,15 @@ class Target:
         S, cells of a node's statistics.
     center : float
         Regression: what was subtracted from y.
+    noise : float
+        Largest rounding of a row's dense statistics; 0 for whole weights.
     """
 
     cells: npt.NDArray[np.uint32]
     values: npt.NDArray[np.float64]
     size: int
     center: float = 0.0
+    noise: float = 0.0
 
     @property
     def dense(self) -> bool:

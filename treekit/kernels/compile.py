@@ -1,19 +1,24 @@
 """How every kernel is compiled: one decorator, so that one rule holds for all.
 
 No Python objects, no GIL, IEEE division, and a disk cache where there is a
-folder to write it to.  A helper that a kernel calls belongs into the same
-module: numba checks a cached kernel against its own file only, and would not
-notice a change in another.
+folder to write it to.  numba checks a cached kernel against its own file only
+and would not notice a change in a helper from another; here the cache is
+valid for one state of the whole folder of kernels.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
+from numba.core.caching import FunctionCache
 
-__all__ = ["inlined", "kernel"]
+__all__ = ["cached", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,18 +29,46 @@ def kernel(function: F) -> F:
     Subscripts in kernels are unsigned: numba's handling of negative ones
     costs 1.1 to 1.6 times (measured).
     """
-    try:
-        compiled = njit(cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError:
-        # No folder is writable (a read-only container): compile in each process.
-        compiled = njit(nogil=True, error_model="numpy")(function)
-    return cast(F, compiled)
+    return cast(F, cached(njit(nogil=True, error_model="numpy")(function)))
 
 
-def inlined(function: F) -> F:
-    """A helper that is always compiled into its caller.
+def cached(dispatcher: Any) -> Any:
+    """The same dispatcher with a disk cache, where a folder can be written."""
+    # Without a folder (a read-only container): compile in each process.
+    with contextlib.suppress(RuntimeError, OSError):
+        try:
+            dispatcher._cache = _KernelCache(dispatcher.py_func)
+        except (AttributeError, TypeError):  # not this numba's inner names
+            dispatcher.enable_caching()
+    return dispatcher
 
-    For helpers that take whole records: passed between functions, a record of
-    thirty arrays is two hundred arguments.
-    """
-    return cast(F, njit(error_model="numpy", forceinline=True)(function))
+
+class _KernelCache(FunctionCache):
+    """numba's cache, stamped with all kernels, whose failures cost time only."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        index = self._cache_file
+        index._source_stamp = (index._source_stamp, _state_of_kernels())
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """The compiled code, or None if it is absent or unreadable."""
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception:  # noqa: BLE001 - a truncated pickle raises anything
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep compiled code if the disk allows."""
+        with contextlib.suppress(OSError):
+            super().save_overload(signature, data)
+
+
+@cache
+def _state_of_kernels() -> str:
+    """Digest of names, sizes and times of every file beside this one."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        status = path.stat()
+        digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Growing one tree: the loop over nodes, and the moving of rows.
+"""Growing one tree: the loop over nodes.
 
 No recursion; depth and rows are bounded by memory alone (row numbers are
 uint32).  Depth-first by a stack, or best-first by a heap when the number of
@@ -12,280 +12,301 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.node import Node, Rows, Scratch, Table
+from treekit.kernels.axis import (
+    AFTER,
+    BRANCHES,
+    CUT,
+    FEATURE,
+    FOUND,
+    KIND,
+    LEVELS,
+    MISSING_BRANCH,
+    SCORE,
+    THRESHOLD_VALUE,
+)
+from treekit.kernels.compile import kernel
+from treekit.kernels.move import partition, total
+from treekit.kernels.node import Node, Rows, Table
 from treekit.kernels.pointers import borrowed
 
-__all__ = ["Grown", "grow"]
+__all__ = ["NODE", "Grown", "grow"]
+
+NODE = np.dtype(
+    [
+        ("kind", np.int32),
+        ("feature", np.int32),
+        ("first_child", np.int32),
+        ("n_children", np.int32),
+        ("missing", np.int32),
+        ("depth", np.int32),
+        ("cut", np.int64),
+        ("after", np.int64),
+        ("level_start", np.int64),
+        ("n_levels", np.int64),
+        ("begin", np.int64),
+        ("end", np.int64),
+        ("held_begin", np.int64),
+        ("held_end", np.int64),
+        ("threshold", np.float64),
+        ("weight", np.float64),
+        ("gain", np.float64),
+        ("priority", np.float64),
+    ],
+    align=True,
+)
+"""A node in growth.
+
+`begin`, `end` are its slice of the training rows, `held_begin`, `held_end` of
+the held-out ones; `cut`, `after` as in `treekit.kernels.axis`.
+"""
 
 
 class Grown(NamedTuple):
-    """A grown tree of n nodes; arrays may be longer than n.
+    """A tree in growth, or grown; arrays may be longer than its n nodes.
 
-    `begin`, `end` are the node's slice of the training rows, `held_begin`,
-    `held_end` of the held-out ones; `cut`, `after` as in `find_axis`.
-    `stats`, `held_stats`: (n, S).
+    Attributes
+    ----------
+    nodes : (capacity,) NODE
+    stats, held_stats : (capacity, S) float64
+    levels : (pool,) int32
+        Branches of levels, a slice for each node.
     """
 
-    n: int
-    kind: npt.NDArray[np.uint8]
-    feature: npt.NDArray[np.int32]
-    cut: npt.NDArray[np.int64]
-    after: npt.NDArray[np.int64]
-    threshold: npt.NDArray[np.float64]
-    first_child: npt.NDArray[np.int32]
-    n_children: npt.NDArray[np.int32]
-    missing: npt.NDArray[np.int32]
-    level_start: npt.NDArray[np.int64]
-    n_levels: npt.NDArray[np.int64]
-    level_branch: npt.NDArray[np.int32]
+    nodes: npt.NDArray[np.void]
     stats: npt.NDArray[np.float64]
     held_stats: npt.NDArray[np.float64]
-    weight: npt.NDArray[np.float64]
-    gain: npt.NDArray[np.float64]
-    begin: npt.NDArray[np.int64]
-    end: npt.NDArray[np.int64]
-    held_begin: npt.NDArray[np.int64]
-    held_end: npt.NDArray[np.int64]
-    depth: npt.NDArray[np.int32]
-    priority: npt.NDArray[np.float64]
+    levels: npt.NDArray[np.int32]
 
 
 @kernel
-def _resized(array, size):
-    longer = np.zeros(size, array.dtype)
-    longer[: len(array)] = array
-    return longer
+def grow(
+    table, rows, held, spare, room, limits, noise, find, scan, many, key, choose, n_keys,
+    use_choose, score, impurity, priority, use_priority, before, use_before, rng, scratch,
+):
+    """Grow one tree; `rows` and `held` are permuted into leaf order.
 
+    Every node is evaluated when it is made; those with a split wait, on a
+    stack or (`max_leaves`) on a heap, to be opened.
 
-@kernel
-def _resized_rows(array, size):
-    longer = np.zeros((size, array.shape[1]), array.dtype)
-    longer[: len(array)] = array
-    return longer
+    Parameters
+    ----------
+    spare : Rows
+        Working memory as long as the longer of `rows` and `held`.
+    room : Grown
+        Zeroed arrays to grow in; longer ones are made when they are full.
+    noise : float
+        Largest rounding of one row's dense statistics, 0 if they are exact.
 
-
-@kernel
-def _empty(capacity, s):
-    i64 = np.int64
-    return Grown(
-        0,
-        np.zeros(capacity, np.uint8),
-        np.zeros(capacity, np.int32),
-        np.zeros(capacity, i64),
-        np.zeros(capacity, i64),
-        np.zeros(capacity, np.float64),
-        np.zeros(capacity, np.int32),
-        np.zeros(capacity, np.int32),
-        np.zeros(capacity, np.int32),
-        np.zeros(capacity, i64),
-        np.zeros(capacity, i64),
-        np.zeros(16, np.int32),
-        np.zeros((capacity, s), np.float64),
-        np.zeros((capacity, s), np.float64),
-        np.zeros(capacity, np.float64),
-        np.zeros(capacity, np.float64),
-        np.zeros(capacity, i64),
-        np.zeros(capacity, i64),
-        np.zeros(capacity, i64),
-        np.zeros(capacity, i64),
-        np.zeros(capacity, np.int32),
-        np.zeros(capacity, np.float64),
+    Returns
+    -------
+    Grown, n, status
+        Status 0, or 1 = the criterion gave NaN (its statistics are in
+        ``scratch.best``), 2 = a splitter named an impossible split.
+    """
+    zero = np.uint64(0)
+    ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
+    held_ids, held_cells, held_values = held.ids, held.cells, held.values
+    ids2, cells2, values2 = spare.ids, spare.cells, spare.values
+    codes, n_codes = borrowed(table.codes), borrowed(table.n_codes)
+    table = Table(
+        codes, n_codes, borrowed(table.nominal), borrowed(table.value_start),
+        borrowed(table.low), borrowed(table.high),
     )
-
-
-@kernel
-def _with_room(g, n, nodes, levels):
-    """The same tree, n nodes, with room for `nodes` more and `levels` more level entries."""
-    capacity = len(g.kind)
-    pool = len(g.level_branch)
-    if n + nodes > capacity:
-        capacity = max(2 * capacity, n + nodes)
-    if levels > pool:
-        pool = max(2 * pool, levels)
-    if capacity == len(g.kind) and pool == len(g.level_branch):
-        return g
-    branch = g.level_branch
-    if pool > len(branch):
-        branch = _resized(branch, pool)
-    if capacity == len(g.kind):
-        return Grown(
-            n, g.kind, g.feature, g.cut, g.after, g.threshold, g.first_child, g.n_children, g.missing,
-            g.level_start, g.n_levels, branch, g.stats, g.held_stats, g.weight, g.gain, g.begin,
-            g.end, g.held_begin, g.held_end, g.depth, g.priority,
+    nodes, stats, held_stats, pool = room.nodes, room.stats, room.held_stats, room.levels
+    max_depth, max_leaves = limits.max_depth, limits.max_leaves
+    min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
+    min_leaf, min_gain, n_try = limits.min_weight_leaf, limits.min_gain, limits.n_try
+    found_levels, branch_of = scratch.levels, scratch.work[0]
+    dense = len(cells) == 0
+    out = np.zeros(FOUND, np.int64)
+    numbers = np.zeros(2, np.float64)
+    ends = np.zeros(2, np.int64)
+    held_ends = np.zeros(2, np.int64)
+    waiting = np.zeros(64, np.int64)
+    n, fresh, used, leaves, n_waiting = 1, 0, 0, 1, 0
+    root = nodes[zero]
+    root.end, root.held_end = len(ids), len(held_ids)
+    root.weight = total(cells, values, 0, len(ids), stats[zero])
+    total(held_cells, held_values, 0, len(held_ids), held_stats[zero])
+    while True:
+        for node in range(fresh, n):
+            this = nodes[np.uint64(node)]
+            own_stats = stats[np.uint64(node)]
+            begin, end, weight = this.begin, this.end, this.weight
+            if (
+                (max_depth >= 0 and this.depth >= max_depth)
+                or weight < min_split
+                or end - begin < 2
+                or _is_pure(own_stats, values, begin, end, dense, noise)
+            ):
+                continue
+            own = impurity(own_stats)
+            it = Node(
+                table,
+                Rows(ids[begin:end], cells if dense else cells[begin:end], values[begin:end]),
+                own_stats, weight, own, np.int64(this.depth), min_leaf, n_try, scratch,
+            )
+            out[KIND] = 0
+            find(it, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers)
+            if out[KIND] < 0:
+                return Grown(nodes, stats, held_stats, pool), n, 1 if out[KIND] == -1 else 2
+            rounding = noise * (end - begin) / weight
+            floor = max(1e-12 * own, 4.0 * rounding * rounding)
+            if out[KIND] == 0 or not numbers[SCORE] > max(min_gain, floor):
+                continue
+            levels = out[LEVELS]
+            if used + levels > len(pool):
+                pool = _longer(pool, max(2 * len(pool), used + levels))
+            for level in range(np.uint64(levels)):
+                pool[np.uint64(used) + level] = found_levels[level]
+            this.kind = out[KIND]
+            this.feature = out[FEATURE]
+            this.cut = out[CUT]
+            this.after = out[AFTER]
+            this.missing = out[MISSING_BRANCH]
+            this.n_children = out[BRANCHES]
+            this.level_start = used
+            this.n_levels = levels
+            this.gain = numbers[SCORE]
+            this.threshold = numbers[THRESHOLD_VALUE]
+            this.priority = numbers[SCORE] * weight
+            used += levels
+            if n_waiting == len(waiting):
+                waiting = _longer(waiting, 2 * n_waiting)
+            waiting[np.uint64(n_waiting)] = node
+            n_waiting += 1
+            if max_leaves > 0:
+                if use_priority:
+                    this.priority = priority(own_stats)
+                _sift_up(waiting, n_waiting, nodes)
+        fresh = n
+        if n_waiting == 0:
+            break
+        n_waiting -= 1
+        node = waiting[np.uint64(n_waiting)]
+        if max_leaves > 0:
+            node, waiting[zero] = waiting[zero], node
+            _sift_down(waiting, n_waiting, nodes)
+        branches = np.int64(nodes[np.uint64(node)].n_children)
+        if max_leaves > 0 and leaves + branches - 1 > max_leaves:
+            _close(nodes, node)
+            continue
+        if branches > len(ends):
+            ends = np.zeros(2 * branches, np.int64)
+            held_ends = np.zeros(2 * branches, np.int64)
+        if n + branches > len(nodes):
+            capacity = max(2 * len(nodes), n + branches)
+            nodes = _longer(nodes, capacity)
+            stats = _more_rows(stats, capacity)
+            held_stats = _more_rows(held_stats, capacity)
+        this = nodes[np.uint64(node)]
+        column, missing_code = codes[np.uint64(this.feature)], n_codes[np.uint64(this.feature)]
+        cut = np.int64(-1) if this.kind == 4 else this.cut
+        levels_of = pool[this.level_start : this.level_start + this.n_levels]
+        partition(
+            column, np.int64(missing_code), cut, np.int64(this.missing), levels_of, branches,
+            ids, cells, values, this.begin, this.end, branch_of, ids2, cells2, values2, ends,
         )
-    c = capacity
-    return Grown(
-        n, _resized(g.kind, c), _resized(g.feature, c), _resized(g.cut, c),
-        _resized(g.after, c), _resized(g.threshold, c), _resized(g.first_child, c), _resized(g.n_children, c),
-        _resized(g.missing, c), _resized(g.level_start, c), _resized(g.n_levels, c), branch,
-        _resized_rows(g.stats, c), _resized_rows(g.held_stats, c), _resized(g.weight, c),
-        _resized(g.gain, c), _resized(g.begin, c), _resized(g.end, c), _resized(g.held_begin, c),
-        _resized(g.held_end, c), _resized(g.depth, c), _resized(g.priority, c),
-    )
+        if len(held_ids) > 0:
+            partition(
+                column, np.int64(missing_code), cut, np.int64(this.missing), levels_of, branches,
+                held_ids, held_cells, held_values, this.held_begin, this.held_end,
+                branch_of, ids2, cells2, values2, held_ends,
+            )
+        begin, held_begin = this.begin, this.held_begin
+        empty = False
+        for b in range(np.uint64(branches)):
+            at = np.uint64(n) + b
+            child = nodes[at]
+            child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
+            child.depth = this.depth + 1
+            child.begin, child.end = begin, ends[b]
+            child.held_begin, child.held_end = held_begin, held_ends[b]
+            child.weight = total(cells, values, begin, ends[b], stats[at])
+            total(held_cells, held_values, held_begin, held_ends[b], held_stats[at])
+            empty = empty or ends[b] == begin
+            begin, held_begin = ends[b], held_ends[b]
+        if empty and this.kind != 3:
+            return Grown(nodes, stats, held_stats, pool), n, 2
+        if use_before and not before(
+            stats[np.uint64(node)], stats[n : n + branches],
+            held_stats[np.uint64(node)], held_stats[n : n + branches],
+        ):
+            _close(nodes, node)
+            continue
+        this.first_child = n
+        n += branches
+        leaves += branches - 1
+    return Grown(nodes, stats, held_stats, pool), n, 0
 
 
-@inlined
-def _total(rows, begin, end, stats):
-    """Sum of the statistics of rows[begin:end] into `stats`."""
-    for k in range(np.uint64(len(stats))):
-        stats[k] = 0.0
-    if len(rows.cells) > 0:
-        for i in range(np.uint64(begin), np.uint64(end)):
-            stats[np.uint64(rows.cells[i])] += rows.values[i, np.uint64(0)]
-    else:
-        for i in range(np.uint64(begin), np.uint64(end)):
-            for k in range(np.uint64(rows.values.shape[1])):
-                stats[k] += rows.values[i, k]
-
-
-@inlined
-def _is_pure(rows, begin, end, stats):
-    """All rows alike: one cell, or proportional dense statistics."""
-    if len(rows.cells) > 0:
+@kernel
+def _is_pure(stats, values, begin, end, dense, noise):
+    """All rows alike: one cell, or dense statistics proportional up to their rounding."""
+    zero, one = np.uint64(0), np.uint64(1)
+    if not dense:
         occupied = 0
         for k in range(np.uint64(len(stats))):
             occupied += 1 if stats[k] > 0.0 else 0
         return occupied <= 1
     first = np.uint64(begin)
-    for i in range(np.uint64(begin) + np.uint64(1), np.uint64(end)):
-        for k in range(np.uint64(1), np.uint64(rows.values.shape[1])):
-            here = rows.values[i, k] * rows.values[first, np.uint64(0)]
-            if here != rows.values[first, k] * rows.values[i, np.uint64(0)]:
+    weight = values[first, zero]
+    for i in range(first + one, np.uint64(end)):
+        slack = noise * (weight + values[i, zero])
+        for k in range(one, np.uint64(values.shape[1])):
+            if abs(values[i, k] * weight - values[first, k] * values[i, zero]) > slack:
                 return False
     return True
 
 
-@inlined
-def _partition(table, g, node, rows, begin, end, scratch, ends):
-    """Move rows[begin:end] into branch order, stable; ``ends[b]`` = end of branch b."""
-    feature = np.uint64(g.feature[node])
-    missing = np.int64(g.missing[node])
-    n_codes = np.int64(table.n_codes[feature])
-    if g.n_children[node] == 2:
-        cut = g.cut[node]
-        levels = g.level_branch[g.level_start[node] : g.level_start[node] + g.n_levels[node]]
-        if g.kind[node] == 4:
-            cut = np.int64(-1)  # every known code to the right
-        _partition_two(
-            table.codes[feature], n_codes, cut, missing, levels, rows.ids, rows.cells,
-            rows.values, begin, end, scratch.ids2, scratch.cells2, scratch.values2, ends,
-        )
-        return
-    levels = g.level_branch[g.level_start[node] : g.level_start[node] + g.n_levels[node]]
-    _partition_many(
-        table.codes[feature], n_codes, missing, levels, np.int64(g.n_children[node]), rows.ids,
-        rows.cells, rows.values, begin, end, scratch.order, scratch.ids2, scratch.cells2,
-        scratch.values2, ends,
-    )
+@kernel
+def _close(nodes, node):
+    """Make a node a leaf again."""
+    this = nodes[np.uint64(node)]
+    this.kind = 0
+    this.n_children = 0
+    this.n_levels = 0
+    this.gain = 0.0
 
 
 @kernel
-def _partition_two(
-    codes, n_codes, cut, missing, levels, ids, cells, values, begin, end,
-    ids2, cells2, values2, ends,
-):
-    """Left rows move down in place, right rows through a buffer; no branches taken."""
+def _longer(array, size):
+    longer = np.zeros(size, array.dtype)
+    for i in range(np.uint64(len(array))):
+        longer[i] = array[i]
+    return longer
+
+
+@kernel
+def _more_rows(array, size):
+    longer = np.zeros((size, array.shape[1]), array.dtype)
+    for i in range(np.uint64(len(array))):
+        for k in range(np.uint64(array.shape[1])):
+            longer[i, k] = array[i, k]
+    return longer
+
+
+@kernel
+def _sift_up(heap, size, nodes):
     one = np.uint64(1)
-    width = np.uint64(values.shape[1])
-    has_cells = len(cells) > 0
-    by_level = len(levels) > 0
-    left = np.uint64(begin)
-    right = np.uint64(0)
-    for i in range(np.uint64(begin), np.uint64(end)):
-        row = ids[i]
-        code = np.int64(codes[row])
-        side = np.int64(code > cut)
-        if by_level:
-            side = np.int64(levels[np.uint64(min(code, n_codes - 1))])
-            side = side if side >= 0 else missing
-        goes_right = np.uint64(missing if code == n_codes else side)
-        ids2[right] = row
-        ids[left] = row
-        if has_cells:
-            cell = cells[i]
-            cells2[right] = cell
-            cells[left] = cell
-            value = values[i, np.uint64(0)]
-            values2[right, np.uint64(0)] = value
-            values[left, np.uint64(0)] = value
-        else:
-            for k in range(width):
-                value = values[i, k]
-                values2[right, k] = value
-                values[left, k] = value
-        right += goes_right
-        left += one - goes_right
-    for j in range(right):
-        ids[left + j] = ids2[j]
-        if has_cells:
-            cells[left + j] = cells2[j]
-        for k in range(width):
-            values[left + j, k] = values2[j, k]
-    ends[0] = np.int64(left)
-    ends[1] = end
-
-
-@kernel
-def _partition_many(
-    codes, n_codes, missing, levels, branches, ids, cells, values, begin, end,
-    branch_of, ids2, cells2, values2, ends,
-):
-    """A counting sort by branch."""
-    width = np.uint64(values.shape[1])
-    has_cells = len(cells) > 0
-    b0, size = np.uint64(begin), np.uint64(end - begin)
-    for b in range(np.uint64(branches)):
-        ends[b] = 0
-    for i in range(size):
-        code = np.int64(codes[ids[b0 + i]])
-        branch = missing
-        if code < n_codes and levels[np.uint64(code)] >= 0:
-            branch = np.int64(levels[np.uint64(code)])
-        branch_of[i] = np.uint32(branch)
-        ends[np.uint64(branch)] += 1
-    at = np.int64(0)
-    for b in range(np.uint64(branches)):
-        count = ends[b]
-        ends[b] = at
-        at += count
-    for i in range(size):
-        branch = np.uint64(branch_of[i])
-        to = np.uint64(ends[branch])
-        ends[branch] += 1
-        ids2[to] = ids[b0 + i]
-        if has_cells:
-            cells2[to] = cells[b0 + i]
-        for k in range(width):
-            values2[to, k] = values[b0 + i, k]
-    for i in range(size):
-        ids[b0 + i] = ids2[i]
-        if has_cells:
-            cells[b0 + i] = cells2[i]
-        for k in range(width):
-            values[b0 + i, k] = values2[i, k]
-    for b in range(np.uint64(branches)):
-        ends[b] += begin
-
-
-@kernel
-def _sift_up(heap, size, priority):
-    at = size - 1
-    while at > 0:
-        above = (at - 1) // 2
-        if not _before(priority, heap[at], heap[above]):
+    at = np.uint64(size) - one
+    while at > np.uint64(0):
+        above = (at - one) >> one
+        if not _before(nodes, heap[at], heap[above]):
             break
         heap[at], heap[above] = heap[above], heap[at]
         at = above
 
 
 @kernel
-def _sift_down(heap, size, priority):
-    at = 0
+def _sift_down(heap, size, nodes):
+    one, end = np.uint64(1), np.uint64(size)
+    at = np.uint64(0)
     while True:
         best = at
-        for child in (2 * at + 1, 2 * at + 2):
-            if child < size and _before(priority, heap[child], heap[best]):
+        first = (at << one) + one
+        for child in range(first, min(first + np.uint64(2), end)):
+            if _before(nodes, heap[child], heap[best]):
                 best = child
         if best == at:
             return
@@ -294,205 +315,7 @@ def _sift_down(heap, size, priority):
 
 
 @kernel
-def _before(priority, a, b):
+def _before(nodes, a, b):
     """Larger priority first; equal ones in the order in which they were made."""
-    return priority[a] > priority[b] or (priority[a] == priority[b] and a < b)
-
-
-@inlined
-def _evaluate(
-    table, rows, g, node, limits, find, scan, many, key, choose, n_keys, use_choose,
-    score, impurity, rng, scratch, out, numbers,
-):
-    """Find the split of `node` into `out` and `numbers`; ``out[0]`` 0 = stays a leaf."""
-    out[0] = 0
-    begin, end = g.begin[node], g.end[node]
-    weight = g.weight[node]
-    if (
-        (limits.max_depth >= 0 and g.depth[node] >= limits.max_depth)
-        or weight < limits.min_weight_split
-        or weight < 2.0 * limits.min_weight_leaf
-        or end - begin < 2
-        or _is_pure(rows, begin, end, g.stats[node])
-    ):
-        return
-    own = impurity(g.stats[node])
-    view = Rows(rows.ids[begin:end], rows.cells[begin:end], rows.values[begin:end])
-    if len(rows.cells) == 0:
-        view = Rows(rows.ids[begin:end], rows.cells, rows.values[begin:end])
-    it = Node(
-        table, view, g.stats[node], weight, own, np.int64(g.depth[node]),
-        limits.min_weight_leaf, limits.n_try, scratch,
-    )
-    find(it, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers)
-    if out[0] > 0 and not numbers[1] > max(limits.min_gain, 1e-12 * own):
-        out[0] = 0
-
-
-@inlined
-def _record(g, node, out, numbers, scratch, used):
-    """Write the found split into the tree; returns level entries in use."""
-    g.kind[node] = out[0]
-    g.feature[node] = out[1]
-    g.cut[node] = out[2]
-    g.after[node] = out[6]
-    g.missing[node] = out[3]
-    g.n_children[node] = out[4]
-    g.level_start[node] = used
-    g.n_levels[node] = out[5]
-    g.gain[node] = numbers[1]
-    g.threshold[node] = numbers[0]
-    for level in range(np.uint64(out[5])):
-        g.level_branch[np.uint64(used) + level] = scratch.best_levels[level]
-    return used + out[5]
-
-
-@inlined
-def _undo(g, node):
-    """Make a node a leaf again."""
-    g.kind[node] = 0
-    g.n_children[node] = 0
-    g.n_levels[node] = 0
-    g.gain[node] = 0.0
-
-
-@inlined
-def _open(g, n, node, rows, held, ends, held_ends):
-    """Make the children of `node`, numbered from n, with their rows and statistics."""
-    begin, held_begin = g.begin[node], g.held_begin[node]
-    for b in range(np.int64(g.n_children[node])):
-        child = n + b
-        g.begin[child], g.end[child] = begin, ends[b]
-        g.held_begin[child], g.held_end[child] = held_begin, held_ends[b]
-        begin, held_begin = ends[b], held_ends[b]
-        g.depth[child] = g.depth[node] + 1
-        _close(g, child, rows, held)
-
-
-@inlined
-def _close(g, node, rows, held):
-    """Statistics and weight of a node whose rows are in place."""
-    _total(rows, g.begin[node], g.end[node], g.stats[node])
-    _total(held, g.held_begin[node], g.held_end[node], g.held_stats[node])
-    weight = 0.0
-    if len(rows.cells) > 0:
-        for k in range(np.uint64(g.stats.shape[1])):
-            weight += g.stats[node, k]
-    else:
-        weight = g.stats[node, 0]
-    g.weight[node] = weight
-    g.kind[node] = 0
-    g.n_children[node] = 0
-    g.gain[node] = 0.0
-
-
-@kernel
-def grow(
-    table, rows, held, s, limits, find, scan, many, key, choose, n_keys, use_choose,
-    score, impurity, priority, use_priority, before, use_before, rng, scratch,
-):
-    """Grow one tree; `rows` and `held` are permuted into leaf order.
-
-    Every node is evaluated when it is made; those with a split wait, on a
-    stack or (`max_leaves`) on a heap, to be opened.
-
-    Returns ``(Grown, status)``: status 0, or 1 = the criterion gave NaN
-    (its statistics are in ``scratch.best``), 2 = a splitter named an
-    impossible split.
-    """
-    table = Table(
-        borrowed(table.codes), borrowed(table.n_codes), borrowed(table.nominal),
-        borrowed(table.value_start), borrowed(table.low), borrowed(table.high),
-    )
-    rows = Rows(borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values))
-    scratch = _borrowed_scratch(scratch)
-    g = _empty(64, s)
-    n, fresh, used, leaves = 1, 0, 0, 1
-    out = np.zeros(7, np.int64)
-    numbers = np.zeros(2, np.float64)
-    ends = np.zeros(2, np.int64)
-    held_ends = np.zeros(2, np.int64)
-    waiting = np.zeros(64, np.int64)
-    n_waiting = 0
-    best_first = limits.max_leaves > 0
-    g.end[0], g.held_end[0] = len(rows.ids), len(held.ids)
-    _close(g, 0, rows, held)
-    while True:
-        for node in range(fresh, n):
-            _evaluate(
-                table, rows, g, node, limits, find, scan, many, key, choose, n_keys, use_choose,
-                score, impurity, rng, scratch, out, numbers,
-            )
-            if out[0] < 0:
-                return g, 1 if out[0] == -1 else 2
-            if out[0] == 0:
-                continue
-            if used + out[5] > len(g.level_branch):
-                g = _with_room(g, n, 0, used + out[5])
-            used = _record(g, node, out, numbers, scratch, used)
-            if n_waiting == len(waiting):
-                waiting = _resized(waiting, 2 * n_waiting)
-            waiting[n_waiting] = node
-            n_waiting += 1
-            if best_first:
-                g.priority[node] = g.gain[node] * g.weight[node]
-                if use_priority:
-                    g.priority[node] = priority(g.stats[node])
-                _sift_up(waiting, n_waiting, g.priority)
-        fresh = n
-        if n_waiting == 0:
-            break
-        n_waiting -= 1
-        node = waiting[n_waiting]
-        if best_first:
-            node, waiting[0] = waiting[0], node
-            _sift_down(waiting, n_waiting, g.priority)
-        branches = np.int64(g.n_children[node])
-        if best_first and leaves + branches - 1 > limits.max_leaves:
-            _undo(g, node)
-            continue
-        if branches > len(ends):
-            ends = np.zeros(2 * branches, np.int64)
-            held_ends = np.zeros(2 * branches, np.int64)
-        if n + branches > len(g.kind):
-            g = _with_room(g, n, branches, 0)
-        _partition(table, g, node, rows, g.begin[node], g.end[node], scratch, ends)
-        if len(held.ids) > 0:
-            _partition(
-                table, g, node, held, g.held_begin[node], g.held_end[node], scratch, held_ends
-            )
-        else:
-            held_ends[:branches] = 0
-        _open(g, n, node, rows, held, ends, held_ends)
-        for b in range(branches):
-            if g.end[n + b] == g.begin[n + b] and g.kind[node] != 3:
-                return g, 2
-        if use_before and not before(
-            g.stats[node], g.stats[n : n + branches],
-            g.held_stats[node], g.held_stats[n : n + branches],
-        ):
-            _undo(g, node)
-            continue
-        g.first_child[node] = n
-        n += branches
-        leaves += branches - 1
-    return (
-        Grown(
-            n, g.kind, g.feature, g.cut, g.after, g.threshold, g.first_child, g.n_children,
-            g.missing, g.level_start, g.n_levels, g.level_branch, g.stats, g.held_stats, g.weight,
-            g.gain, g.begin, g.end, g.held_begin, g.held_end, g.depth, g.priority,
-        ),
-        0,
-    )
-
-
-@inlined
-def _borrowed_scratch(x):
-    return Scratch(
-        borrowed(x.features), borrowed(x.codes), borrowed(x.order), borrowed(x.order2),
-        borrowed(x.counts), borrowed(x.words), borrowed(x.compact), borrowed(x.sorted),
-        borrowed(x.flat), borrowed(x.start), borrowed(x.pair), borrowed(x.code_of),
-        borrowed(x.keys), borrowed(x.best), borrowed(x.levels), borrowed(x.best_levels),
-        borrowed(x.ids2), borrowed(x.cells2), borrowed(x.values2), borrowed(x.feature_score),
-        borrowed(x.feature_gain),
-    )
+    ours, theirs = nodes[np.uint64(a)].priority, nodes[np.uint64(b)].priority
+    return ours > theirs or (ours == theirs and a < b)

@@ -68,32 +68,53 @@ class Limits(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of one growing tree; splitters must not rely on its contents.
+    """Working memory of one tree's splitter; nothing in it outlives a node.
 
-    `flat` is `compact` seen as one dimension.
+    Few and wide: every array of a record costs compile time at each use.
+
+    Attributes
+    ----------
+    features : (features,) int64
+        Permuted by the draws of columns.
+    state : (1,) uint64
+        Of the generator that draws columns.
+    words : (4,) uint64
+        One bit for each of 256 codes.
+    work : (4, rows) uint32
+        Codes of the node's rows; two orders of them; the codes present.
+    counts : (2050,) uint32
+        Digit counts of the radix sort.
+    compact : (codes, S) float64
+        Statistics of each code present at the node, ascending by code.
+    flat : (codes * S,) float64
+        `compact` seen as one dimension.
+    ordered : (levels, S) float64
+        `compact` in the order of `keys`.
+    keys : (levels,) float64
+    start, best : (S,), (S + 2,) float64
+        What a scan starts from, and its answer: score, left weight, left statistics.
+    pair : (2, S) float64
+        Statistics on either side of the split kept.
+    offers : (2, features) float64
+        Gain and score of each column's best split, for `choose`.
+    levels : (levels,) int32
+        Branch of each level in the split kept.
     """
 
     features: npt.NDArray[np.int64]
-    codes: npt.NDArray[np.uint32]
-    order: npt.NDArray[np.uint32]
-    order2: npt.NDArray[np.uint32]
-    counts: npt.NDArray[np.uint32]
+    state: npt.NDArray[np.uint64]
     words: npt.NDArray[np.uint64]
+    work: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.uint32]
     compact: npt.NDArray[np.float64]
-    sorted: npt.NDArray[np.float64]
     flat: npt.NDArray[np.float64]
-    start: npt.NDArray[np.float64]
-    pair: npt.NDArray[np.float64]
-    code_of: npt.NDArray[np.uint32]
+    ordered: npt.NDArray[np.float64]
     keys: npt.NDArray[np.float64]
+    start: npt.NDArray[np.float64]
     best: npt.NDArray[np.float64]
+    pair: npt.NDArray[np.float64]
+    offers: npt.NDArray[np.float64]
     levels: npt.NDArray[np.int32]
-    best_levels: npt.NDArray[np.int32]
-    ids2: npt.NDArray[np.uint32]
-    cells2: npt.NDArray[np.uint32]
-    values2: npt.NDArray[np.float64]
-    feature_score: npt.NDArray[np.float64]
-    feature_gain: npt.NDArray[np.float64]
 
 
 class Node(NamedTuple):

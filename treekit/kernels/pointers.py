@@ -8,8 +8,6 @@ raised inside passes through.
 
 from __future__ import annotations
 
-import contextlib
-
 import numba as nb
 from llvmlite import ir
 from numba import types
@@ -18,7 +16,18 @@ from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, typeof_impl
 from numba.np.arrayobj import make_array, populate_array
 
-__all__ = ["CELLS", "MATRIX", "Pointer", "borrowed", "lowest_bit", "read_only", "stack_cells", "stack_matrix"]
+from treekit.kernels.compile import cached
+
+__all__ = [
+    "CELLS",
+    "MATRIX",
+    "Pointer",
+    "borrowed",
+    "lowest_bit",
+    "read_only",
+    "stack_cells",
+    "stack_matrix",
+]
 
 CELLS = types.Array(types.float64, 1, "C")
 MATRIX = types.Array(types.float64, 2, "C")
@@ -36,8 +45,7 @@ class Pointer(CPUDispatcher):
         )
         self.pointer_signature = signature
         if cache:
-            with contextlib.suppress(RuntimeError):  # no writable folder: go without
-                self.enable_caching()
+            cached(self)
         self.compile(signature)
         self.disable_compile()
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.pointers import lowest_bit
+from treekit.kernels.pointers import borrowed, lowest_bit
 
-__all__ = ["tally"]
+__all__ = ["CODE_OF", "ORDER", "tally"]
+
+CODES, ORDER, OTHER, CODE_OF = 0, 1, 2, 3
+"""Rows of ``Scratch.work``."""
 
 SMALL = 512
 """Up to so many rows a bitmap of occupied codes beats a full histogram."""
@@ -21,28 +24,37 @@ INSERTION = 48
 
 
 @kernel
-def tally(codes, n_codes, ids, cells, values, scratch):
+def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat):
     """Group a node's rows by the codes of one column.
 
     Parameters
     ----------
     codes : (all rows,) unsigned
-    n_codes : int
+    n_codes : uint32
         Codes of the column, missing not counted.
     ids, cells, values : arrays
         The node's `Rows`.
+    s : uint64
+        Cells of the statistics.
+    work, words, counts, flat : arrays
+        Of the `Scratch`.
 
-    Fills ``scratch.compact[:k]`` and ``scratch.code_of[:k]`` and returns k, the number of distinct codes present
-    (missing, which sorts last, included).  A single code is not tallied: the
-    caller needs no statistics of a constant column.
+    Returns
+    -------
+    k : int
+        Distinct codes present (missing, which sorts last, included), in
+        ``work[CODE_OF, :k]``, with their statistics in ``flat[: k * s]``.
+        A single code is not tallied: nobody needs statistics of a constant
+        column.
     """
+    buffer, code_of = borrowed(work[CODES]), borrowed(work[CODE_OF])
+    slot = borrowed(work[ORDER])
     m = np.uint64(len(ids))
-    buffer = scratch.codes
     if m <= np.uint64(SMALL) and n_codes < np.uint32(256):
-        return _tally_bitmap(
-            codes, ids, cells, values, buffer, scratch.words, scratch.order, scratch.compact,
-            scratch.flat, scratch.code_of,
-        )
+        count = _mark(codes, ids, buffer, words, slot, code_of)
+        if count > np.uint64(1):
+            _add_by_slot(buffer, slot, cells, values, m, s, count, flat)
+        return np.int64(count)
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(m):
         code = np.uint32(codes[ids[i]])
@@ -50,28 +62,23 @@ def tally(codes, n_codes, ids, cells, values, scratch):
         lowest = min(lowest, code)
         highest = max(highest, code)
     if lowest == highest:
-        scratch.code_of[np.uint64(0)] = lowest
+        code_of[np.uint64(0)] = lowest
         return 1
-    if np.uint64(highest - lowest) < max(m, np.uint64(256)):
-        return _tally_histogram(
-            cells, values, buffer, scratch.order, scratch.compact, scratch.flat,
-            scratch.code_of, m, lowest, highest,
-        )
-    order = _sort(scratch.codes, scratch.order, scratch.order2, scratch.counts, m, lowest, highest)
-    return _tally_sorted(
-        cells, values, buffer, order, scratch.compact, scratch.code_of, m
+    span = np.uint64(highest - lowest) + np.uint64(1)
+    if span <= max(m, np.uint64(256)):
+        return _add_all(buffer, lowest, cells, values, m, s, span, slot, code_of, flat)
+    return _sorted_tally(
+        buffer, slot, work[OTHER], counts, lowest, highest, cells, values, m, s, code_of, flat
     )
 
 
 @kernel
-def _tally_bitmap(codes, ids, cells, values, buffer, words, slot, compact, flat, code_of):
-    """Small nodes: mark the codes present, rank them, then add up."""
+def _mark(codes, ids, buffer, words, slot, code_of):
+    """Small nodes: mark the codes present and rank them; returns how many."""
     one, low6 = np.uint64(1), np.uint64(63)
-    m = np.uint64(len(ids))
-    s = np.uint64(compact.shape[1])
     for w in range(np.uint64(4)):
         words[w] = np.uint64(0)
-    for i in range(m):
+    for i in range(np.uint64(len(ids))):
         code = np.uint64(codes[ids[i]])
         buffer[i] = np.uint32(code)
         words[code >> np.uint64(6)] |= one << (code & low6)
@@ -85,28 +92,27 @@ def _tally_bitmap(codes, ids, cells, values, buffer, words, slot, compact, flat,
             slot[code] = np.uint32(count)
             code_of[count] = np.uint32(code)
             count += one
-    if count == one:
-        return np.int64(1)
+    return count
+
+
+@kernel
+def _add_by_slot(buffer, slot, cells, values, m, s, count, flat):
     for k in range(count * s):
         flat[k] = 0.0
     if len(cells) > 0:
         for i in range(m):
             at = np.uint64(slot[np.uint64(buffer[i])])
-            compact[at, np.uint64(cells[i])] += values[i, np.uint64(0)]
+            flat[at * s + np.uint64(cells[i])] += values[i, np.uint64(0)]
     else:
         for i in range(m):
-            at = np.uint64(slot[np.uint64(buffer[i])])
+            at = np.uint64(slot[np.uint64(buffer[i])]) * s
             for k in range(s):
-                compact[at, k] += values[i, k]
-    return np.int64(count)
+                flat[at + k] += values[i, k]
 
 
 @kernel
-def _tally_histogram(
-    cells, values, buffer, present, compact, flat, code_of, m, lowest, highest
-):
-    span = np.uint64(highest - lowest) + np.uint64(1)
-    s = np.uint64(compact.shape[1])
+def _add_all(buffer, lowest, cells, values, m, s, span, present, code_of, flat):
+    """A row for every code of the range, then those without rows squeezed out."""
     for j in range(span):
         present[j] = np.uint32(0)
     for k in range(span * s):
@@ -115,61 +121,71 @@ def _tally_histogram(
         for i in range(m):
             at = np.uint64(buffer[i] - lowest)
             present[at] = np.uint32(1)
-            compact[at, np.uint64(cells[i])] += values[i, np.uint64(0)]
+            flat[at * s + np.uint64(cells[i])] += values[i, np.uint64(0)]
     else:
         for i in range(m):
             at = np.uint64(buffer[i] - lowest)
             present[at] = np.uint32(1)
             for k in range(s):
-                compact[at, k] += values[i, k]
+                flat[at * s + k] += values[i, k]
     count = np.uint64(0)
     for j in range(span):
         if present[j]:
             if count != j:
                 for k in range(s):
-                    compact[count, k] = compact[j, k]
+                    flat[count * s + k] = flat[j * s + k]
             code_of[count] = lowest + np.uint32(j)
             count += np.uint64(1)
     return np.int64(count)
 
 
 @kernel
-def _tally_sorted(cells, values, buffer, order, compact, code_of, m):
-    s = np.uint64(compact.shape[1])
+def _sorted_tally(
+    buffer, order, other, counts, lowest, highest, cells, values, m, s, code_of, flat
+):
+    """Many codes, few rows: add up along the sorted rows."""
+    if m <= np.uint64(INSERTION):
+        _insertion(buffer, order, m)
+    elif _radix(buffer, order, other, counts, m, lowest, highest):
+        order = other
     is_cell = len(cells) > 0
-    count = np.uint64(0)
-    at = np.uint64(0)
+    count, at = np.uint64(0), np.uint64(0)
     last = np.uint32(0)
     for j in range(m):
         i = np.uint64(order[j])
         code = buffer[i]
         if j == np.uint64(0) or code != last:
             last = code
-            at = count
-            code_of[at] = code
+            at = count * s
+            code_of[count] = code
             for k in range(s):
-                compact[at, k] = 0.0
+                flat[at + k] = 0.0
             count += np.uint64(1)
         if is_cell:
-            compact[at, np.uint64(cells[i])] += values[i, np.uint64(0)]
+            flat[at + np.uint64(cells[i])] += values[i, np.uint64(0)]
         else:
             for k in range(s):
-                compact[at, k] += values[i, k]
+                flat[at + k] += values[i, k]
     return np.int64(count)
 
 
 @kernel
-def _sort(codes, order, other, counts, m, lowest, highest):
-    """Positions of the node's rows, ascending by code (stable)."""
-    if m <= np.uint64(INSERTION):
-        for j in range(m):
-            code = codes[j]
-            at = j
-            while at > np.uint64(0) and codes[order[at - np.uint64(1)]] > code:
-                order[at] = order[at - np.uint64(1)]
-                at -= np.uint64(1)
-            order[at] = np.uint32(j)
-        return order
+def _insertion(codes, order, m):
+    """Positions of the node's rows, ascending by code."""
+    one = np.uint64(1)
+    for j in range(m):
+        code = codes[j]
+        at = j
+        while at > np.uint64(0) and codes[np.uint64(order[at - one])] > code:
+            order[at] = order[at - one]
+            at -= one
+        order[at] = np.uint32(j)
+
+
+@kernel
+def _radix(codes, order, other, counts, m, lowest, highest):
+    """The same for larger nodes; True if the answer is in `other`."""
+    one = np.uint64(1)
     for j in range(m):
         order[j] = np.uint32(j)
     bits = 8 if m < np.uint64(2048) else 11  # a wide digit must earn its clearing
@@ -177,19 +193,21 @@ def _sort(codes, order, other, counts, m, lowest, highest):
     mask = np.uint32(buckets) - np.uint32(1)
     shift = np.uint32(0)
     span = highest - lowest
+    swapped = False
     while shift < np.uint32(32) and (span >> shift) > np.uint32(0):
-        for d in range(buckets + np.uint64(1)):
+        for d in range(buckets + one):
             counts[d] = np.uint32(0)
         for j in range(m):
             digit = ((codes[j] - lowest) >> shift) & mask
-            counts[np.uint64(digit) + np.uint64(1)] += np.uint32(1)
+            counts[np.uint64(digit) + one] += np.uint32(1)
         for d in range(buckets):
-            counts[d + np.uint64(1)] += counts[d]
+            counts[d + one] += counts[d]
         for j in range(m):
             row = order[j]
-            digit = np.uint64(((codes[row] - lowest) >> shift) & mask)
-            other[counts[digit]] = row
+            digit = np.uint64(((codes[np.uint64(row)] - lowest) >> shift) & mask)
+            other[np.uint64(counts[digit])] = row
             counts[digit] += np.uint32(1)
         order, other = other, order
+        swapped = not swapped
         shift += np.uint32(bits)
-    return order
+    return swapped

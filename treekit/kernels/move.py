@@ -1,0 +1,148 @@
+"""Moving rows: each node owns a slice of them, in the order of the branches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treekit.kernels.compile import kernel
+
+__all__ = ["partition", "total"]
+
+
+@kernel
+def total(cells, values, begin, end, stats):
+    """Sum of the statistics of rows[begin:end] into `stats` (S,); returns their weight."""
+    zero = np.uint64(0)
+    s = np.uint64(len(stats))
+    for k in range(s):
+        stats[k] = 0.0
+    if len(cells) > 0:
+        for i in range(np.uint64(begin), np.uint64(end)):
+            stats[np.uint64(cells[i])] += values[i, zero]
+        weight = 0.0
+        for k in range(s):
+            weight += stats[k]
+        return weight
+    if values.shape[1] == len(stats):  # no cells at all: nothing to add to a cell target
+        for i in range(np.uint64(begin), np.uint64(end)):
+            for k in range(s):
+                stats[k] += values[i, k]
+    return stats[zero]
+
+
+@kernel
+def partition(
+    codes, n_codes, cut, missing, levels, branches, ids, cells, values, begin, end,
+    branch_of, ids2, cells2, values2, ends,
+):
+    """Move rows[begin:end] into branch order, stable; ``ends[b]`` = end of branch b.
+
+    Parameters
+    ----------
+    codes : (all rows,) unsigned
+        Of the column asked; `n_codes` = missing, which takes branch `missing`.
+    cut : int
+        Codes up to it go to branch 0, unless `levels` says more.
+    levels : (levels,) int32
+        Branch of each code, -1 = the missing way; empty for thresholds.
+    branch_of, ids2, cells2, values2 : arrays
+        Working memory.
+    """
+    if branches == 2:
+        _in_two(
+            codes, n_codes, cut, missing, levels, ids, cells, values, begin, end,
+            ids2, cells2, values2, ends,
+        )
+    else:
+        _in_many(
+            codes, n_codes, missing, levels, branches, ids, cells, values, begin, end,
+            branch_of, ids2, cells2, values2, ends,
+        )
+
+
+@kernel
+def _in_two(
+    codes, n_codes, cut, missing, levels, ids, cells, values, begin, end,
+    ids2, cells2, values2, ends,
+):
+    """Left rows move down in place, right rows through a buffer; no branches taken."""
+    one = np.uint64(1)
+    width = np.uint64(values.shape[1])
+    has_cells = len(cells) > 0
+    by_level = len(levels) > 0
+    left = np.uint64(begin)
+    right = np.uint64(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = ids[i]
+        code = np.int64(codes[row])
+        side = np.int64(code > cut)
+        if by_level:
+            side = np.int64(levels[np.uint64(min(code, n_codes - 1))])
+            side = side if side >= 0 else missing
+        goes_right = np.uint64(missing if code == n_codes else side)
+        ids2[right] = row
+        ids[left] = row
+        if has_cells:
+            cell = cells[i]
+            cells2[right] = cell
+            cells[left] = cell
+            value = values[i, np.uint64(0)]
+            values2[right, np.uint64(0)] = value
+            values[left, np.uint64(0)] = value
+        else:
+            for k in range(width):
+                value = values[i, k]
+                values2[right, k] = value
+                values[left, k] = value
+        right += goes_right
+        left += one - goes_right
+    for j in range(right):
+        ids[left + j] = ids2[j]
+        if has_cells:
+            cells[left + j] = cells2[j]
+        for k in range(width):
+            values[left + j, k] = values2[j, k]
+    ends[0] = np.int64(left)
+    ends[1] = end
+
+
+@kernel
+def _in_many(
+    codes, n_codes, missing, levels, branches, ids, cells, values, begin, end,
+    branch_of, ids2, cells2, values2, ends,
+):
+    """A counting sort by branch."""
+    width = np.uint64(values.shape[1])
+    has_cells = len(cells) > 0
+    b0, size = np.uint64(begin), np.uint64(end - begin)
+    for b in range(np.uint64(branches)):
+        ends[b] = 0
+    for i in range(size):
+        code = np.int64(codes[ids[b0 + i]])
+        branch = missing
+        if code < n_codes and levels[np.uint64(code)] >= 0:
+            branch = np.int64(levels[np.uint64(code)])
+        branch_of[i] = np.uint32(branch)
+        ends[np.uint64(branch)] += 1
+    at = np.int64(0)
+    for b in range(np.uint64(branches)):
+        count = ends[b]
+        ends[b] = at
+        at += count
+    for i in range(size):
+        branch = np.uint64(branch_of[i])
+        to = np.uint64(ends[branch])
+        ends[branch] += 1
+        ids2[to] = ids[b0 + i]
+        if has_cells:
+            cells2[to] = cells[b0 + i]
+        for k in range(width):
+            values2[to, k] = values[b0 + i, k]
+    for i in range(size):
+        ids[b0 + i] = ids2[i]
+        if has_cells:
+            cells[b0 + i] = cells2[i]
+        for k in range(width):
+            values[b0 + i, k] = values2[i, k]
+    for b in range(np.uint64(branches)):
+        ends[b] += begin
