@@ -1,8 +1,13 @@
-"""What a splitter plugin works with: the makers of splits.
+"""What a splitter plugin works with: the node it sees and the splits it proposes.
 
 A splitter's ``find(node, criterion, rng)`` looks at one node
 (`treekit.kernels.node.Node`) and returns a `Split`, or None to leave it a leaf.
-It is compiled by numba where possible, and these functions compile with it.
+It is compiled by numba where possible, and these functions compile with it::
+
+    split = threshold_split(feature, cut)
+    children = branch_stats(node, split)
+    if heavy_enough(node, children):
+        return scored(split, criterion.score(node.stats, children))
 
 ``criterion.score(parent, children)`` scores any proposed branches; ``rng`` is a
 `numpy.random.Generator`.
@@ -18,19 +23,44 @@ import numpy.typing as npt
 from treekit.kernels.node import Node
 
 __all__ = [
+    "Node",
     "Split",
+    "branch_stats",
     "code_range",
+    "cut_below",
     "draw_features",
-    "left_stats",
+    "heavy_enough",
     "level_split",
     "missing_split",
-    "missing_stats",
+    "missing_to",
+    "scored",
     "threshold_split",
+    "value_of",
 ]
+
+HEAVIEST = -1
+"""As the branch of missing values: the one of largest weight at the node."""
 
 
 class Split(NamedTuple):
-    """A proposed split; make it with the functions of this module."""
+    """A proposed split; make it with the functions of this module.
+
+    Attributes
+    ----------
+    kind : int
+        A `treekit.model.tree.Split`.
+    feature : int
+    cut : int
+        Threshold splits: codes up to it go to branch 0.
+    threshold : float
+        The number that the model stores; NaN: the midpoint above the cut.
+    missing : int
+        Branch of missing values; -1: the heaviest.
+    branches : int
+    levels : (levels,) int32
+        Level splits: branch of each level, -1 the missing way; else empty.
+    score : float
+    """
 
     kind: int
     feature: int
@@ -42,27 +72,85 @@ class Split(NamedTuple):
     score: float
 
 
-def threshold_split(
-    feature: int, cut: int, threshold: float, missing: int, score: float
-) -> Split:
-    """Codes up to `cut` go to branch 0, missing values to branch `missing`.
+def threshold_split(feature: int, cut: int, threshold: float = np.nan) -> Split:
+    """Codes up to `cut` go to branch 0, greater ones to branch 1.
 
-    `threshold` is the number that the model stores; it must lie between the
-    values of codes `cut` and ``cut + 1``.  NaN: the midpoint is taken.
+    `threshold` must lie between the values of codes `cut` and ``cut + 1``; it
+    is rounded down to the model's input type.  NaN: the midpoint is taken.
     """
-    return Split(1, feature, cut, threshold, missing, 2, np.empty(0, np.int32), score)
+    return Split(1, feature, cut, threshold, HEAVIEST, 2, np.empty(0, np.int32), 0.0)
 
 
-def level_split(
-    feature: int, levels: npt.NDArray[np.int32], branches: int, missing: int, score: float
-) -> Split:
+def level_split(feature: int, levels: npt.NDArray[np.int32], branches: int) -> Split:
     """Level c of a nominal column goes to branch ``levels[c]``, -1 the missing way."""
-    return Split(3 if branches != 2 else 2, feature, 0, np.nan, missing, branches, levels, score)
+    return Split(2 if branches == 2 else 3, feature, 0, np.nan, HEAVIEST, branches, levels, 0.0)
 
 
-def missing_split(feature: int, score: float) -> Split:
+def missing_split(feature: int) -> Split:
     """Rows whose value is missing go to branch 0, all others to branch 1."""
-    return Split(4, feature, 0, np.nan, 0, 2, np.empty(0, np.int32), score)
+    return Split(4, feature, 0, np.nan, 0, 2, np.empty(0, np.int32), 0.0)
+
+
+def missing_to(split: Split, branch: int) -> Split:
+    """The same split with missing values sent to `branch`."""
+    return Split(
+        split.kind, split.feature, split.cut, split.threshold, branch, split.branches,
+        split.levels, split.score,
+    )  # fmt: skip
+
+
+def scored(split: Split, score: float) -> Split:
+    """The same split with its score, larger is better."""
+    return Split(
+        split.kind, split.feature, split.cut, split.threshold, split.missing, split.branches,
+        split.levels, score,
+    )  # fmt: skip
+
+
+def branch_stats(node: Node, split: Split) -> npt.NDArray[np.float64]:
+    """Statistics of each branch of a proposed split.
+
+    Rows whose value is missing count where the split sends them, and nowhere
+    while that is "the heaviest".
+
+    Returns
+    -------
+    (branches, S) float64
+        Cost: one pass over the node's rows.
+    """
+    children = np.zeros((split.branches, len(node.stats)))
+    codes = node.table.codes[split.feature]
+    n_codes = np.int64(node.table.n_codes[split.feature])
+    rows = node.rows
+    for i in range(len(rows.ids)):
+        code = np.int64(codes[rows.ids[i]])
+        branch = split.missing
+        if code < n_codes:
+            if split.kind == 1:
+                branch = 0 if code <= split.cut else 1
+            elif split.kind == 4:
+                branch = 1
+            elif split.levels[code] >= 0:
+                branch = np.int64(split.levels[code])
+        if branch < 0:
+            continue
+        if len(rows.cells) > 0:
+            children[branch, np.int64(rows.cells[i])] += rows.values[i, 0]
+        else:
+            for k in range(len(node.stats)):
+                children[branch, k] += rows.values[i, k]
+    return children
+
+
+def heavy_enough(node: Node, children: npt.NDArray[np.float64]) -> bool:
+    """Whether at least two branches reach ``node.min_weight_leaf``, and none of two misses it."""
+    heavy = 0
+    for b in range(children.shape[0]):
+        weight = children[b, 0]
+        if len(node.rows.cells) > 0:
+            weight = children[b].sum()
+        heavy += 1 if weight >= node.min_weight_leaf and weight > 0.0 else 0
+    return heavy >= 2
 
 
 def draw_features(node: Node, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -99,25 +187,24 @@ def code_range(node: Node, feature: int) -> tuple[int, int, int]:
     return lowest, highest, missing
 
 
-def left_stats(node: Node, feature: int, cut: int) -> npt.NDArray[np.float64]:
-    """(S,) statistics of the node's rows whose code is at most `cut`."""
-    return _stats_between(node, feature, 0, cut)
+def value_of(node: Node, feature: int, code: int) -> float:
+    """The smallest training value of a numeric column's code."""
+    return node.table.low[node.table.value_start[feature] + code]
 
 
-def missing_stats(node: Node, feature: int) -> npt.NDArray[np.float64]:
-    """(S,) statistics of the node's rows whose value is missing."""
-    n_codes = np.int64(node.table.n_codes[feature])
-    return _stats_between(node, feature, n_codes, n_codes)
+def cut_below(node: Node, feature: int, low: int, high: int, value: float) -> int:
+    """The largest code in ``low .. high - 1`` whose values do not exceed `value`.
 
-
-def _stats_between(node: Node, feature: int, low: int, high: int) -> npt.NDArray[np.float64]:
-    stats = np.zeros(len(node.stats))
-    codes = node.table.codes[feature]
-    for i in range(len(node.rows.ids)):
-        code = np.int64(codes[node.rows.ids[i]])
-        if low <= code <= high:
-            if len(node.rows.cells) > 0:
-                stats[node.rows.cells[i]] += node.rows.values[i, 0]
-            else:
-                stats += node.rows.values[i]
-    return stats
+    Parameters
+    ----------
+    low, high : int
+        As from `code_range`; `value` is at least that of `low`.
+    """
+    base = node.table.value_start[feature]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if node.table.low[base + middle] <= value:
+            low = middle
+        else:
+            high = middle
+    return low
