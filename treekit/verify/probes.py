@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treekit.kernels.coverage import Marks
     from treekit.kernels.wrongturns import Probing
 
-__all__ = ["Pool", "Probes", "make_probes", "next_above", "pool_of"]
+__all__ = ["Pool", "Probes", "accepts_any", "make_probes", "next_above", "pool_of"]
 
 Array = npt.NDArray[np.float64]
 
@@ -100,15 +100,26 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
         rows, can = _tree_rows(model, number, wanted[number], pool, wrong_turns, rng)
         parts.append(rows)
         reachable.append(can)
-    spread = random_rows(model, [pool.of(f) for f in range(model.schema.n_features)], n_random, rng)
+    pools = [pool.of(f) for f in range(model.schema.n_features)]
+    spread = random_rows(model, pools, n_random if accepts_any(model) else 0, rng)
     rows = np.concatenate([*parts, spread])
     refused = refused_rows(model, rows, rng)
     return Probes(rows, refused, tuple(reachable), wrong_turns, complete)
 
 
+def accepts_any(model: Model) -> bool:
+    """Whether there is a row that the policies accept.
+
+    None if missing values are an error and a column has no levels.
+    """
+    schema = model.schema
+    return model.missing == "direction" or bool(np.all(~schema.nominal | (schema.n_levels > 0)))
+
+
 def next_above(values: Array, dtype: Dtype) -> Array:
     """The next number of type `dtype` above each of `values`, as float64."""
-    above: Array = np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):  # infinity follows the largest number
+        above: Array = np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
     return above
 
 
@@ -174,6 +185,8 @@ def _tree_rows(
     capacity = int(_rows_needed(tree, schema)[wanted].sum())
     rows = np.empty((capacity, schema.n_features))
     can = _no_marks(tree)
+    if not accepts_any(model):
+        return rows[:0], can
     bar = int(model.missing == "error")
     # Three depths: the way to a split, one below it on the right side, one on the wrong.
     walk = make_walk(tree, schema.n_levels, schema.nominal, bar, 3 * tree.depth + 1)
