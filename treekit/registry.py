@@ -30,6 +30,7 @@ __all__ = [
     "criterion",
     "exporter",
     "exporters",
+    "faults",
     "importer",
     "importers",
     "make",
@@ -158,6 +159,11 @@ def components(kind: str | None = None) -> tuple[Component, ...]:
     """Every component, of one kind or of all, clashing ones included: for listings."""
     kinds = KINDS if kind is None else (kind,)
     return tuple(component for name in kinds for component in _catalogue(name).found)
+
+
+def faults() -> tuple[str, ...]:
+    """What was left out so far and why, a sentence each: for listings, after `components`."""
+    return tuple(_discovered().faults)
 
 
 def origin(record: Record) -> dict[str, str]:

@@ -157,11 +157,15 @@ class RuleList(Sequence[Rule]):
     def __str__(self) -> str:
         return "".join(self.text())
 
-    def text(self) -> Iterator[str]:
-        """The text in pieces of many lines, for files too large to hold at once."""
+    def text(self, tree: int | None = None) -> Iterator[str]:
+        """The text in pieces of many lines, for files too large to hold at once.
+
+        With `tree`, the header and the rules of that tree alone: to be read,
+        not to be executed.
+        """
         from treekit.rules.write import pieces
 
-        return pieces(self)
+        return pieces(self, tree)
 
     def refused(self, rows: Any) -> npt.NDArray[np.bool_]:
         """(rows,) bool: rows that a policy refuses; see `treekit.rules.evaluate`."""

@@ -38,12 +38,15 @@ _UNKNOWN = {
 }
 
 
-def pieces(rules: RuleList) -> Iterator[str]:
-    """The text of `rules`, some thousand rules at a time."""
+def pieces(rules: RuleList, tree: int | None = None) -> Iterator[str]:
+    """The text of `rules`, or of those of one tree, some thousand rules at a time."""
     yield "\n".join(header(rules)) + "\n"
     shares = _Shares(rules)
-    for first in range(0, len(rules), _RULES_A_PIECE):
-        last = min(first + _RULES_A_PIECE, len(rules))
+    start, stop = 0, len(rules)
+    if tree is not None:  # the rules of a tree stand together, trees in order
+        start, stop = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
+    for first in range(start, stop, _RULES_A_PIECE):
+        last = min(first + _RULES_A_PIECE, stop)
         yield "".join(_rule_texts(rules, first, last, shares))
 
 

@@ -1,0 +1,50 @@
+"""The command line: arguments only; what they ask for is done by the rooms above.
+
+Nothing heavy is imported before a command runs, so that ``treekit --help`` is
+there at once.
+
+Exit codes: 0, done; 1, ``verify`` found a difference; 2, a command, table or
+file that cannot be used, with one message on stderr that says why.
+"""
+
+from __future__ import annotations
+
+import click
+
+from treekit._version import __version__
+from treekit.cli.artifacts import export_command, verify_command
+from treekit.cli.demo import demo_command
+from treekit.cli.listing import plugins_command
+from treekit.cli.model import inspect_command, predict_command, rules_command
+from treekit.cli.terminal import Commands, colour_default
+from treekit.cli.train import train_command
+
+__all__ = ["main"]
+
+
+@click.group(
+    cls=Commands,
+    commands=[
+        train_command,
+        inspect_command,
+        predict_command,
+        rules_command,
+        export_command,
+        verify_command,
+        plugins_command,
+        demo_command,
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="%(prog)s %(version)s", prog_name="treekit")
+@click.option("--strict-plugins", is_flag=True, help="A faulty plugin is an error, not a warning.")
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
+@click.pass_context
+def main(ctx: click.Context, strict_plugins: bool, debug: bool) -> None:
+    """Train decision trees and forests, export them, and prove every export equal."""
+    del debug  # read by `Commands`
+    ctx.color = colour_default()
+    if strict_plugins:
+        from treekit import registry
+
+        registry.configure(strict=True)

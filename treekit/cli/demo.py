@@ -1,0 +1,151 @@
+"""``treekit demo``: the whole way from a table to proven artifacts, in under a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treekit.cli.terminal import heading, shown
+
+if TYPE_CHECKING:
+    from treekit.data.dataset import Dataset
+    from treekit.data.table import Table
+    from treekit.model.ensemble import Model
+    from treekit.verify import Report
+
+__all__ = ["demo_command"]
+
+_TREE: dict[str, Any] = {"pruner": "cost_complexity", "seed": 0}
+_FOREST: dict[str, Any] = {"ensemble": "forest", "trees": 100, "seed": 0, "n_jobs": -1}
+_TARGETS = ("onnx", "c", "python", "rules")
+_SHARE_HELD = 0.25
+
+
+@click.command("demo", short_help="Show treekit at work on a table that comes with it.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("treekit-demo"),
+    show_default=True,
+    help="Where to write models and artifacts.",
+)
+@click.pass_context
+def demo_command(ctx: click.Context, out: Path) -> None:
+    """Train a tree and a forest on 368 horses with colic, export both, and prove all equal."""
+    from treekit.cli.summary import counted
+    from treekit.data import DEMO_TARGET, demo_table
+    from treekit.data.dataset import make_dataset
+    from treekit.data.table import read_table
+
+    table = read_table(demo_table())
+    dataset = make_dataset(table, DEMO_TARGET)
+    heading("The table: horses with colic; is the lesion surgical?")
+    click.echo(f"  {_described(dataset)}\n")
+
+    heading("A tree, pruned by cross-validation")
+    tree = _trained(dataset, _TREE)
+    accuracy, held = _held_out(table, DEMO_TARGET)
+    alpha = tree.provenance["pruner"]["alpha"]
+    click.echo(f"  {counted(tree.n_leaves, 'leaf')}, depth {tree.depth}, alpha {alpha:.4g}")
+    click.echo(f"  accuracy {accuracy:.3f} on {held} rows held out of a training like it\n")
+
+    heading("A forest of 100 trees")
+    forest = _trained(dataset, _FOREST)
+    oob = forest.provenance["oob"]
+    click.echo(f"  {counted(forest.n_leaves, 'leaf')}, depth {forest.depth}")
+    click.echo(f"  accuracy {oob['accuracy']:.3f} on {oob['rows']} rows, each out of bag\n")
+
+    heading(f"Written to {shown(out)}")
+    out.mkdir(parents=True, exist_ok=True)
+    artifacts = {name: _written(model, out, name) for name, model in _named(tree, forest)}
+    click.echo()
+
+    heading("The rules of the tree")
+    click.echo("\n".join(f"  {line}".rstrip() for line in _rule_lines(tree)) + "\n")
+
+    reports = [_verified(model, name, artifacts[name]) for name, model in _named(tree, forest)]
+    ctx.exit(max(report.exit_code for report in reports))
+
+
+def _named(tree: Model, forest: Model) -> list[tuple[str, Model]]:
+    return [("tree", tree), ("forest", forest)]
+
+
+def _described(dataset: Dataset) -> str:
+    nominal = int(dataset.schema.nominal.sum())
+    gone = sum(
+        int((c < 0).sum() if c.dtype.kind == "i" else (c != c).sum()) for c in dataset.columns
+    )
+    numeric = dataset.schema.n_features - nominal
+    return (
+        f"{dataset.n_rows} rows, {numeric} columns of numbers, {nominal} of categories, "
+        f"{gone:,} missing cells"
+    )
+
+
+def _trained(dataset: Dataset, settings: dict[str, Any]) -> Model:
+    from treekit.cli.train import fitted
+
+    return fitted(dataset, settings)
+
+
+def _held_out(table: Table, target: str) -> tuple[float, int]:
+    """Accuracy of a tree of three quarters of the rows on the last quarter, and its size."""
+    import numpy as np
+
+    from treekit.cli.scoring import quality
+    from treekit.data.dataset import make_dataset
+
+    rows = np.random.default_rng(0).permutation(table.n_rows)
+    held, rest = np.split(rows, [round(_SHARE_HELD * table.n_rows)])
+    model = _trained(make_dataset(table.take(rest), target), _TREE)
+    return quality(model, table.take(held))[1], len(held)
+
+
+def _written(model: Model, folder: Path, name: str) -> list[Path]:
+    """Write the model file and every artifact; the main files of the artifacts."""
+    from treekit.export import export
+
+    model.save(folder / f"{name}.treekit")
+    written = [export(model, target, folder / _file_name(name, target)) for target in _TARGETS]
+    files = [f"{name}.treekit", *(path.name for paths in written for path in paths)]
+    click.echo(f"  {' '.join(files)}")
+    return [paths[0] for paths in written]
+
+
+def _file_name(name: str, target: str) -> str:
+    from treekit import registry
+
+    return name + registry.exporter(target).suffix
+
+
+def _rule_lines(model: Model) -> list[str]:
+    """The rules, without the words before them."""
+    _, first, others = str(model.rules()).partition("rule 1 of ")
+    return (first + others).splitlines()
+
+
+def _verified(model: Model, name: str, artifacts: list[Path]) -> Report:
+    """Prove the artifacts that this machine can run; name those that it cannot."""
+    from treekit.cli.report import print_report
+    from treekit.cli.waiting import compile_notice
+    from treekit.errors import VerificationError
+    from treekit.verify import verify
+    from treekit.verify.run_c import compiler_version
+
+    untried: list[Path] = []
+    try:
+        compiler_version()
+    except VerificationError:
+        untried = [path for path in artifacts if path.suffix == ".c"]
+    heading(f"Is every artifact of the {name} equal to the model?")
+    with compile_notice():
+        report = verify(model, [path for path in artifacts if path not in untried])
+    print_report(report)
+    for path in untried:
+        click.secho(f"{shown(path)} is written but not tried: no gcc on the PATH", fg="yellow")
+    click.echo()
+    return report

@@ -1,0 +1,105 @@
+"""``treekit inspect``, ``predict`` and ``rules``: a model file and what it says."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treekit.cli.files import write_text
+from treekit.cli.train import listed
+
+if TYPE_CHECKING:
+    from treekit.data.table import Table
+    from treekit.model.ensemble import Model
+
+__all__ = ["inspect_command", "predict_command", "rules_command"]
+
+_ROWS_A_PIECE = 10_000
+
+_output = click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Default: stdout."
+)
+
+
+@click.command("inspect", short_help="Say what a model file holds.")
+@click.argument("model")
+def inspect_command(model: str) -> None:
+    """Say what the file MODEL holds: columns, policies, size, settings, provenance."""
+    from treekit.cli.summary import print_inspection
+    from treekit.model.store import load
+
+    print_inspection(load(model))
+
+
+@click.command("predict", short_help="Answer for each row of a table.")
+@click.argument("model")
+@click.argument("table")
+@_output
+@click.option("--proba", is_flag=True, help="Add each class's probability.")
+@click.option(
+    "--missing-marks",
+    callback=listed,
+    metavar="A,B,...",
+    help="Texts that mean missing, instead of the usual ones.",
+)
+def predict_command(
+    model: str, table: str, output: Path | None, proba: bool, missing_marks: list[str] | None
+) -> None:
+    """Write what MODEL says of each row of TABLE, as CSV.
+
+    The column is named as the target was; probabilities are in columns named
+    TARGET=CLASS.  Numbers are the shortest that read back to the same double.
+    """
+    from treekit.cli.scoring import read_rows
+    from treekit.model.store import load
+
+    loaded = load(model)
+    if proba and loaded.schema.task == "regression":
+        raise click.UsageError(f"{model!r} predicts a number, without classes; leave --proba out")
+    write_text(_answers(loaded, read_rows(table, missing_marks), proba), output)
+
+
+def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:
+    from treekit.cli.scoring import summed
+    from treekit.data.schema import level_text
+    from treekit.model.predict import decide, probabilities
+
+    sums = summed(model, table)
+    target = model.schema.target
+    classes = [f"{target}={level_text(label)}" for label in model.schema.classes]
+    yield _csv_lines([[target, *(classes if proba else ())]])
+    for first in range(0, len(sums), _ROWS_A_PIECE):
+        part = sums[first : first + _ROWS_A_PIECE]
+        columns = [decide(model, part).tolist()]
+        if proba:
+            columns += probabilities(model, part).T.tolist()
+        yield _csv_lines(list(zip(*columns, strict=True)))
+
+
+def _csv_lines(rows: list[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+@click.command("rules", short_help="Print a model as rules.")
+@click.argument("model")
+@_output
+@click.option("--tree", metavar="N", type=click.IntRange(1), help="Only those of one tree.")
+def rules_command(model: str, output: Path | None, tree: int | None) -> None:
+    """Print MODEL as rules that people read, one for each leaf.
+
+    The text of all trees executes exactly: 'treekit verify' proves it.
+    """
+    from treekit.model.store import load
+    from treekit.rules import rules
+
+    loaded = load(model)
+    if tree is not None and tree > loaded.n_trees:
+        raise click.UsageError(f"there is no tree {tree}; {model!r} has {loaded.n_trees}")
+    write_text(rules(loaded).text(None if tree is None else tree - 1), output)

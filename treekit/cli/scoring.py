@@ -1,0 +1,84 @@
+"""A model asked about the rows of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from treekit.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from treekit.data.table import Table
+    from treekit.model.ensemble import Model
+
+__all__ = ["answers", "quality", "read_rows", "summed"]
+
+
+def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
+    """(rows, outputs) int64: summed leaf units, the table's own marks of missing cells kept."""
+    from treekit.data.encode import encode_rows
+    from treekit.model.predict import sums
+
+    matrix = encode_rows(
+        table,
+        model.schema,
+        missing=model.missing,
+        unknown=model.unknown,
+        missing_marks=table.missing,
+    )
+    return sums(model, matrix)
+
+
+def answers(model: Model, table: Table) -> npt.NDArray[Any]:
+    """(rows,) labels or numbers."""
+    from treekit.model.predict import decide
+
+    return decide(model, summed(model, table))
+
+
+def quality(model: Model, table: Table) -> tuple[str, float]:
+    """``("accuracy", share)``, or ``("R squared", value)``, on rows whose target is known.
+
+    Raises
+    ------
+    DataError
+        If the table lacks the target, in a row or as a whole.
+    """
+    import numpy as np
+
+    from treekit.data.numbers import numeric_cells
+    from treekit.data.schema import level_text
+
+    target = model.schema.target
+    table.index(target, "target column")
+    given = answers(model, table)
+    if model.schema.task == "classification":
+        # As texts: a file knows no types, and a label that the model lacks is just wrong.
+        actual = [level_text(cell) for cell in table.column(target).tolist()]
+        gone = np.array([text is None for text in actual])
+        said = [level_text(label) for label in given.tolist()]
+        right = np.array([a == b for a, b in zip(actual, said, strict=True)])
+    else:
+        number = numeric_cells(table, target).astype(np.float64)
+        gone = np.isnan(number)
+    if gone.any():
+        raise DataError(
+            f"the target {target!r} is missing in {int(gone.sum())} rows, the first is row "
+            f"{int(gone.argmax())} (counting from 0); a test needs every target: drop those rows"
+        )
+    if model.schema.task == "classification":
+        return "accuracy", float(right.mean())
+    spread = float(((number - number.mean()) ** 2).sum())
+    error = float(((number - given) ** 2).sum())
+    return "R squared", 1.0 - error / spread if spread > 0 else 0.0
+
+
+def read_rows(path: str, marks: Collection[str] | None) -> Table:
+    """The table in a file; `marks` are texts that mean missing."""
+    from treekit.data.cells import MISSING_MARKS
+    from treekit.data.table import read_table
+
+    return read_table(path, missing=MISSING_MARKS if marks is None else marks)

@@ -1,0 +1,142 @@
+"""What a model is, in words and numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treekit.cli.terminal import heading, print_facts, print_table, shown
+
+if TYPE_CHECKING:
+    from treekit.data.dataset import Dataset
+    from treekit.data.schema import Schema
+    from treekit.model.ensemble import Model
+
+__all__ = ["counted", "print_inspection", "print_model", "print_training"]
+
+_LEVELS_SHOWN = 8
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 tree``, ``12,082 trees``; nouns whose plural ends in s, and leaf."""
+    plural = "leaves" if noun == "leaf" else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def size(model: Model) -> list[tuple[str, str]]:
+    """Trees, nodes, leaves and depth."""
+    return [
+        ("trees", f"{model.n_trees:,}"),
+        ("nodes", f"{model.n_nodes:,}"),
+        ("leaves", f"{model.n_leaves:,}"),
+        ("depth", f"{model.depth:,}"),
+    ]
+
+
+def _schema_facts(schema: Schema) -> list[tuple[str, str]]:
+    nominal = int(schema.nominal.sum())
+    parts = f"{schema.n_features - nominal} numeric, {nominal} nominal"
+    facts = [("columns", f"{schema.n_features} ({parts})"), ("target", repr(schema.target))]
+    if schema.task == "regression":
+        return [*facts, ("task", "regression")]
+    classes = _some([repr(label) for label in schema.classes])
+    return [*facts, ("task", f"classification: {len(schema.classes)} classes, {classes}")]
+
+
+def _some(texts: list[str]) -> str:
+    more = len(texts) - _LEVELS_SHOWN
+    return ", ".join(texts[:_LEVELS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def print_training(model: Model, dataset: Dataset) -> None:
+    """Print what the model was trained on."""
+    heading("trained on")
+    print_facts([("rows", f"{dataset.n_rows:,}"), *_schema_facts(model.schema)])
+
+
+def print_model(model: Model) -> None:
+    """Print size, the settings that matter, and what training chose and found."""
+    heading("model")
+    print_facts(size(model))
+    heading("settings")
+    print_facts(_chosen(model.settings))
+    found = list(provenance(model.provenance, components=False))
+    if found:
+        heading("found by training")
+        print_facts(found)
+
+
+def _chosen(settings: dict[str, Any]) -> list[tuple[str, str]]:
+    """Settings that are not at their defaults, and the components and seed in any case."""
+    from treekit.training.settings import SETTINGS
+
+    defaults = {setting.name: setting.default for setting in SETTINGS}
+    always = ("ensemble", "criterion", "splitter", "pruner", "seed")
+    idle = () if settings.get("ensemble") == "forest" else ("trees", "bootstrap", "oob")
+    return [
+        (key, _value(value))
+        for key, value in settings.items()
+        if key in always or (key not in idle and ("." in key or value != defaults.get(key)))
+    ]
+
+
+def provenance(found: dict[str, Any], *, components: bool = True) -> Iterator[tuple[str, str]]:
+    """Pairs of names and values, with the parts of parts under dotted names.
+
+    A file's provenance may hold any JSON: nothing is taken for granted.
+    """
+    for key, value in found.items():
+        if key in ("components", "treekit") and not components:
+            continue
+        if key == "components" and isinstance(value, list):
+            yield from map(_component, value)
+        elif isinstance(value, dict):
+            yield from ((f"{key}.{name}", _value(part)) for name, part in value.items())
+        else:
+            yield key, _value(value)
+
+
+def _component(value: Any) -> tuple[str, str]:
+    if not isinstance(value, dict):
+        return "component", _value(value)
+    said = {key: str(value.get(key, "")) for key in ("kind", "name", "distribution", "version")}
+    source = f"{said['distribution']} {said['version']}".strip()
+    return said["kind"] or "component", f"{said['name']} ({source or 'given as a record'})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return shown(value)
+    return "none" if value is None else json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def print_columns(schema: Schema) -> None:
+    """Print the table of a model's inputs."""
+    heading("columns")
+    print_table(
+        ["column", "kind", "levels"],
+        [[c.name, c.kind, _some([repr(level) for level in c.levels])] for c in schema.columns],
+    )
+
+
+def print_inspection(model: Model) -> None:
+    """Print all that a model file says, the trees themselves left out."""
+    heading("schema")
+    policies = [("missing", model.missing), ("unknown", model.unknown)]
+    print_facts([*_schema_facts(model.schema), ("type", model.schema.dtype), *policies])
+    click.echo()
+    print_columns(model.schema)
+    click.echo()
+    heading("model")
+    print_facts(size(model))
+    for name, pairs in (
+        ("settings", [(key, _value(value)) for key, value in model.settings.items()]),
+        ("provenance", list(provenance(model.provenance))),
+    ):
+        if pairs:
+            click.echo()
+            heading(name)
+            print_facts(pairs)

@@ -1,0 +1,144 @@
+"""``treekit train``: a table and settings in, a model file out."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treekit.cli.files import check_place
+from treekit.cli.terminal import print_table
+
+if TYPE_CHECKING:
+    from treekit.data.dataset import Dataset
+    from treekit.model.ensemble import Model
+
+__all__ = ["fitted", "listed", "train_command"]
+
+
+class _WithSettingsHelp(click.Command):
+    """A command whose ``--help-settings`` needs none of its required parameters."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; with the flag whatever is there will do."""
+        ctx.resilient_parsing = "--help-settings" in args
+        return super().parse_args(ctx, args)
+
+
+def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
+    """Texts between commas; quotes as in a CSV line keep a comma in one."""
+    del ctx
+    if text is None:
+        return None
+    try:
+        return [cell.strip() for cell in next(csv.reader([text], strict=True), [""])]
+    except csv.Error as error:
+        raise click.BadParameter(f'{text!r}: {error}; write a,b or "a,b",c', param=param) from None
+
+
+@click.command("train", cls=_WithSettingsHelp, short_help="Train a model on a table.")
+@click.argument("table")
+@click.option("--target", required=True, metavar="COL", help="Column to predict.")
+@click.option(
+    *("-o", "--output"),
+    required=True,
+    metavar="MODEL",
+    type=click.Path(path_type=Path),
+    help="Model file to write.",
+)
+@click.option("--algorithm", metavar="NAME", help="Named set of settings to start from.")
+@click.option("--ensemble", metavar="tree|forest", help="One tree (default), or a random forest.")
+@click.option("--trees", metavar="N", help="Trees of a forest.")
+@click.option("--criterion", metavar="NAME", help="Measure of a split: gini, entropy, ...")
+@click.option("--splitter", metavar="NAME", help="Search of a split: auto, exact, histogram, ...")
+@click.option("--pruner", metavar="NAME", help="Pruner: cost_complexity, reduced_error, ...")
+@click.option("--seed", metavar="N", help="Seed of all randomness.")
+@click.option(
+    *("--set", "assignments"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any setting; a component's own as criterion.KEY=VALUE.",
+)
+@click.option("--help-settings", is_flag=True, help="List all settings and exit.")
+@click.option("--nominal", multiple=True, metavar="COL", help="A column of categories.")
+@click.option("--numeric", multiple=True, metavar="COL", help="A column of numbers.")
+@click.option("--ignore", multiple=True, metavar="COL", help="A column that is no input.")
+@click.option("--weights", metavar="COL", help="Column of row weights.")
+@click.option(
+    *("--task",),
+    type=click.Choice(["classification", "regression"]),
+    help="Default: by the target.",
+)
+@click.option(
+    "--classes", callback=listed, metavar="A,B,...", help="Class labels in order of preference."
+)
+@click.option(
+    "--missing-marks",
+    callback=listed,
+    metavar="A,B,...",
+    help="Texts that mean missing, instead of the usual ones.",
+)
+@click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
+def train_command(**given: Any) -> None:
+    """Train a model on TABLE (.csv, .tsv, .parquet, ...; also .csv.gz) and write it to a file.
+
+    Columns of text are categories, others numbers; empty cells are missing.
+    """
+    from treekit.cli.assignments import settings_help, training_settings
+
+    names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
+    settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())
+    if given["help_settings"]:
+        print_table(["setting", "accepts", "default", "meaning"], settings_help(settings))
+        return
+    check_place(given["output"])
+    _train(given, settings)
+
+
+def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
+    from treekit.cli.scoring import quality, read_rows
+    from treekit.cli.summary import print_model, print_training
+
+    marks, target = given["missing_marks"], given["target"]
+    test = given["test_table"] and read_rows(given["test_table"], marks)
+    if test is not None:
+        test.index(target, "target column")  # found out before hours of training
+    dataset = _dataset(given)
+    model = fitted(dataset, settings)
+    given["output"].parent.mkdir(parents=True, exist_ok=True)
+    model.save(given["output"])
+    print_training(model, dataset)
+    print_model(model)
+    if test is not None:
+        name, value = quality(model, test)
+        click.echo(f"\n{name} on {test.n_rows:,} rows of {given['test_table']!r}: {value:.4f}")
+    click.echo(f"\nwritten to {str(given['output'])!r}")
+
+
+def _dataset(given: dict[str, Any]) -> Dataset:
+    from treekit.cli.scoring import read_rows
+    from treekit.data.dataset import make_dataset
+
+    table = read_rows(given["table"], given["missing_marks"])
+    return make_dataset(
+        table,
+        given["target"],
+        task=given["task"],
+        nominal=given["nominal"],
+        numeric=given["numeric"],
+        ignore=given["ignore"],
+        weights=given["weights"],
+        classes=given["classes"],
+        missing_marks=table.missing,
+    )
+
+
+def fitted(dataset: Dataset, settings: dict[str, Any]) -> Model:
+    """A model trained before the eyes of a person: notices and progress on stderr."""
+    from treekit.cli.waiting import compile_notice, tree_progress
+    from treekit.training import fit
+
+    with compile_notice(), tree_progress() as progress:
+        return fit(dataset, settings, progress).model

@@ -1,0 +1,123 @@
+"""What a person is told while training takes its time; all of it on stderr."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from numba.core.event import Event
+    from rich.progress import Progress, TaskID
+
+__all__ = ["PATIENCE", "compile_notice", "tree_progress"]
+
+PATIENCE = 1.5
+"""Seconds of compiling before a word is said: a plugin's criterion alone takes less."""
+
+
+@contextmanager
+def compile_notice() -> Iterator[None]:
+    """Say so, once, if compiling kernels takes longer than `PATIENCE`.
+
+    Without a cache on disk the first training of a machine compiles for some
+    seconds; silence would look like a hang.
+    """
+    from numba.core.event import Listener, install_listener
+
+    notice = _Notice()
+
+    class Ear(Listener):  # type: ignore[misc]  # numba's types are not read
+        def on_start(self, event: Event) -> None:
+            notice.begin(event.data["dispatcher"])
+
+        def on_end(self, event: Event) -> None:
+            del event
+            notice.end()
+
+    try:
+        with install_listener("numba:compile", Ear()):
+            yield
+    finally:
+        notice.stop()
+
+
+class _Notice:
+    """Times compilations; they nest, and come from several threads under one lock."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.spent = 0.0
+        self.since = 0.0
+        self.said = False
+        self.timer: threading.Timer | None = None
+
+    def begin(self, dispatcher: Any) -> None:
+        """A compilation starts."""
+        if self.depth == 0 and not self.said:
+            kept = dispatcher.stats.cache_path is not None
+            self.since = monotonic()
+            self.timer = threading.Timer(max(PATIENCE - self.spent, 0.0), self._say, [kept])
+            self.timer.daemon = True
+            self.timer.start()
+        self.depth += 1
+
+    def end(self) -> None:
+        """The compilation that started last is done."""
+        self.depth -= 1
+        if self.depth == 0:
+            self.spent += monotonic() - self.since
+            self.stop()
+
+    def _say(self, kept: bool) -> None:
+        self.said = True
+        later = "; later runs load them from disk" if kept else ""
+        click.secho(f"compiling kernels for the first time{later}", dim=True, err=True)
+
+    def stop(self) -> None:
+        """Say nothing any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+@contextmanager
+def tree_progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A callback for `treekit.train` that draws a bar, or None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar = _Bar()
+    try:
+        yield bar.show
+    finally:
+        bar.stop()
+
+
+class _Bar:
+    """Drawn from the first tree on, so that the notice of compiling stands above it."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self.task: TaskID | None = None
+
+    def show(self, done: int, total: int) -> None:
+        """Trees done, of how many."""
+        if self.progress is None or self.task is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+            columns = ("trees", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.task = self.progress.add_task("", total=total)
+            self.progress.start()
+        self.progress.update(self.task, completed=done)
+
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+        if self.progress is not None:
+            self.progress.stop()
