@@ -129,7 +129,9 @@ def _culprit(recipe: Recipe, error: Exception) -> Exception:
     """An exception out of compiled growth, under the name of the plugin that raised it."""
     if isinstance(error, (MemoryError, PluginError)):
         return error
-    names = " or ".join(str(origin) for origin in recipe_origins(recipe))
+    origins = recipe_origins(recipe)
+    foreign = [o for o in origins if not o.distribution.startswith("treekit ")]
+    names = " or ".join(str(origin) for origin in foreign or origins)
     return PluginError(
         f"{names} raised {type(error).__name__}: {error}; "
         "training was stopped and no model was made"

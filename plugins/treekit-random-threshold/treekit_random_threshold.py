@@ -1,0 +1,103 @@
+"""The splitter of extremely randomised trees (Geurts, Ernst and Wehenkel 2006).
+
+P. Geurts, D. Ernst and L. Wehenkel, "Extremely randomized trees", Machine
+Learning 63, 2006, pp. 3-42, table 1: at each node K columns that are not
+constant, one cut of each drawn at random, the best of the K kept.
+"""
+
+import numpy as np
+
+from treekit import Splitter, SplitterFunctions, hookimpl
+from treekit.splitting import (
+    branch_stats,
+    code_range,
+    cut_below,
+    draw_features,
+    heavy_enough,
+    level_split,
+    missing_split,
+    missing_to,
+    scored,
+    threshold_split,
+    value_of,
+)
+
+
+def draw_sides(node, feature, rng):
+    """A random side for each level present at the node, both sides taken; others -1."""
+    codes = node.table.codes[feature]
+    n_levels = node.table.n_codes[feature]
+    levels = np.full(n_levels, -1, np.int32)
+    seen, ones = 0, 0
+    last = 0
+    for i in range(len(node.rows.ids)):
+        level = codes[node.rows.ids[i]]
+        if level < n_levels and levels[level] < 0:
+            levels[level] = rng.integers(0, 2)
+            seen, ones, last = seen + 1, ones + levels[level], level
+    if ones in (0, seen):
+        levels[last] = 1 - levels[last]
+    return levels
+
+
+def find(node, criterion, rng):
+    """Propose the best of one random cut a column.
+
+    Numeric columns: a threshold drawn uniformly between the smallest and the
+    largest value at the node.  Nominal columns: a side drawn for each level.
+    Missing rows take the side that scores better; a column of one value and
+    missing cells is split into missing or not.
+
+    Parameters
+    ----------
+    node : treekit.splitting.Node
+    criterion
+        ``criterion.score(parent, children)``.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    treekit.splitting.Split, or None for a leaf
+    """
+    found = None
+    best = 0.0
+    tried = 0
+    for feature in draw_features(node, rng):
+        low, high, n_missing = code_range(node, feature)
+        if tried == node.n_try or (low >= high and (n_missing == 0 or high < 0)):
+            continue
+        tried += 1
+        if low == high:
+            split = missing_split(feature)
+        elif node.table.nominal[feature] > 0:
+            split = level_split(feature, draw_sides(node, feature, rng), 2)
+        else:
+            start, end = value_of(node, feature, low), value_of(node, feature, high)
+            threshold = start + rng.random() * (end - start)
+            cut = cut_below(node, feature, low, high, threshold)
+            split = threshold_split(feature, cut, threshold)
+        for side in range(2 if n_missing > 0 and low < high else 1):
+            if n_missing > 0:
+                split = missing_to(split, side)
+            children = branch_stats(node, split)
+            if heavy_enough(node, children):
+                score = criterion.score(node.stats, children)
+                if score > best:
+                    best, found = score, scored(split, score)
+    return found
+
+
+def make():
+    """The functions of the splitter, which has no settings of its own.
+
+    K is treekit's ``max_features``.
+    """
+    return SplitterFunctions(find=find, coding="exact")
+
+
+@hookimpl
+def treekit_splitters():
+    """Offer the splitter to treekit."""
+    return [
+        Splitter("random_threshold", make, summary="one random cut a column (Geurts et al. 2006)")
+    ]
