@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.ensemble import Model
 from treekit.verify.answers import INCONSISTENT, REFUSED, STRANGE, Answers, differing, expected
+from treekit.verify.bounds import rule_rows
 from treekit.verify.certificate import file_sha256, model_sha256, write_certificate
 from treekit.verify.coverage import Coverage, measure
 from treekit.verify.probes import Probes, make_probes
@@ -71,9 +73,10 @@ def verify(
     probes = make_probes(model, random_rows, seed, max_rows)
     rows = np.concatenate([probes.rows, probes.refused])
     wanted = expected(model, rows, len(probes.refused))
+    faces = _faces(model, runners, max_rows)
     report = Report(
         artifacts=tuple(
-            _result(path, runner, model.schema, rows, wanted)
+            _result(path, runner, model.schema, rows, wanted, faces)
             for path, runner in zip(paths, runners, strict=True)
         ),
         coverage=measure(model, probes),
@@ -92,6 +95,27 @@ def verify(
     return report
 
 
+@dataclass(frozen=True)
+class _Faces:
+    """Rows at the bounds of every rule, for artifacts that state each rule's own."""
+
+    rows: npt.NDArray[np.float64]
+    wanted: Answers
+    note: str
+
+
+def _faces(model: Model, runners: Sequence[Runner], max_rows: int) -> _Faces | None:
+    if not any(runner.states_rules for runner in runners):
+        return None
+    rows, probed, total = rule_rows(model, max_rows)
+    note = (
+        ""
+        if probed == total
+        else (f"rows at the bounds of {probed:,} of {total:,} rules; raise max_rows for all")
+    )
+    return _Faces(rows, expected(model, rows, 0), note)
+
+
 def _versions(runners: Sequence[Runner]) -> dict[str, str]:
     versions = {
         "treekit": __version__,
@@ -108,10 +132,23 @@ def _versions(runners: Sequence[Runner]) -> dict[str, str]:
 
 
 def _result(
-    path: Path, runner: Runner, schema: Schema, rows: npt.NDArray[np.float64], wanted: Answers
+    path: Path,
+    runner: Runner,
+    schema: Schema,
+    rows: npt.NDArray[np.float64],
+    wanted: Answers,
+    faces: _Faces | None,
 ) -> ArtifactResult:
     """Run one artifact in every way it can be called."""
     digests = {file.name: file_sha256(file) for file in runner.files(path) if file.is_file()}
+    note = ""
+    if runner.states_rules and faces is not None:
+        rows = np.concatenate([faces.rows, rows])
+        wanted = Answers(
+            np.concatenate([faces.wanted.label, wanted.label]),
+            np.concatenate([faces.wanted.number, wanted.number]),
+        )
+        note = faces.note
     wrong: set[int] = set()
     first: Difference | None = None
     compared = 0
@@ -126,7 +163,7 @@ def _result(
             wrong.update(found.tolist())
     except VerificationError as error:
         return ArtifactResult(str(path), runner.kind, digests, error=str(error))
-    return ArtifactResult(str(path), runner.kind, digests, compared, len(wrong), first)
+    return ArtifactResult(str(path), runner.kind, digests, compared, len(wrong), first, note=note)
 
 
 def _difference(

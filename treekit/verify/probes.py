@@ -20,6 +20,7 @@ from treekit.model.portable import double_threshold
 from treekit.model.tree import Split, Tree
 from treekit.verify.refusals import refused_rows
 from treekit.verify.spread import random_rows
+from treekit.verify.unanimous import divided_rows
 
 if TYPE_CHECKING:
     from treekit.kernels.coverage import Marks
@@ -100,6 +101,15 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
         rows, can = _tree_rows(model, number, wanted[number], pool, wrong_turns, rng)
         parts.append(rows)
         reachable.append(can)
+    if complete and accepts_any(model):
+        unused = np.zeros(3, dtype=np.int64)
+        parts.append(
+            divided_rows(
+                model,
+                np.concatenate(parts),
+                lambda number, mask: _tree_rows(model, number, mask, pool, unused, rng)[0],
+            )
+        )
     pools = [pool.of(f) for f in range(model.schema.n_features)]
     spread = random_rows(model, pools, n_random if accepts_any(model) else 0, rng)
     rows = np.concatenate([*parts, spread])

@@ -47,6 +47,8 @@ class ArtifactResult:
     first : Difference, optional
     error : str
         Why it could not be run; empty if it could.
+    note : str
+        What was left out to keep within the bound of rows; empty if nothing.
     """
 
     path: str
@@ -56,6 +58,7 @@ class ArtifactResult:
     differing: int = 0
     first: Difference | None = None
     error: str = ""
+    note: str = ""
 
     @property
     def equal(self) -> bool:
@@ -167,6 +170,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _difference(artifact: ArtifactResult) -> Iterator[str]:
     if artifact.error:
         yield f"\n{artifact.path} could not be run: {artifact.error}"
+    if artifact.note:
+        yield f"\n{artifact.path}: {artifact.note}"
     if artifact.first is None:
         return
     first = artifact.first

@@ -40,6 +40,8 @@ class Runner:
         Every file that the artifact consists of.
     version : callable
         Name and version of what runs it.
+    states_rules : bool
+        Whether every leaf states its own bounds, so that each must be probed.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Runner:
     run: Run
     files: Callable[[Path], list[Path]]
     version: Callable[[], tuple[str, str]]
+    states_rules: bool = False
 
 
 def runner_of(path: Path) -> Runner:
@@ -143,5 +146,5 @@ RUNNERS = (
     Runner("onnx", ".onnx", run_onnx, _itself, _onnxruntime_version),
     Runner("c", ".c", run_c, lambda path: [path, path.with_suffix(".h")], compiler_version),
     Runner("python", ".py", run_python, _itself, lambda: ("python", platform.python_version())),
-    Runner("rules", ".rules.txt", run_rules, _itself, _treekit_version),
+    Runner("rules", ".rules.txt", run_rules, _itself, _treekit_version, states_rules=True),
 )

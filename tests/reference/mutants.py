@@ -1,0 +1,223 @@
+"""Small faults put into exported artifacts, one at a time.
+
+Each function yields (what was done, content of the file).  A fault is one of:
+a threshold moved by one ulp of the input type or of a double, a leaf by one
+unit, the side of missing values flipped, one category flipped.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from treekit.model.portable import double_threshold, floor_to
+from treekit.rules import RuleList, parse_rules
+
+__all__ = ["onnx_mutants", "rules_mutants", "source_mutants"]
+
+Mutants = Iterator[tuple[str, bytes]]
+
+
+def moved(edge: float) -> list[float]:
+    """Thresholds in double next to that of a float32: one double, and one float32, away."""
+    doubles = [math.nextafter(edge, s) for s in (-math.inf, math.inf)]
+    singles = beside(float(floor_to(edge, "float32")))
+    return doubles + [float(double_threshold(t)) for t in singles]
+
+
+def beside(t: float) -> list[float]:
+    """The finite float32 numbers next to one."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = [float(np.nextafter(np.float32(t), np.float32(s))) for s in (-np.inf, np.inf)]
+    return [t for t in found if math.isfinite(t)]
+
+
+def _replaced(text: str, match: re.Match[str], new: str, group: int = 0) -> bytes:
+    return (text[: match.start(group)] + new + text[match.end(group) :]).encode()
+
+
+# ------------------------------------------------------------------ C and Python
+
+
+def source_mutants(text: str) -> Mutants:
+    """Faults in a C or Python file, in either of its forms."""
+    for match in re.finditer(r"<= (-?[0-9.]+(?:e[+-]?[0-9]+)?)\b", text):
+        for edge in moved(float(match[1])):
+            yield "threshold", _replaced(text, match, repr(edge), 1)
+    yield from _flipped_tests(text)
+    yield from _nodes_of_c(text)
+    yield from _nodes_of_python(text)
+    yield from _votes(text)
+
+
+def _flipped_tests(text: str) -> Mutants:
+    """Nested form: ``x <= t`` is false for NaN, ``not x > t`` is true."""
+    for match in re.finditer(r"if (\()?(x\[\w+\]) <= (-?[0-9.e+-]+)(\) \{|:)", text):
+        test = (
+            f"if (!({match[2]} > {match[3]})) {{"
+            if match[1]
+            else (f"if not {match[2]} > {match[3]}:")
+        )
+        yield "missing", _replaced(text, match, test)
+    for match in re.finditer(r"if (?:\(!\(|not )(x\[\w+\]) > (-?[0-9.e+-]+)(\)\) \{|:)", text):
+        test = (
+            f"if ({match[1]} <= {match[2]}) {{"
+            if match[3] != ":"
+            else (f"if {match[1]} <= {match[2]}:")
+        )
+        yield "missing", _replaced(text, match, test)
+    for match in re.finditer(r"(?<=x\[)(\w+)\] == ([0-9]+)\.0", text):
+        for code in {0, 1, 2} - {int(match[2])}:
+            yield "category", _replaced(text, match, f"{match[1]}] == {code}.0")
+    for match in re.finditer(r"in \{([0-9, ]+)\}", text):
+        for code in range(3):
+            codes = {int(c) for c in match[1].split(",")} ^ {code}
+            inside = ", ".join(map(str, sorted(codes)))
+            yield "category", _replaced(text, match, f"in {{{inside}}}" if codes else "in ()")
+
+
+def _nodes_of_c(text: str) -> Mutants:
+    """Table form: nodes ``{value, question, yes, no}`` and the words of sets."""
+    for match in re.finditer(r"^\{(-?[0-9.e+-]+), (\d+), (-?\d+), (-?\d+)\}", text, re.MULTILINE):
+        kind = int(match[2]) & 3
+        if kind < 2:
+            for edge in moved(float(match[1])):
+                yield "threshold", _replaced(text, match, repr(edge), 1)
+            yield "missing", _replaced(text, match, str(int(match[2]) ^ 1), 2)
+    sets = re.search(r"_sets\[\] = \{\n([0-9, \n]+)\n\}", text)
+    words = [int(word) for word in sets[1].replace("\n", " ").split(",")] if sets else []
+    at = 0
+    while sets and at < len(words) and words[at + 1 : at + 2] not in ([], [0]):
+        for bit in range(3):
+            changed = words.copy()
+            changed[at + 2] ^= 1 << bit
+            yield "category", _replaced(text, sets, ", ".join(map(str, changed)), 1)
+        at += 2 + words[at + 1]
+
+
+def _nodes_of_python(text: str) -> Mutants:
+    """Table form: parallel arrays in triple quotes."""
+    values = re.search(r'_VALUE = .*"""\\\n([^"]*)\n"""', text)
+    questions = re.search(r'_QUESTION = .*"""\\\n([^"]*)\n"""', text)
+    if values is None or questions is None:
+        return
+    value, question = values[1].split(), [int(q) for q in questions[1].split()]
+    for i, asked in enumerate(question):
+        if asked & 3 < 2:
+            for edge in moved(float(value[i])):
+                changed = [*value[:i], repr(edge), *value[i + 1 :]]
+                yield "threshold", _replaced(text, values, " ".join(changed), 1)
+            flipped = [*question[:i], asked ^ 1, *question[i + 1 :]]
+            yield "missing", _replaced(text, questions, " ".join(map(str, flipped)), 1)
+    sets = re.search(r'_SETS = .*"""\\\n([^"]*)\n"""', text)
+    lines = sets[1].split("\n") if sets else []
+    for i, line in enumerate(lines):
+        for code in range(3):
+            codes = sorted({int(c) for c in line.split()} ^ {code})
+            # An empty line would be no set at all; a code beyond all levels is an empty one.
+            inside = " ".join(map(str, codes)) or "999"
+            yield (
+                "category",
+                _replaced(text, sets, "\n".join([*lines[:i], inside, *lines[i + 1 :]]), 1),
+            )
+
+
+def _votes(text: str) -> Mutants:
+    """One unit more or less in the table of leaves."""
+    c = re.search(r"_leaf_(?:votes|numbers)\[\] = \{\n([0-9, \n-]+)\n\}", text)
+    if c is not None:
+        for match in re.finditer(r"-?[0-9]+", c[1]):
+            for unit in (-1, 1):
+                inside = c[1][: match.start()] + str(int(match[0]) + unit) + c[1][match.end() :]
+                yield "leaf", _replaced(text, c, inside, 1)
+    python = re.search(r'_VOTES = \[.*?"""\\\n([^"]*)\n"""', text, re.DOTALL)
+    python = python or re.search(r'_NUMBERS = .*?"""\\\n([^"]*)\n"""', text, re.DOTALL)
+    if python is not None:
+        votes = "_VOTES" in python[0]
+        for number, match in enumerate(re.finditer(r"-?[0-9]+", python[1])):
+            if votes and number % 2 == 0:
+                continue  # a class
+            for unit in (-1, 1):
+                inside = python[1][: match.start()] + str(int(match[0]) + unit)
+                yield "leaf", _replaced(text, python, inside + python[1][match.end() :], 1)
+
+
+# ------------------------------------------------------------------ ONNX
+
+
+def onnx_mutants(content: bytes) -> Mutants:
+    """Faults in the attributes of the ensemble of trees."""
+    import onnx
+
+    proto = onnx.load_from_string(content)
+    ensemble = next(node for node in proto.graph.node if "TreeEnsemble" in node.op_type)
+    attributes = {attribute.name: attribute for attribute in ensemble.attribute}
+    values = attributes["nodes_values"].floats
+    modes = attributes["nodes_modes"].strings
+    columns = attributes["nodes_featureids"].ints
+    for i, mode in enumerate(modes):
+        if mode == b"LEAF":
+            continue
+        kept = values[i]
+        on_codes = columns[i] == 1  # the nominal column of the test's schema
+        for step in [kept - 1, kept + 1] if on_codes else beside(kept):
+            values[i] = step
+            yield "category" if on_codes else "threshold", proto.SerializeToString()
+        values[i] = kept
+        tracks = attributes["nodes_missing_value_tracks_true"].ints
+        tracks[i] ^= 1
+        yield "missing", proto.SerializeToString()
+        tracks[i] ^= 1
+    weights = attributes["target_weights"].floats
+    for i, kept in enumerate(weights):
+        for unit in (-1, 1):
+            weights[i] = kept + unit
+            yield "leaf", proto.SerializeToString()
+        weights[i] = kept
+
+
+# ------------------------------------------------------------------ rules
+
+
+def rules_mutants(text: str) -> Mutants:
+    """Faults in single conditions and answers of a text of rules."""
+    read = parse_rules(text)
+    for match in re.finditer(r"(?:>|<=) (-?[0-9.]+(?:e-?[0-9]+)?)", text):
+        for new in beside(float(match[1])):
+            yield "threshold", _replaced(text, match, repr(new), 1)
+    for match in re.finditer(r"^  (?:if |and) .*$", text, re.MULTILINE):
+        line = match[0]
+        if line.endswith(", or is missing"):
+            yield "missing", _replaced(text, match, line.removesuffix(", or is missing"))
+        elif not line.endswith(("is missing", "value")):
+            yield "missing", _replaced(text, match, line + ", or is missing")
+    for match in re.finditer(
+        r'^  (?:if |and) \w+ (is "\w+"|is one of \{[^}]*\})', text, re.MULTILINE
+    ):
+        held = re.findall(r'"(\w+)"', match[1])
+        for level in read.schema.columns[1].levels:
+            kept = [x for x in read.schema.columns[1].levels if (x in held) != (x == level)]
+            if kept:
+                inside = ", ".join(f'"{x}"' for x in kept)
+                yield "category", _replaced(text, match, f"is one of {{{inside}}}", 1)
+    yield from _answers(text, read)
+
+
+def _answers(text: str, read: RuleList) -> Mutants:
+    """The share of one class, or the number of a leaf, by one unit."""
+    units = read.unit_total // read.n_trees
+    for match in re.finditer(r"^  then (\S+) .*$", text, re.MULTILINE):
+        if read.schema.task == "regression":
+            for step in (-1, 1):
+                new = float(match[1]) + math.ldexp(step, read.exponent)
+                yield "leaf", _replaced(text, match, repr(new), 1)
+            continue
+        for share in re.finditer(r": ([0-9.]+)", match[0]):
+            votes = round(float(share[1]) * units)
+            for step in (-1, 1):
+                new = f"{(votes + step) / units:.12f}"
+                line = match[0][: share.start(1)] + new + match[0][share.end(1) :]
+                yield "leaf", _replaced(text, match, line)

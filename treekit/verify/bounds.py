@@ -1,0 +1,143 @@
+"""Rows at and just beyond every bound of every rule.
+
+In code one number is the bound of every leaf below a split; in a text of rules
+each rule states its own, and one that is wrong makes a gap or an overlap that
+only rows next to that rule can show.  A rule is a box; for each of its faces
+there is a row just inside and one just outside, other columns inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.model.ensemble import Model
+from treekit.rules import RuleList, rules
+from treekit.verify.probes import accepts_any, next_above
+
+__all__ = ["rule_rows"]
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+
+def rule_rows(model: Model, max_rows: int) -> tuple[Array, int, int]:
+    """Rows for the faces of rules, at most `max_rows`.
+
+    Returns
+    -------
+    rows : (rows, features) float64
+    probed, rules : int
+        How many rules got their rows, of how many; if not all fit, every k-th.
+    """
+    listed = rules(model)
+    if not accepts_any(model):
+        return np.empty((0, model.schema.n_features)), len(listed), len(listed)
+    faces = _Faces(model, listed)
+    needed = faces.rows_needed()
+    step = max(-(-int(needed.sum()) // max_rows), 1)
+    chosen = np.arange(0, len(listed), step)
+    chosen = chosen[np.cumsum(needed[chosen]) <= max_rows]
+    rows = np.concatenate([*faces.rows(chosen)])
+    # A rule that no row can fit has no inside: its missing values are none that may be.
+    return rows[~listed.refused(rows)], len(chosen), len(listed)
+
+
+class _Faces:
+    """The rules of a model as arrays, and the values inside and outside of their conditions."""
+
+    def __init__(self, model: Model, listed: RuleList) -> None:
+        self.model, self.listed, self.table = model, listed, listed.conditions
+        table, schema = self.table, model.schema
+        self.rule = np.repeat(np.arange(len(listed)), np.diff(listed.end, prepend=0))
+        self.nominal = schema.nominal[table.column]
+        self.level_start = np.concatenate([[0], table.level_end[:-1]]).astype(np.int64)
+        self.n_inside = np.where(self.nominal, table.level_end[: len(self.rule)], 0)
+        self.n_inside -= np.where(self.nominal, self.level_start[: len(self.rule)], 0)
+        self.n_levels = schema.n_levels[table.column]
+
+    def rows_needed(self) -> Index:
+        """(rules,) int64: at least as many rows as each rule gets."""
+        numbers = np.where(self.nominal, self.n_levels, 2) + 2
+        outside = np.bincount(self.rule, weights=numbers, minlength=len(self.listed))
+        inside = np.ones(len(self.listed), dtype=np.int64)
+        np.maximum.at(inside, self.rule, self.n_inside)
+        return outside.astype(np.int64) + inside + 3
+
+    def rows(self, chosen: Index) -> Iterator[Array]:
+        """Rows inside and outside of the chosen rules."""
+        place = np.full(len(self.listed), -1, dtype=np.int64)
+        place[chosen] = np.arange(len(chosen))
+        mine = np.flatnonzero(place[self.rule] >= 0)
+        owner = place[self.rule[mine]]
+        corner = self._corner(mine, owner, len(chosen))
+        yield corner
+        yield from self._inside(corner, mine, owner)
+        for at, values in self._outside(mine):
+            rows = corner[place[self.rule[at]]]
+            rows[np.arange(len(at)), self.table.column[at]] = values
+            yield rows
+
+    def _corner(self, mine: Index, owner: Index, n: int) -> Array:
+        """A row inside of each rule: upper bounds, first levels."""
+        empty = self.model.schema.nominal & (self.model.schema.n_levels == 0)
+        corner = np.zeros((n, self.model.schema.n_features))
+        corner[:, empty] = np.nan
+        corner[owner, self.table.column[mine]] = self._known(mine, upper=True)
+        return corner
+
+    def _known(self, at: Index, *, upper: bool) -> Array:
+        """A known value inside of each condition, at its upper or lower face; else NaN."""
+        table = self.table
+        low, high = table.low[at], table.high[at]
+        above = next_above(low, self.model.schema.dtype)
+        ends = [(np.isfinite(high), high), (np.isfinite(low), above)]
+        first, second = ends if upper else ends[::-1]
+        value = np.where(first[0], first[1], np.where(second[0], second[1], 0.0))
+        levels = np.append(table.levels, -1)
+        last = len(table.levels)
+        value = np.where(self.nominal[at], levels[np.minimum(self.level_start[at], last)], value)
+        return np.where(table.known[at], value, np.nan)
+
+    def _inside(self, corner: Array, mine: Index, owner: Index) -> Iterator[Array]:
+        """Rows at the lower bounds, with every further level, and with missing values."""
+        table = self.table
+        lower = corner.copy()
+        lower[owner, table.column[mine]] = self._known(mine, upper=False)
+        yield lower
+        for number in range(1, int(self.n_inside[mine].max(initial=0))):
+            some = self.n_inside[mine] > number
+            rows, to = np.unique(owner[some], return_inverse=True)
+            more = corner[rows]
+            levels = table.levels[self.level_start[mine[some]] + number]
+            more[to, table.column[mine[some]]] = levels
+            yield more
+        if self.model.missing == "direction":
+            # What a rule does not ask may be missing.
+            asked = np.zeros(corner.shape, dtype=np.bool_)
+            asked[owner, table.column[mine]] = ~table.missing[mine]
+            yield np.where(asked, corner, np.nan)
+
+    def _outside(self, mine: Index) -> Iterator[tuple[Index, Array]]:
+        """Conditions, and a value just outside of each."""
+        table, dtype = self.table, self.model.schema.dtype
+        finite = mine[np.isfinite(table.high[mine])]
+        yield finite, next_above(table.high[finite], dtype)
+        finite = mine[np.isfinite(table.low[mine])]
+        yield finite, table.low[finite]
+        if self.model.missing == "direction":
+            barred = mine[~table.missing[mine]]
+            yield barred, np.full(len(barred), np.nan)
+        never = mine[~table.known[mine] & ~self.nominal[mine]]
+        yield never, np.zeros(len(never))
+        for level in range(int(self.n_levels[mine].max(initial=0))):
+            asked = mine[self.nominal[mine] & (self.n_levels[mine] > level)]
+            out = asked[~self._accepts(asked, level)]
+            yield out, np.full(len(out), float(level))
+
+    def _accepts(self, at: Index, level: int) -> npt.NDArray[np.bool_]:
+        """Whether nominal conditions accept a level."""
+        found = np.concatenate([[0], np.cumsum(self.table.levels == level)])
+        return found[self.table.level_end[at]] > found[self.level_start[at]]
