@@ -33,7 +33,7 @@ from treekit.kernels.axis import (
     THRESHOLD_VALUE,
     find_axis,
 )
-from treekit.kernels.node import Limits, Node, Rows, Scratch, Table
+from treekit.kernels.node import Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
 
 __all__ = ["CompiledSplitter", "compile_splitter"]
@@ -58,9 +58,7 @@ def compile_splitter(
     `find_axis`, the built-in one, comes from the disk cache; a plugin's
     ``find`` is compiled with its names, or called as Python with one warning.
     """
-    node_type = nb.typeof(
-        Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, scratch)
-    )
+    node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, scratch))
     signature = types.void(
         node_type,
         *(types.FunctionType(s) for s in (
@@ -166,7 +164,7 @@ def _python_find(core: Any, origin: Origin) -> Any:
             split = core(node, CriterionView(current.score), current.rng)
             if split is not None:
                 _write(split, node, out, numbers)
-        except Exception as error:  # a plugin may raise anything; the host reports it
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; the host reports it
             origin.failures.append(error)
 
     @nb.njit  # apart from the pointer, which releases the GIL
@@ -186,6 +184,6 @@ def _python_find(core: Any, origin: Origin) -> Any:
 @cache
 def _register_makers() -> None:
     """Let the plain functions of `treekit.splitting` compile inside a plugin's find."""
-    makers = [getattr(splitting, name) for name in splitting.__all__ if name not in ("Node", "Split")]
-    for maker in makers:
-        register_jitable(maker)
+    for name in splitting.__all__:
+        if name not in ("Node", "Split"):
+            register_jitable(getattr(splitting, name))

@@ -14,9 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from treekit.errors import DataError
 from treekit.kernels.node import Rows
 
-__all__ = ["Target", "class_target", "number_target"]
+__all__ = ["Target", "class_target", "draws_of", "number_target"]
+
+MAX_COPIES = 16
+"""Mean whole weight up to which a bootstrap draws copy by copy."""
 
 _EXACT_BITS = 52
 
@@ -36,7 +40,9 @@ class Target:
     center : float
         Regression: what was subtracted from y.
     noise : float
-        Largest rounding of a row's dense statistics; 0 for whole weights.
+        Bound on the rounding of a row's dense statistics; 0 for whole weights.
+    draw_weights : (rows,) float64 or None
+        What a bootstrap draws rows in proportion to; None = alike.
     """
 
     cells: npt.NDArray[np.uint32]
@@ -44,6 +50,7 @@ class Target:
     size: int
     center: float = 0.0
     noise: float = 0.0
+    draw_weights: npt.NDArray[np.float64] | None = None
 
     @property
     def dense(self) -> bool:
@@ -66,32 +73,106 @@ class Target:
         )
 
 
-def class_target(y: npt.NDArray[np.int32], n_classes: int, weights: npt.NDArray[np.float64] | None) -> Target:
-    """Class codes as a cell target; weights (rows,) default to 1."""
-    w = _gridded_weights(len(y), weights)
-    return Target(y.astype(np.uint32), w[:, None], n_classes)
+def class_target(
+    y: npt.NDArray[np.int32],
+    n_classes: int,
+    weights: npt.NDArray[np.float64] | None,
+    *,
+    drawn: bool = False,
+) -> Target:
+    """Class codes as a cell target.
+
+    Parameters
+    ----------
+    y : (rows,) int32
+    weights : (rows,) float64, or None = 1
+    drawn : bool
+        Rows will be drawn in proportion to their weight, not weighted by it.
+    """
+    w, _ = _gridded_weights(len(y), weights)
+    unit, draw_weights = _draws(w, weights, drawn)
+    return Target(y.astype(np.uint32), unit[:, None], n_classes, draw_weights=draw_weights)
 
 
-def number_target(y: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None) -> Target:
-    """A number as dense statistics ``(w, w * (y - center))``."""
-    w = _gridded_weights(len(y), weights)
+def number_target(
+    y: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None, *, drawn: bool = False
+) -> Target:
+    """A number as dense statistics ``(w, w * (y - center))``; see `class_target`.
+
+    The center is the weighted median: of all centers it leaves the least
+    ``sum(w * |y - center|)``, hence the finest grid, and it is the same number
+    for any order of the rows and for repeated rows in place of weights.
+    """
+    w, whole = _gridded_weights(len(y), weights)
+    center = _median(y, w)
+    with np.errstate(over="ignore"):
+        distance = y - center
+        reach = _reach(np.abs(distance) * w)
+    if not math.isfinite(reach):
+        raise DataError(
+            f"the target reaches from {y.min():g} to {y.max():g}: its sums overflow; scale it down"
+        )
+    step = _step(reach)
+    unit, draw_weights = _draws(w, weights, drawn)
+    # First y, then the product: w copies of a row must add up to the row of weight w.
+    wy = unit * _on_grid(distance, step)
+    whole = whole and bool(np.all(unit == np.floor(unit)))
+    if not whole:
+        wy = _on_grid(wy, step)
+    # Several steps: bootstrap counts multiply the rounding of a row.
+    noise = 0.0 if whole else 8 * step
+    values = np.column_stack([unit, wy])
+    return Target(np.empty(0, np.uint32), values, 2, center, noise, draw_weights)
+
+
+def _median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
+    """The lower weighted median."""
+    order = np.argsort(y)
+    below = np.cumsum(w[order])
+    return float(y[order[np.searchsorted(below, below[-1] / 2)]])
+
+
+def _draws(
+    w: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None, drawn: bool
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
+    """Weight of each row's statistics, and what to draw it in proportion to."""
+    if weights is None or not drawn:
+        return w, None
     total = float(w.sum())
-    center = float((w / total) @ y)
-    reach = float(np.abs(y - center) @ w) * 2 + abs(center)
-    step = _step(max(reach, float(np.abs(y).max())))
-    center = _on_grid(np.array([center]), step)[0]
-    wy = _on_grid(w * (y - center), step)
-    return Target(np.empty(0, np.uint32), np.column_stack([w, wy]), 2, float(center))
+    unit = total / draws_of(w)
+    if unit != 1.0:
+        unit = float(_on_grid(np.array([unit]), _step(total * 2))[0])
+    return np.full(len(w), unit), w
 
 
-def _gridded_weights(n: int, weights: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+def draws_of(weights: npt.NDArray[np.float64]) -> int:
+    """How many rows a bootstrap sample draws.
+
+    As many as there are copies, where weights are whole numbers: a row of
+    weight w is drawn as w rows of the table are.  As many as there are rows
+    where weights are no counts, or count so many that drawing one by one
+    would take long; each draw then weighs more.
+    """
+    total, rows = float(weights.sum()), int(np.count_nonzero(weights))
+    whole = bool(np.all(weights == np.floor(weights)))
+    return int(total) if whole and total <= MAX_COPIES * rows else rows
+
+
+def _gridded_weights(
+    n: int, weights: npt.NDArray[np.float64] | None
+) -> tuple[npt.NDArray[np.float64], bool]:
+    """Weights on a grid, and whether they are whole numbers."""
     if weights is None:
-        return np.ones(n)
+        return np.ones(n), True
     if np.all(weights == np.floor(weights)) and weights.sum() < 2.0**_EXACT_BITS:
-        return weights.astype(np.float64)
-    # Twice the sum: bootstrap may draw heavy rows more often than light ones.
-    step = _step(float(weights.sum()) * 2)
-    return np.maximum(_on_grid(weights, step), np.where(weights > 0, step, 0.0))
+        return weights.astype(np.float64), True
+    step = _step(_reach(weights))
+    return np.maximum(_on_grid(weights, step), np.where(weights > 0, step, 0.0)), False
+
+
+def _reach(amounts: npt.NDArray[np.float64]) -> float:
+    """A bound of sums of any bootstrap sample: one heavy row may be drawn many times."""
+    return 2.0 * float(amounts.sum()) + 32.0 * float(amounts.max(initial=0.0))
 
 
 def _step(reach: float) -> float:

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from treekit.kernels.compile import kernel
+from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.tally import CODE_OF, ORDER, tally
 
 __all__ = [
@@ -143,7 +143,7 @@ def find_axis(node, scan, many, key, choose, n_keys, use_choose, score, rng, out
             return
 
 
-@kernel
+@inlined
 def _draw(features, state, j):
     """Column j of a random permutation (Fisher and Yates).
 
@@ -177,7 +177,7 @@ def _better(score, feature, rank, impurity, out, numbers):
     return feature < out[FEATURE] or (feature == out[FEATURE] and rank < out[RANK])
 
 
-@kernel
+@inlined
 def _try_cuts(
     scan, key, n_keys, feature, codes_in_all, known, count, stats, weight, limit, impurity,
     work, compact, ordered, keys, start, best, pair, levels, out, numbers,
@@ -249,7 +249,7 @@ def _try_cuts(
                 levels[level] = 0 if np.int64(j) <= at else 1
 
 
-@kernel
+@inlined
 def _sort_by_key(keys, compact, ordered, order, known, count, s):
     """`compact` into `ordered`, ascending by key, equal keys by code; missing stays last.
 
@@ -278,7 +278,7 @@ def _sort_by_key(keys, compact, ordered, order, known, count, s):
             ordered[j, k] = compact[i, k]
 
 
-@kernel
+@inlined
 def _try_branches(
     many, dense, feature, codes_in_all, known, count, stats, limit, impurity,
     work, compact, levels, out, numbers,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from numba import njit
 from numba.core.caching import FunctionCache
 
-__all__ = ["cached", "kernel"]
+__all__ = ["cached", "inlined", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +30,14 @@ def kernel(function: F) -> F:
     costs 1.1 to 1.6 times (measured).
     """
     return cast(F, cached(njit(nogil=True, error_model="numpy")(function)))
+
+
+def inlined(function: F) -> F:
+    """A helper with one caller, put into it before types are inferred.
+
+    It is then compiled once, not once alone and once more in its caller.
+    """
+    return cast(F, njit(error_model="numpy", inline="always")(function))
 
 
 def cached(dispatcher: Any) -> Any:

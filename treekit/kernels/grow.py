@@ -24,7 +24,7 @@ from treekit.kernels.axis import (
     SCORE,
     THRESHOLD_VALUE,
 )
-from treekit.kernels.compile import kernel
+from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.move import partition, total
 from treekit.kernels.node import Node, Rows, Table
 from treekit.kernels.pointers import borrowed
@@ -95,7 +95,7 @@ def grow(
     room : Grown
         Zeroed arrays to grow in; longer ones are made when they are full.
     noise : float
-        Largest rounding of one row's dense statistics, 0 if they are exact.
+        Bound on the rounding of one row's dense statistics, 0 if they are exact.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def grow(
             this.n_levels = levels
             this.gain = numbers[SCORE]
             this.threshold = numbers[THRESHOLD_VALUE]
-            this.priority = numbers[SCORE] * weight
+            this.priority = _rounded(numbers[SCORE] * weight)
             used += levels
             if n_waiting == len(waiting):
                 waiting = _longer(waiting, 2 * n_waiting)
@@ -177,7 +177,7 @@ def grow(
             n_waiting += 1
             if max_leaves > 0:
                 if use_priority:
-                    this.priority = priority(own_stats)
+                    this.priority = _rounded(priority(own_stats))
                 _sift_up(waiting, n_waiting, nodes)
         fresh = n
         if n_waiting == 0:
@@ -240,7 +240,7 @@ def grow(
     return Grown(nodes, stats, held_stats, pool), n, 0
 
 
-@kernel
+@inlined
 def _is_pure(stats, values, begin, end, dense, noise):
     """All rows alike: one cell, or dense statistics proportional up to their rounding."""
     zero, one = np.uint64(0), np.uint64(1)
@@ -259,7 +259,14 @@ def _is_pure(stats, values, begin, end, dense, noise):
     return True
 
 
-@kernel
+@inlined
+def _rounded(number):
+    """To 31 bits (Veltkamp 1968), so that equal priorities are equal whatever their rounding."""
+    shifted = number * 4194305.0
+    return shifted - (shifted - number)
+
+
+@inlined
 def _close(nodes, node):
     """Make a node a leaf again."""
     this = nodes[np.uint64(node)]
@@ -286,7 +293,7 @@ def _more_rows(array, size):
     return longer
 
 
-@kernel
+@inlined
 def _sift_up(heap, size, nodes):
     one = np.uint64(1)
     at = np.uint64(size) - one
@@ -298,7 +305,7 @@ def _sift_up(heap, size, nodes):
         at = above
 
 
-@kernel
+@inlined
 def _sift_down(heap, size, nodes):
     one, end = np.uint64(1), np.uint64(size)
     at = np.uint64(0)
@@ -314,7 +321,7 @@ def _sift_down(heap, size, nodes):
         at = best
 
 
-@kernel
+@inlined
 def _before(nodes, a, b):
     """Larger priority first; equal ones in the order in which they were made."""
     ours, theirs = nodes[np.uint64(a)].priority, nodes[np.uint64(b)].priority

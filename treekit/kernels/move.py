@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treekit.kernels.compile import kernel
+from treekit.kernels.compile import inlined, kernel
 
 __all__ = ["partition", "total"]
 
@@ -60,7 +60,7 @@ def partition(
         )
 
 
-@kernel
+@inlined
 def _in_two(
     codes, n_codes, cut, missing, levels, ids, cells, values, begin, end,
     ids2, cells2, values2, ends,
@@ -106,7 +106,7 @@ def _in_two(
     ends[1] = end
 
 
-@kernel
+@inlined
 def _in_many(
     codes, n_codes, missing, levels, branches, ids, cells, values, begin, end,
     branch_of, ids2, cells2, values2, ends,

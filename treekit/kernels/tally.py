@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treekit.kernels.compile import kernel
+from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.pointers import borrowed, lowest_bit
 
 __all__ = ["CODE_OF", "ORDER", "tally"]
@@ -72,7 +72,7 @@ def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat):
     )
 
 
-@kernel
+@inlined
 def _mark(codes, ids, buffer, words, slot, code_of):
     """Small nodes: mark the codes present and rank them; returns how many."""
     one, low6 = np.uint64(1), np.uint64(63)
@@ -95,7 +95,7 @@ def _mark(codes, ids, buffer, words, slot, code_of):
     return count
 
 
-@kernel
+@inlined
 def _add_by_slot(buffer, slot, cells, values, m, s, count, flat):
     for k in range(count * s):
         flat[k] = 0.0
@@ -110,7 +110,7 @@ def _add_by_slot(buffer, slot, cells, values, m, s, count, flat):
                 flat[at + k] += values[i, k]
 
 
-@kernel
+@inlined
 def _add_all(buffer, lowest, cells, values, m, s, span, present, code_of, flat):
     """A row for every code of the range, then those without rows squeezed out."""
     for j in range(span):
@@ -139,7 +139,7 @@ def _add_all(buffer, lowest, cells, values, m, s, span, present, code_of, flat):
     return np.int64(count)
 
 
-@kernel
+@inlined
 def _sorted_tally(
     buffer, order, other, counts, lowest, highest, cells, values, m, s, code_of, flat
 ):
@@ -169,7 +169,7 @@ def _sorted_tally(
     return np.int64(count)
 
 
-@kernel
+@inlined
 def _insertion(codes, order, m):
     """Positions of the node's rows, ascending by code."""
     one = np.uint64(1)
@@ -182,7 +182,7 @@ def _insertion(codes, order, m):
         order[at] = np.uint32(j)
 
 
-@kernel
+@inlined
 def _radix(codes, order, other, counts, m, lowest, highest):
     """The same for larger nodes; True if the answer is in `other`."""
     one = np.uint64(1)

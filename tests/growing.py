@@ -1,0 +1,144 @@
+"""Growing one tree from plain lists through the real kernels, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tests.reference import grow as reference
+from treekit.contracts import CriterionFunctions, SplitterFunctions
+from treekit.criteria.classes import entropy, gain_ratio, gini
+from treekit.criteria.numbers import squared_error
+from treekit.data.matrix import make_table
+from treekit.grow.before import always
+from treekit.grow.builder import GrownTree, Recipe, grow_tree, make_scratch
+from treekit.grow.criterion import CompiledCriterion, compile_criterion
+from treekit.grow.plugins import Origin
+from treekit.grow.splitter import compile_splitter
+from treekit.grow.target import Target, class_target, number_target
+from treekit.kernels.axis import find_axis
+from treekit.kernels.node import Limits
+from treekit.model.tree import Split, Tree
+
+BUILT_IN: dict[str, Callable[[], CriterionFunctions]] = {
+    "gini": gini,
+    "entropy": entropy,
+    "gain_ratio": gain_ratio,
+    "squared_error": squared_error,
+}
+
+
+@cache
+def built_in(name: str, cells: int) -> CompiledCriterion:
+    """A built-in criterion, compiled once for all tests."""
+    dense = name == "squared_error"
+    return compile_criterion(BUILT_IN[name](), cells, dense, Origin("criterion", name))
+
+
+def target_of(problem: reference.Problem) -> Target:
+    weights = None if problem.weights is None else np.array(problem.weights, float)
+    if problem.n_classes:
+        return class_target(np.array(problem.y, np.int32), problem.n_classes, weights)
+    return number_target(np.array(problem.y, float), weights)
+
+
+def recipe_of(
+    problem: reference.Problem,
+    criterion: CompiledCriterion | None = None,
+    find: Callable[..., Any] = find_axis,
+    n_try: int | None = None,
+) -> Recipe:
+    """All that `grow_tree` needs."""
+    columns = [
+        np.array([np.nan if v is None else v for v in column], np.float32)
+        if size is None
+        else np.array([-1 if v is None else v for v in column], np.int32)
+        for column, size in zip(problem.columns, problem.levels, strict=True)
+    ]
+    exact = problem.max_bins is None
+    table = make_table(
+        columns,
+        np.array([size or 0 for size in problem.levels], np.int64),
+        np.array([size is not None for size in problem.levels]),
+        "exact" if exact else "histogram",
+        multiway=problem.multiway,
+        max_bins=problem.max_bins or 255,
+    )
+    target = target_of(problem)
+    splitter = compile_splitter(
+        SplitterFunctions(find, "exact" if exact else "histogram"),
+        table,
+        target.rows(np.empty(0, np.uint32), None),
+        make_scratch(table, target, 1, 1),
+        Origin("splitter", getattr(find, "__name__", "axis")),
+    )
+    limits = Limits(
+        problem.max_depth,
+        float(problem.min_weight_split),
+        float(problem.min_weight_leaf),
+        float(problem.min_gain),
+        problem.max_leaves,
+        len(columns) if n_try is None else n_try,
+    )
+    compiled = criterion or built_in(problem.criterion, target.size)
+    return Recipe(table, target, "float32", compiled, splitter, always(), False, limits)
+
+
+def grow(problem: reference.Problem, seed: int = 0, **parts: Any) -> GrownTree:
+    """Grow on all rows."""
+    recipe = recipe_of(problem, **parts)
+    ids = np.arange(len(problem.y), dtype=np.uint32)
+    rows, none = recipe.target.rows(ids, None), recipe.target.rows(ids[:0], None)
+    return grow_tree(recipe, rows, none, np.random.default_rng(seed))
+
+
+KINDS = {Split.THRESHOLD: "threshold", Split.SUBSET: "subset", Split.MULTIWAY: "multiway"}
+
+
+def same_tree(problem: reference.Problem, grown: GrownTree, expected: reference.Grown) -> None:
+    """Assert that two trees are equal: structure, thresholds, missing sides, statistics."""
+    tree = grown.tree
+    waiting = [(0, expected)]
+    seen = 0
+    while waiting:
+        node, want = waiting.pop()
+        seen += 1
+        _same_statistics(problem, grown, node, want)
+        if want.cut is None:
+            assert tree.kind[node] == Split.LEAF, f"node {node} was split"
+            continue
+        cut = want.cut
+        kind = KINDS.get(Split(tree.kind[node]), "missing")
+        assert tree.kind[node] != Split.LEAF, f"node {node} was not split: {cut}"
+        found = (kind, tree.feature[node], tree.n_children[node])
+        assert found == (cut.kind, cut.feature, cut.branches), cut
+        assert tree.missing[node] == cut.missing
+        assert abs(tree.gain[node] - cut.gain) <= 1e-9 * max(1.0, abs(cut.gain))
+        if cut.kind == "threshold":
+            assert tree.threshold[node] == cut.threshold
+        elif cut.kind != "missing":
+            assert level_branches(tree, node) == cut.branch_of
+        first = int(tree.first_child[node])
+        waiting += [(first + b, child) for b, child in enumerate(want.children)]
+    assert seen == tree.n_nodes
+
+
+def level_branches(tree: Tree, node: int) -> dict[int, int]:
+    """Branch of each level that a set split names."""
+    owned = tree.level_branch[tree.level_start[node] : tree.level_start[node + 1]]
+    return {level: int(branch) for level, branch in enumerate(owned) if branch >= 0}
+
+
+def _same_statistics(
+    problem: reference.Problem, grown: GrownTree, node: int, want: reference.Grown
+) -> None:
+    assert grown.tree.weight[node] == float(reference.weight_of(problem, want.stats))
+    value = grown.tree.value[node]
+    if problem.n_classes:
+        assert value.tolist() == [float(s) for s in want.stats]
+    else:
+        mean = float(want.stats[1] / want.stats[0])
+        assert abs(value[0] - mean) <= 1e-12 * max(1.0, abs(mean))

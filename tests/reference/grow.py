@@ -1,0 +1,282 @@
+"""One tree from raw columns, in plain Python with exact fractions: slow, and easy to believe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+TOLERANCE = 1e-9
+
+
+@dataclass
+class Problem:
+    """A table and all settings; columns hold None for a missing value."""
+
+    columns: list[list[Any]]
+    y: list[Any]
+    levels: list[int | None]
+    """Vocabulary size of nominal columns, None for numeric ones."""
+    criterion: str
+    n_classes: int = 0
+    weights: list[int] | None = None
+    multiway: bool = False
+    max_bins: int | None = None
+    max_depth: int = 5000
+    min_weight_split: float = 2.0
+    min_weight_leaf: float = 1.0
+    min_gain: float = 0.0
+    max_leaves: int = 0
+
+
+@dataclass
+class Cut:
+    kind: str
+    feature: int
+    rank: tuple[int, int, int]
+    gain: float
+    score: float
+    branch_of: dict[Any, int]
+    branches: int
+    missing: int
+    threshold: float = math.nan
+
+
+@dataclass
+class Grown:
+    rows: list[int]
+    stats: list[Fraction]
+    depth: int
+    cut: Cut | None = None
+    children: list[Grown] = field(default_factory=list)
+    priority: float = 0.0
+
+
+def grow(problem: Problem) -> Grown:
+    """The tree; leaves have no `cut`."""
+    p = problem
+    weights = p.weights or [1] * len(p.y)
+    root = _node(p, weights, [i for i in range(len(p.y)) if weights[i] > 0], 0)
+    waiting = [node for node in [root] if _prepare(p, weights, node)]
+    leaves = 1
+    while waiting:
+        if p.max_leaves:  # best first; among equals the one made first
+            most = max(n.priority for n in waiting)
+            node = next(n for n in waiting if n.priority >= most * (1 - TOLERANCE))
+        else:
+            node = waiting[0]
+        waiting.remove(node)
+        cut = node.cut
+        assert cut is not None
+        if p.max_leaves and leaves + cut.branches - 1 > p.max_leaves:
+            node.cut = None
+            continue
+        leaves += cut.branches - 1
+        for branch in range(cut.branches):
+            rows = [i for i in node.rows if side(cut, p.columns[cut.feature][i]) == branch]
+            node.children.append(_node(p, weights, rows, node.depth + 1))
+        waiting += [child for child in node.children if _prepare(p, weights, child)]
+    return root
+
+
+def side(cut: Cut, value: Any) -> int:
+    """The branch that a value takes."""
+    return cut.missing if value is None else cut.branch_of.get(value, cut.missing)
+
+
+def _node(p: Problem, weights: Sequence[int], rows: list[int], depth: int) -> Grown:
+    return Grown(rows, _stats(p, weights, rows), depth)
+
+
+def _stats(p: Problem, weights: Sequence[int], rows: Sequence[int]) -> list[Fraction]:
+    """Class weights, or weight and sum of a number."""
+    if not p.n_classes:
+        total = sum(weights[i] for i in rows)
+        return [Fraction(total), sum((Fraction(p.y[i]) * weights[i] for i in rows), Fraction(0))]
+    return [Fraction(sum(weights[i] for i in rows if p.y[i] == k)) for k in range(p.n_classes)]
+
+
+def weight_of(p: Problem, stats: Sequence[Fraction]) -> Fraction:
+    return sum(stats, Fraction(0)) if p.n_classes else stats[0]
+
+
+def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
+    """Find the node's split, if it may have one."""
+    weight = weight_of(p, node.stats)
+    if (
+        node.depth >= p.max_depth
+        or weight < p.min_weight_split
+        or weight < 2 * p.min_weight_leaf
+        or len({p.y[i] for i in node.rows}) < 2
+    ):
+        return False
+    own = impurity(p, node.stats)
+    slack_at_least = 0.0 if p.criterion == "squared_error" else own
+    best: list[Cut] = []
+    for feature in range(len(p.columns)):
+        cuts = list(_cuts(p, weights, node, feature))
+        if cuts:
+            best.append(_best(cuts, slack_at_least, key=lambda c: c.gain))
+    if not best:
+        return False
+    if p.criterion == "gain_ratio":
+        useful = [c for c in best if c.gain > 1e-12]
+        if not useful:
+            return False
+        average = sum(c.gain for c in useful) / len(useful)
+        cut = _best(
+            [c for c in useful if c.gain >= average * (1 - TOLERANCE)], 0.0, lambda c: c.score
+        )
+    else:
+        cut = _best(best, slack_at_least, key=lambda c: c.gain)
+    if not cut.gain > max(p.min_gain, 1e-12 * slack_at_least):
+        return False
+    node.cut = cut
+    node.priority = cut.gain * float(weight)
+    return True
+
+
+def _best(cuts: list[Cut], own: float, key: Callable[[Cut], float]) -> Cut:
+    most = max(key(c) for c in cuts)
+    slack = TOLERANCE * max(abs(most), own)
+    return min((c for c in cuts if key(c) >= most - slack), key=lambda c: (c.feature, c.rank))
+
+
+def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
+    """Every admissible split of one column at one node."""
+    column = p.columns[feature]
+    groups: dict[Any, list[int]] = {}
+    for i in node.rows:
+        groups.setdefault(_bin(p, feature, column[i]), []).append(i)
+    lost = groups.pop(None, [])
+    known = sorted(groups)
+    if len(known) + bool(lost) < 2:
+        return
+    stats = {v: _stats(p, weights, groups[v]) for v in known}
+    if p.levels[feature] is not None and p.multiway:
+        yield from _branches(p, node, feature, known, stats, _stats(p, weights, lost))
+        return
+    for attempt, order in enumerate(_orders(p, feature, known, stats)):
+        for at in range(len(order)):
+            for missing in (1, 0) if lost else (1,):
+                if at == len(order) - 1 and not (lost and missing == 1):
+                    continue
+                left = [i for v in order[: at + 1] for i in groups[v]] + (
+                    lost if not missing else []
+                )
+                right = [i for v in order[at + 1 :] for i in groups[v]] + (lost if missing else [])
+                children = [_stats(p, weights, left), _stats(p, weights, right)]
+                heavy = [weight_of(p, c) for c in children]
+                if min(heavy) < p.min_weight_leaf:
+                    continue
+                gain, score = scores(p, node.stats, children)
+                rank = (attempt, at, 1 - missing)
+                if at == len(order) - 1:
+                    to_right = {value: 1 for value in column if value is not None}
+                    yield Cut("missing", feature, rank, gain, score, to_right, 2, 0)
+                    continue
+                way = missing if lost else int(heavy[1] > heavy[0])
+                yield _two(p, feature, rank, gain, score, order, at, way)
+
+
+def _two(
+    p: Problem, feature: int, rank: tuple[int, int, int], gain: float, score: float,
+    order: list[Any], at: int, missing: int,
+) -> Cut:  # fmt: skip
+    if p.levels[feature] is not None:
+        branch_of = {value: int(k > at) for k, value in enumerate(order)}
+        return Cut("subset", feature, rank, gain, score, branch_of, 2, missing)
+    values = [v for v in p.columns[feature] if v is not None]
+    if p.max_bins is None:
+        below, above = order[at], order[at + 1]
+    else:
+        below = max(v for v in values if _bin(p, feature, v) == order[at])
+        above = min(v for v in values if v > below)
+    branch_of = {v: int(v > below) for v in values}
+    return Cut(
+        "threshold", feature, rank, gain, score, branch_of, 2, missing, threshold(below, above)
+    )
+
+
+def _branches(
+    p: Problem, node: Grown, feature: int, known: list[Any], stats: dict[Any, list[Fraction]],
+    lost: list[Fraction],
+) -> Any:  # fmt: skip
+    heavy = [weight_of(p, stats[v]) for v in known]
+    if sum(w >= p.min_weight_leaf for w in heavy) < 2:
+        return
+    heaviest = heavy.index(max(heavy))
+    children = [list(stats[v]) for v in known]
+    children[heaviest] = [a + b for a, b in zip(children[heaviest], lost, strict=True)]
+    gain, score = scores(p, node.stats, children)
+    branch_of = {v: b for b, v in enumerate(known)}
+    yield Cut("multiway", feature, (0, 0, 0), gain, score, branch_of, len(known), heaviest)
+
+
+def _orders(
+    p: Problem, feature: int, known: list[Any], stats: dict[Any, list[Fraction]]
+) -> list[list[Any]]:
+    """A number's own order, or the levels by mean, or by the share of each class in turn."""
+    if p.levels[feature] is None:
+        return [known]
+    if not p.n_classes:
+        return [sorted(known, key=lambda v: (stats[v][1] / stats[v][0], v))]
+    classes = [1] if p.n_classes == 2 else range(p.n_classes)
+    return [sorted(known, key=lambda v: (stats[v][k] / sum(stats[v]), v)) for k in classes]
+
+
+def _bin(p: Problem, feature: int, value: Any) -> Any:
+    """The value itself, or the smallest training value of its bin."""
+    if value is None or p.max_bins is None or p.levels[feature] is not None:
+        return value
+    known = sorted(v for v in p.columns[feature] if v is not None)
+    starts = [k for k in range(len(known)) if k == 0 or known[k] != known[k - 1]]
+    if len(starts) > p.max_bins:
+        wanted = [k * len(known) / p.max_bins for k in range(1, p.max_bins)]
+        chosen = {min((s for s in starts if s >= w), default=starts[-1]) for w in wanted}
+        starts = sorted({0} | chosen)
+    return max(known[s] for s in starts if known[s] <= value)
+
+
+def threshold(below: float, above: float) -> float:
+    """The largest float32 not above the midpoint."""
+    middle = (Fraction(below) + Fraction(above)) / 2
+    t = np.float32(float(middle))
+    while Fraction(float(t)) > middle:
+        t = np.nextafter(t, np.float32(-np.inf))
+    return float(t)
+
+
+def impurity(p: Problem, stats: Sequence[Fraction]) -> float:
+    total = sum(stats)
+    if p.criterion == "squared_error" or total == 0:
+        return 0.0
+    shares = [s / total for s in stats]
+    if p.criterion == "gini":
+        return float(1 - sum(q * q for q in shares))
+    return -math.fsum(float(q) * math.log2(q) for q in shares if q > 0)
+
+
+def scores(
+    p: Problem, parent: Sequence[Fraction], children: Sequence[Sequence[Fraction]]
+) -> tuple[float, float]:
+    """Decrease of the impurity, and the criterion's score."""
+    total = weight_of(p, parent)
+    shares = [weight_of(p, c) / total for c in children]
+    if p.criterion == "squared_error":
+        mean = parent[1] / parent[0]
+        gain = float(
+            sum(s * (c[1] / c[0] - mean) ** 2 for s, c in zip(shares, children, strict=True) if s)
+        )
+        return gain, gain
+    gain = impurity(p, parent) - math.fsum(
+        float(s) * impurity(p, c) for s, c in zip(shares, children, strict=True)
+    )
+    if p.criterion != "gain_ratio":
+        return gain, gain
+    split = -math.fsum(float(s) * math.log2(s) for s in shares if s > 0)
+    return gain, gain / split if split > 0 else 0.0

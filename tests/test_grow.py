@@ -1,0 +1,268 @@
+"""Whole trees from the compiled kernels against a plain oracle in exact fractions."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.growing import grow, recipe_of, same_tree
+from tests.reference import grow as reference
+from treekit.grow.builder import grow_tree
+from treekit.model.tree import Split
+
+CLASSES = ["gini", "entropy", "gain_ratio"]
+
+
+def problem_of(rng: random.Random, criterion: str, **settings: Any) -> reference.Problem:
+    """A small table with everything awkward in it: ties, gaps, constants, lost columns."""
+    rows = rng.choice([1, 2, 3, 5, 12, 30, 60])
+    n_classes = 0 if criterion == "squared_error" else rng.choice([2, 2, 3])
+    columns: list[list[Any]] = []
+    levels: list[int | None] = []
+    for _ in range(rng.randint(1, 4)):
+        size = rng.choice([None, None, None, 2, 5, 300])
+        spread = rng.choice([1, 2, 4, 1000])
+        share = rng.choice([0.0, 0.0, 0.15, 0.5, 1.0])
+        levels.append(size)
+        columns.append(
+            [
+                None
+                if rng.random() < share
+                else rng.randrange(min(size, spread))
+                if size
+                else rng.randrange(spread) / 4 - 1
+                for _ in range(rows)
+            ]
+        )
+    if rng.random() < 0.3:  # a copy, for ties between columns
+        columns.append(list(columns[0]))
+        levels.append(levels[0])
+    y = [rng.randrange(n_classes or 6) for _ in range(rows)]
+    weights = rng.choice([None, [rng.choice([0, 1, 1, 2, 3]) for _ in y]])
+    if weights is not None and not any(weights):
+        weights = None
+    return replace(reference.Problem(columns, y, levels, criterion, n_classes, weights), **settings)
+
+
+def check(problem: reference.Problem) -> None:
+    same_tree(problem, grow(problem), reference.grow(problem))
+
+
+@pytest.mark.parametrize("criterion", [*CLASSES, "squared_error"])
+@pytest.mark.parametrize("multiway", [False, True])
+def test_exact_trees_equal_the_oracle(criterion: str, multiway: bool) -> None:
+    rng = random.Random(f"exact {criterion} {multiway}")
+    for _ in range(60):
+        check(problem_of(rng, criterion, multiway=multiway))
+
+
+@pytest.mark.parametrize("criterion", ["gini", "gain_ratio", "squared_error"])
+@pytest.mark.parametrize("max_bins", [2, 5, 255])
+def test_histogram_trees_equal_the_oracle(criterion: str, max_bins: int) -> None:
+    rng = random.Random(f"histogram {criterion} {max_bins}")
+    for _ in range(25):
+        check(problem_of(rng, criterion, max_bins=max_bins))
+
+
+@pytest.mark.parametrize("criterion", ["gini", "gain_ratio", "squared_error"])
+def test_stopping_rules_equal_the_oracle(criterion: str) -> None:
+    rng = random.Random(f"limits {criterion}")
+    for _ in range(60):
+        check(
+            problem_of(
+                rng,
+                criterion,
+                multiway=rng.random() < 0.3,
+                max_depth=rng.choice([0, 1, 3, 5000]),
+                min_weight_split=rng.choice([2, 5, 11]),
+                min_weight_leaf=rng.choice([1, 2, 5]),
+                min_gain=rng.choice([0.0, 0.01, 0.1]),
+            )
+        )
+
+
+@pytest.mark.parametrize("criterion", ["gini", "squared_error"])
+def test_best_first_growth_equals_the_oracle(criterion: str) -> None:
+    rng = random.Random(f"leaves {criterion}")
+    for _ in range(60):
+        check(
+            problem_of(
+                rng,
+                criterion,
+                multiway=rng.random() < 0.3,
+                max_leaves=rng.choice([1, 2, 3, 5, 9]),
+            )
+        )
+
+
+@pytest.mark.parametrize("criterion", ["gini", "gain_ratio", "squared_error"])
+def test_the_order_of_rows_does_not_matter(criterion: str) -> None:
+    rng = random.Random(f"order {criterion}")
+    for _ in range(20):
+        problem = problem_of(rng, criterion)
+        order = list(range(len(problem.y)))
+        rng.shuffle(order)
+        shuffled = replace(
+            problem,
+            columns=[[column[i] for i in order] for column in problem.columns],
+            y=[problem.y[i] for i in order],
+            weights=None if problem.weights is None else [problem.weights[i] for i in order],
+        )
+        assert_equal_trees(grow(problem).tree, grow(shuffled).tree)
+
+
+@pytest.mark.parametrize("criterion", ["gini", "squared_error"])
+def test_a_row_of_weight_three_is_three_rows(criterion: str) -> None:
+    rng = random.Random(f"copies {criterion}")
+    for _ in range(20):
+        problem = problem_of(rng, criterion, min_weight_leaf=2, min_weight_split=5)
+        y = [value + 0.1 for value in problem.y] if criterion == "squared_error" else problem.y
+        weights = problem.weights or [1] * len(y)
+        copied = [i for i, times in enumerate(weights) for _ in range(times)]
+        copies = replace(
+            problem,
+            columns=[[column[i] for i in copied] for column in problem.columns],
+            y=[y[i] for i in copied],
+            weights=None,
+        )
+        weighted = replace(problem, y=y, weights=weights)
+        assert_equal_trees(grow(weighted).tree, grow(copies).tree)
+
+
+def assert_equal_trees(a: Any, b: Any) -> None:
+    for name in ("kind", "feature", "threshold", "missing", "n_children", "level_branch"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+    np.testing.assert_array_equal(a.value, b.value)
+    np.testing.assert_array_equal(a.weight, b.weight)
+
+
+def test_alternating_classes_are_told_apart_row_by_row() -> None:
+    n = 3000
+    problem = reference.Problem([list(range(n))], [i % 2 for i in range(n)], [None], "gini", 2)
+    tree = grow(problem).tree
+    assert tree.n_leaves == n
+    assert sorted(tree.threshold[tree.kind == Split.THRESHOLD]) == [i + 0.5 for i in range(n - 1)]
+
+
+def test_many_codes_take_the_sorted_path_and_agree() -> None:
+    rng = random.Random(7)
+    for n in (40, 300, 3000):  # insertion sort, narrow digits, wide digits
+        columns = [[float(rng.randrange(10**6)) for _ in range(n)] for _ in range(2)]
+        y = [int(a + b > 10**6) ^ (rng.random() < 0.1) for a, b in zip(*columns, strict=True)]
+        check(reference.Problem(columns, y, [None, None], "gini", 2, max_depth=2))
+
+
+def test_codes_above_sixteen_bits_agree_with_the_oracle_at_the_root() -> None:
+    n = 66_000
+    values = np.random.default_rng(3).permutation(n).astype(float)
+    y = (values >= 41_234).astype(int)
+    problem = reference.Problem([values.tolist()], y.tolist(), [None], "gini", 2)
+    assert recipe_of(problem).table.codes.dtype == np.uint32
+    tree = grow(problem).tree
+    assert tree.n_leaves == 2
+    assert tree.threshold[0] == 41_233.5
+
+
+def test_a_column_of_three_hundred_levels_is_split_by_sixteen_bit_codes() -> None:
+    rng = random.Random(11)
+    n = 900
+    column = [rng.randrange(300) for _ in range(n)]
+    y = [int(level % 3 == 0) for level in column]
+    problem = reference.Problem([column], y, [300], "gini", 2)
+    assert recipe_of(problem).table.codes.dtype == np.uint16
+    check(problem)
+    assert grow(problem).tree.n_leaves == 2
+
+
+def test_pure_nodes_stay_leaves_under_fractional_weights() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    x = rng.integers(0, 2, n)
+    noise = rng.random(n)
+    problem = reference.Problem(
+        [x.tolist(), noise.tolist()],
+        (x * 0.7 + 1e6).tolist(),
+        [None, None],
+        "squared_error",
+        weights=(rng.random(n) + 1e-3).tolist(),
+    )
+    assert grow(problem).tree.n_leaves == 2
+
+
+def test_a_large_mean_hides_no_split() -> None:
+    # The textbook sum of squares loses all digits here.
+    x = list(range(40))
+    problem = reference.Problem([x], [1e8 + (i >= 13) for i in x], [None], "squared_error")
+    tree = grow(problem).tree
+    assert tree.threshold[0] == 12.5
+    assert tree.n_leaves == 2
+    assert tree.value[tree.leaves, 0].tolist() == [1e8, 1e8 + 1]
+
+
+def test_a_useless_column_makes_no_split() -> None:
+    x = [0, 0, 1, 1] * 3  # exclusive or: no first split gains anything
+    z = [0, 1, 0, 1] * 3
+    y = [a ^ b for a, b in zip(x, z, strict=True)]
+    for criterion in ("gini", "entropy"):
+        assert grow(reference.Problem([x, z], y, [None, None], criterion, 2)).tree.n_nodes == 1
+    regression = reference.Problem([x, z], [v / 3 for v in y], [None, None], "squared_error")
+    assert grow(regression).tree.n_nodes == 1
+
+
+def test_missing_or_not_is_a_split_of_its_own() -> None:
+    column = [None, 1.0, None, 2.0, 3.0, None]
+    y = [1, 0, 1, 0, 0, 1]
+    tree = grow(reference.Problem([column], y, [None], "gini", 2)).tree
+    assert tree.kind.tolist() == [Split.MISSING, Split.LEAF, Split.LEAF]
+    assert tree.value[1].tolist() == [0, 3]
+
+
+def test_missing_rows_follow_the_learned_side() -> None:
+    for lost_class, side in ((0, 0), (1, 1)):
+        column = [0.0, 1.0, 2.0, 3.0, None]
+        y = [0, 0, 1, 1, lost_class]
+        tree = grow(reference.Problem([column], y, [None], "gini", 2)).tree
+        assert tree.threshold[0] == 1.5
+        assert tree.missing[0] == side
+
+
+def test_where_nothing_was_missing_the_heavier_branch_takes_it() -> None:
+    for y, side in (([0, 0, 0, 1], 0), ([0, 1, 1, 1], 1), ([0, 0, 1, 1], 0)):
+        tree = grow(reference.Problem([[0.0, 1.0, 2.0, 3.0]], y, [None], "gini", 2)).tree
+        assert tree.missing[0] == side
+
+
+def test_a_forest_tries_only_so_many_columns_a_node() -> None:
+    columns = [[0.0, 1.0] * 8, [1.0] * 16, [0.0] * 8 + [1.0] * 8]
+    problem = reference.Problem(columns, [0] * 8 + [1] * 8, [None] * 3, "gini", 2)
+    firsts = {int(grow(problem, seed, n_try=1).tree.feature[0]) for seed in range(40)}
+    assert firsts == {-1, 2}  # column 0 gains nothing; the constant one is no try
+    assert {int(grow(problem, seed, n_try=2).tree.feature[0]) for seed in range(20)} == {2}
+
+
+def test_held_out_rows_travel_without_shaping_the_tree() -> None:
+    rng = random.Random(5)
+    problem = problem_of(rng, "gini")
+    while len(problem.y) < 30 or problem.weights is not None:
+        problem = problem_of(rng, "gini")
+    recipe = recipe_of(problem)
+    ids = np.arange(len(problem.y), dtype=np.uint32)
+    kept, out = ids[::2], ids[1::2]
+    none = recipe.target.rows(ids[:0], None)
+    with_held = grow_tree(
+        recipe,
+        recipe.target.rows(kept, None),
+        recipe.target.rows(out, None),
+        np.random.default_rng(0),
+    )
+    alone = grow_tree(recipe, recipe.target.rows(kept, None), none, np.random.default_rng(0))
+    assert_equal_trees(with_held.tree, alone.tree)
+    assert sorted(with_held.held_ids.tolist()) == out.tolist()
+    for leaf in np.unique(with_held.held_leaf):
+        members = with_held.held_ids[with_held.held_leaf == leaf]
+        classes = np.bincount([problem.y[i] for i in members], minlength=problem.n_classes)
+        assert with_held.held_stats[leaf].tolist() == classes.tolist()
