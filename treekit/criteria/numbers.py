@@ -25,6 +25,6 @@ def squared_error() -> CriterionFunctions:
             if children[b, 0] > 0.0:
                 distance = children[b, 1] / children[b, 0] - mean
                 between += children[b, 0] * distance * distance
-        return between / parent[0]
+        return float(between / parent[0])
 
     return CriterionFunctions(score=score)

@@ -75,9 +75,7 @@ class GrownTree:
     held_leaf: npt.NDArray[np.int64]
 
 
-def grow_tree(
-    recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator
-) -> GrownTree:
+def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) -> GrownTree:
     """Grow one tree on `rows`; `held` rows travel along without shaping it.
 
     Cost: about rows x columns tried x depth; memory a few words a row.
@@ -90,9 +88,7 @@ def grow_tree(
         np.empty(0 if recipe.target.dense else most + 1, np.uint32),
         np.empty((most + 1, rows.values.shape[1])),
     )
-    room = Grown(
-        np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32)
-    )
+    room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
     current.score, current.rng = criterion.score, rng
     try:
         grown, n, status = grow(

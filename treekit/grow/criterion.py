@@ -123,7 +123,6 @@ def _make_scan(rank: Any, cells: int, dense: bool) -> Any:
     ones, -1 if there is none or -2 if the criterion gave NaN; `best` receives
     score, left weight and left statistics.
     """
-
     weigh = cells if not dense else 1
 
     def scan(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]

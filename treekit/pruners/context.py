@@ -53,7 +53,9 @@ class Context:
     def need_holdout(self, pruner: str) -> None:
         """Raise `DataError` unless some rows were set aside."""
         if not self.held_stats[0].any():
-            raise DataError(f"{pruner} has no hold-out rows: raise its setting holdout, or the rows")
+            raise DataError(
+                f"{pruner} has no hold-out rows: raise its setting holdout, or the rows"
+            )
 
 
 def risks(

@@ -92,9 +92,7 @@ def train(
     return fit(dataset, settings, progress).model
 
 
-def fit(
-    dataset: Dataset, settings: Mapping[str, Any], progress: Progress | None = None
-) -> Fitted:
+def fit(dataset: Dataset, settings: Mapping[str, Any], progress: Progress | None = None) -> Fitted:
     """Train a model on a `Dataset`; see `train` for the settings."""
     plan = make_plan(dataset, settings)
     _refuse_missing(dataset, plan.settings["missing"])

@@ -67,5 +67,7 @@ def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitt
 
 def before_pointer(part: Part) -> Pointer:
     """The pruner's ``before``, compiled."""
-    kept: Pointer = _keep(part, ("before",), lambda: compile_before(part.functions.before, _origin(part)))
+    kept: Pointer = _keep(
+        part, ("before",), lambda: compile_before(part.functions.before, _origin(part))
+    )
     return kept

@@ -133,7 +133,9 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     return Plan(settings, criterion, _part("splitter", settings, given), pruner, n_try)
 
 
-def component_settings(kind: str, wanted: str | Criterion | Splitter | Pruner) -> tuple[Setting, ...]:
+def component_settings(
+    kind: str, wanted: str | Criterion | Splitter | Pruner
+) -> tuple[Setting, ...]:
     """The settings that a component declares, for reading ``KEY=VALUE`` texts."""
     resolver: Any = getattr(registry, kind)
     settings: tuple[Setting, ...] = resolver(wanted).settings

@@ -16,7 +16,7 @@ from treekit.grow.before import always
 from treekit.grow.builder import GrownTree, Recipe, grow_tree, max_depth_limit
 from treekit.grow.forest import grow_forest
 from treekit.grow.target import Target, class_target, number_target
-from treekit.kernels.node import Limits, Table
+from treekit.kernels.node import Limits
 from treekit.model.tree import Tree, check_tree
 from treekit.pruners.context import Context
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
@@ -56,7 +56,8 @@ def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
         multiway=settings["nominal_splits"] == "multiway",
         max_bins=settings["max_bins"],
     )
-    target = _target(dataset)
+    drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
+    target = _target(dataset, drawn)
     before = plan.pruner.functions.before if plan.pruner else None
     return Recipe(
         table=table,
@@ -77,11 +78,11 @@ def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
     )
 
 
-def _target(dataset: Dataset) -> Target:
+def _target(dataset: Dataset, drawn: bool) -> Target:
     if dataset.schema.task == "classification":
         y = np.asarray(dataset.y, dtype=np.int32)
-        return class_target(y, len(dataset.schema.classes), dataset.weights)
-    return number_target(np.asarray(dataset.y, dtype=np.float64), dataset.weights)
+        return class_target(y, len(dataset.schema.classes), dataset.weights, drawn=drawn)
+    return number_target(np.asarray(dataset.y, dtype=np.float64), dataset.weights, drawn=drawn)
 
 
 def _one_tree(
@@ -113,7 +114,7 @@ def _one_tree(
         return [_grow_without(recipe, ids, part, rng) for part in parts]
 
     report: dict[str, Any] = {}
-    tree = _pruned(dataset, recipe, plan, grown, folds, report)
+    tree = _pruned(dataset, plan, grown, folds, report)
     return Outcome([tree], report={"pruner": report} if report else {})
 
 
@@ -147,7 +148,7 @@ def _forest(
         raise DataError(f"a forest's trees are not regrown in {k} folds; give pruner.alpha")
 
     def finish(grown: GrownTree) -> Tree:
-        return _pruned(dataset, recipe, plan, grown, no_folds, {})
+        return _pruned(dataset, plan, grown, no_folds, {})
 
     prune = plan.pruner is not None and plan.pruner.functions.after is not None
     forest = grow_forest(
@@ -174,7 +175,7 @@ def oob_score(
     seen = times > 0
     if not seen.any():
         return {"rows": 0}
-    y = np.asarray(dataset.y)[seen]
+    y = np.asarray(dataset.y, dtype=np.float64)[seen]
     w = np.ones(len(y)) if dataset.weights is None else dataset.weights[seen]
     if dataset.schema.task == "classification":
         right = votes[seen].argmax(axis=1) == y
@@ -188,7 +189,6 @@ def oob_score(
 
 def _pruned(
     dataset: Dataset,
-    recipe: Recipe,
     plan: Plan,
     grown: GrownTree,
     folds: Callable[[int], list[GrownTree]],
@@ -197,9 +197,7 @@ def _pruned(
     pruner = plan.pruner
     if pruner is None or pruner.functions.after is None:
         return grown.tree
-    context = Context(
-        dataset.schema.task, grown.stats, grown.held_stats, folds, report
-    )
+    context = Context(dataset.schema.task, grown.stats, grown.held_stats, folds, report)
     try:
         tree = pruner.functions.after(grown.tree, context)
         if not isinstance(tree, Tree):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from treekit.contracts import Setting
+from treekit.errors import SettingError
 
 __all__ = ["SETTINGS", "features_to_try"]
 
@@ -62,7 +63,14 @@ def features_to_try(max_features: Any, n_features: int, forest_of_classes: bool)
     elif max_features == "log2":
         count = n_features.bit_length() - 1
     elif isinstance(max_features, float):
+        if not 0.0 < max_features <= 1.0:
+            raise SettingError(
+                f"max_features is {max_features}; as a share it lies above 0.0 and at most at 1.0 "
+                "(write a number of columns without a point)"
+            )
         count = int(max_features * n_features)
+    elif max_features < 1:
+        raise SettingError(f"max_features is {max_features}; a node tries at least 1 column")
     else:
         count = int(max_features)
     return min(max(count, 1), n_features)
