@@ -1,0 +1,1 @@
+"""Comparisons with peers, both sides in one run; see README.md."""
