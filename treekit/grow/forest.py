@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from treekit.grow.bootstrap import Bootstrap, make_bootstrap
 from treekit.grow.builder import GrownTree, Recipe, grow_tree
 from treekit.kernels.node import Rows
 from treekit.model.portable import quotas, units_per_tree
@@ -46,7 +47,6 @@ def grow_forest(
     seed: np.random.SeedSequence,
     *,
     bootstrap: bool = True,
-    max_samples: int | None = None,
     n_jobs: int | None = 1,
     out_of_bag: bool = False,
     finish: Callable[[GrownTree], Tree] | None = None,
@@ -57,8 +57,7 @@ def grow_forest(
     Parameters
     ----------
     bootstrap : bool
-        Each tree sees ``max_samples`` (default: all) draws with replacement
-        (Breiman 1996); otherwise all rows.
+        Each tree sees rows drawn with replacement; otherwise all rows.
     n_jobs : int or None
         joblib's threads; the kernels release the GIL.
     out_of_bag : bool
@@ -70,9 +69,13 @@ def grow_forest(
     """
     from joblib import Parallel, delayed
 
-    def one(child: np.random.SeedSequence) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
+    draws = make_bootstrap(ids, recipe.table, recipe.target) if bootstrap else None
+
+    def one(
+        child: np.random.SeedSequence,
+    ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
         rng = np.random.default_rng(child)
-        rows, held = _sample(recipe, ids, rng, bootstrap, max_samples, out_of_bag)
+        rows, held = _sample(recipe, ids, rng, draws, out_of_bag)
         grown = grow_tree(recipe, rows, held, rng)
         tree = grown.tree if finish is None else finish(grown)
         if not out_of_bag:
@@ -100,20 +103,23 @@ def _sample(
     recipe: Recipe,
     ids: npt.NDArray[np.uint32],
     rng: np.random.Generator,
-    bootstrap: bool,
-    max_samples: int | None,
+    draws: Bootstrap | None,
     out_of_bag: bool,
 ) -> tuple[Rows, Rows]:
-    none = recipe.target.rows(ids[:0], None)
-    if not bootstrap:
-        return recipe.target.rows(ids, None), none
-    n = len(ids)
-    draws = rng.integers(0, n, size=n if max_samples is None else max_samples)
-    counts = np.bincount(draws, minlength=n)
-    drawn = counts > 0
-    rows = recipe.target.rows(ids[drawn], counts[drawn].astype(np.float64))
-    held = recipe.target.rows(ids[~drawn], None) if out_of_bag else none
-    return rows, held
+    """Rows of one tree, and its out-of-bag rows, both in table order."""
+    target = recipe.target
+    none = target.rows(ids[:0], None)
+    if draws is None:
+        return target.rows(ids, None), none
+    times = np.zeros(len(target.values))
+    times[draws.ids] = draws.sample(rng)
+    drawn = times[ids] > 0
+    rows = target.rows(ids[drawn], times[ids[drawn]])
+    if not out_of_bag:
+        return rows, none
+    rest = ids[~drawn]
+    own = target.draw_weights
+    return rows, target.rows(rest, None if own is None else own[rest] / draws.unit)
 
 
 def _held_votes(recipe: Recipe, grown: GrownTree, n_trees: int) -> npt.NDArray[np.float64]:

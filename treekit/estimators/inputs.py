@@ -1,0 +1,172 @@
+"""What scikit-learn's users pass, as the data room reads it.
+
+Checks and their messages are scikit-learn's own where it has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Number
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from treekit.data.cells import is_text
+from treekit.data.table import Table, near_names, read_table
+from treekit.errors import DataError, SettingError
+
+__all__ = ["Kinds", "column_kinds", "read_input"]
+
+
+class Kinds(NamedTuple):
+    """Names of the columns that are declared nominal and numeric."""
+
+    nominal: list[str]
+    numeric: list[str]
+
+
+def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Table:
+    """The inputs of ``fit`` (`reset`) or ``predict``, checked as scikit-learn does.
+
+    Sets or checks ``n_features_in_`` and ``feature_names_in_``.  Columns are
+    then known by position: scikit-learn has checked names and order.
+
+    Returns
+    -------
+    (rows, features) array, or Table
+        A plain array as it is (bools as numbers), a dataframe as a table.
+
+    Raises
+    ------
+    ValueError, TypeError
+        scikit-learn's, for shapes, names and cells that are no data; `DataError`
+        for sparse matrices.
+    """
+    if hasattr(x, "tocsr"):
+        raise DataError(
+            f"{type(estimator).__name__} does not take sparse data: to it a zero is a number, not "
+            "an absent cell; pass a dense table, X.toarray()"
+        )
+    if _is_frame(x):
+        validate_data(estimator, x, reset=reset, skip_check_array=True)
+        if 0 in x.shape:
+            check_array(np.empty(x.shape), estimator=estimator, input_name="X")
+        return replace(read_table(x), named=False)
+    cells: npt.NDArray[Any] = check_array(
+        x, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X"
+    )
+    validate_data(estimator, cells, reset=reset, skip_check_array=True)
+    if cells.dtype.kind == "b":
+        return cells.astype(np.float64)
+    if cells.dtype.kind == "O":
+        _refuse_strangers(cells)
+    if cells.dtype.kind == "f" and estimator.missing == "error":
+        _refuse_gaps(cells)
+    return cells
+
+
+def _refuse_gaps(cells: npt.NDArray[Any]) -> None:
+    """Where nothing may be missing, infinities are refused in rows to predict, too."""
+    if np.isfinite(cells).all():
+        return
+    found = "NaN" if np.isnan(cells).any() else "infinity"
+    raise DataError(
+        f"Input X contains {found}, and missing='error' takes finite numbers only; fill the cells "
+        "in, or use missing='direction'"
+    )
+
+
+def _is_frame(x: Any) -> bool:
+    if isinstance(x, (np.ndarray, list, tuple)):
+        return False
+    from narwhals.stable.v2.dependencies import is_into_dataframe
+
+    return bool(is_into_dataframe(x))
+
+
+def _refuse_strangers(cells: npt.NDArray[Any]) -> None:
+    """Raise scikit-learn's TypeError for cells that are neither text, number nor missing."""
+    missing = ("NoneType", "NAType", "NaTType")
+    for found in set(map(type, cells.ravel().tolist())):
+        if not issubclass(found, (str, Number, np.generic)) and found.__name__ not in missing:
+            raise TypeError(
+                f"a cell of X is a {found.__name__}; float() argument must be a string or a real "
+                "number, or the cell text or missing"
+            )
+
+
+def column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> Kinds:
+    """Which columns are nominal, from the estimators' parameter `categorical`.
+
+    Parameters
+    ----------
+    categorical : {"from_dtype"}, None, or sequence
+        ``from_dtype``: columns of text and of a categorical type.  None: none.
+        Otherwise the names, the positions or a mask of the nominal columns;
+        all others are numeric.
+    x : array or Table
+        As `read_input` returns it.
+
+    Raises
+    ------
+    SettingError
+        If `categorical` is none of these or names a column that is not there.
+    """
+    if isinstance(categorical, str):
+        if categorical == "from_dtype":
+            return _kinds_of_types(x)
+        raise SettingError(
+            f"categorical is {categorical!r}; give 'from_dtype', None, or a list of the names, "
+            f"the positions or a mask of the nominal columns, as in [{categorical!r}]"
+        )
+    names = list(x.names) if isinstance(x, Table) else [f"x{j}" for j in range(x.shape[1])]
+    chosen = set(_positions([] if categorical is None else categorical, names))
+    return Kinds(
+        [name for j, name in enumerate(names) if j in chosen],
+        [name for j, name in enumerate(names) if j not in chosen],
+    )
+
+
+def _kinds_of_types(x: npt.NDArray[Any] | Table) -> Kinds:
+    """Text and declared vocabularies are nominal by the data room's rules; bools are numbers."""
+    if not isinstance(x, Table):
+        if x.dtype.kind not in "O":
+            return Kinds([], [])
+        x = read_table(x)
+    bools = [
+        name
+        for name, cells in zip(x.names, x.cells, strict=True)
+        if cells.dtype.kind in "Ob" and not is_text(cells) and not x.levels.get(name)
+    ]
+    return Kinds([], bools)
+
+
+def _positions(categorical: Any, names: list[str]) -> list[int]:
+    chosen = np.asarray(categorical)
+    if chosen.ndim == 1 and len(chosen) == 0:
+        return []
+    if chosen.ndim == 1 and chosen.dtype.kind == "b":
+        if len(chosen) == len(names):
+            return [int(j) for j in np.flatnonzero(chosen)]
+        raise SettingError(
+            f"categorical is a mask of {len(chosen)} columns, but X has {len(names)}"
+        )
+    if chosen.ndim == 1 and chosen.dtype.kind in "iu":
+        outside = chosen[(chosen < 0) | (chosen >= len(names))]
+        if len(outside):
+            raise SettingError(
+                f"categorical holds position {outside[0]}; those of X go from 0 to {len(names) - 1}"
+            )
+        return [int(j) for j in chosen]
+    wanted = chosen.tolist() if chosen.ndim == 1 else [categorical]
+    for name in wanted:
+        if not isinstance(name, str):
+            raise SettingError(
+                f"categorical holds {name!r}; give names, positions or a mask of columns"
+            )
+        if name not in names:
+            raise SettingError(f"categorical names column {name!r}; {near_names(name, names)}")
+    return [names.index(name) for name in wanted]

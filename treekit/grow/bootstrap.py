@@ -1,0 +1,88 @@
+"""Bootstrap samples that do not depend on how the table is written down.
+
+Draws go by position in an order of the rows that their contents give.  So a
+forest is the same for any order of the rows, and for a row of weight 3 in
+place of three equal rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.grow.target import Target, draws_of
+from treekit.kernels.node import Table
+
+__all__ = ["Bootstrap", "make_bootstrap"]
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX2 = np.uint64(0xBF58476D1CE4E5B9)
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How samples are drawn with replacement (Breiman 1996).
+
+    Attributes
+    ----------
+    ids : (rows,) uint32
+        Training rows, in the order of their contents.
+    ends : (rows,) float64, or None
+        Cumulative weights in that order; None: all rows weigh 1.
+    n_draws : int
+    unit : float
+        Weight of one draw.
+    """
+
+    ids: npt.NDArray[np.uint32]
+    ends: npt.NDArray[np.float64] | None
+    n_draws: int
+    unit: float = 1.0
+
+    def sample(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+        """Times that each of `ids` is drawn: (rows,) float64."""
+        n = len(self.ids)
+        total = float(n) if self.ends is None else float(self.ends[-1])
+        at = rng.random(self.n_draws) * total
+        # Position p falls in the row whose weight spans it; with weights of 1, row floor(p).
+        drawn = at.astype(np.int64) if self.ends is None else self.ends.searchsorted(at, "right")
+        return np.bincount(drawn, minlength=n).astype(np.float64)
+
+
+def make_bootstrap(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> Bootstrap:
+    """Prepare to draw from the training rows `ids`.
+
+    Cost: a pass over each column, and one sort of as many integers as rows.
+    """
+    own = target.draw_weights
+    if own is not None:
+        ids = ids[own[ids] > 0]
+    order = ids[np.argsort(_contents(ids, table, target), kind="stable")]
+    if own is None:
+        return Bootstrap(order, None, len(ids))
+    weights = own[order]
+    return Bootstrap(order, np.cumsum(weights), draws_of(weights), float(target.values[0, 0]))
+
+
+def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.NDArray[np.uint64]:
+    """(rows,) uint64: a hash of each row's values and target.
+
+    Equal for equal rows, which are interchangeable.  Others collide once in
+    2**64 pairs, and then keep the order of the table.
+    """
+    if target.dense:
+        key = (target.values[ids, 1] + 0.0).view(np.uint64)
+    else:
+        key = target.cells[ids].astype(np.uint64)
+    for f, codes in enumerate(table.codes):
+        code = codes[ids]
+        # Ranks among the values present: codes also count those of rows without weight.
+        present = np.zeros(int(table.n_codes[f]) + 1, dtype=np.uint64)
+        present[code] = 1
+        key = (key ^ present.cumsum(dtype=np.uint64)[code]) * _MIX
+        key ^= key >> np.uint64(29)
+        key *= _MIX2
+        key ^= key >> np.uint64(32)
+    return np.asarray(key, dtype=np.uint64)
