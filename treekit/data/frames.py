@@ -63,8 +63,9 @@ def from_arrow(source: Any) -> Table:
 
 def _from_narwhals(frame: Any) -> Table:
     columns, levels = [], {}
-    for name in frame.columns:
-        cells, declared = _series_cells(frame[name])
+    # By position: a frame's name may be a number, which would ask for a row.
+    for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
+        cells, declared = _series_cells(series)
         columns.append(cells)
         if declared is not None:
             levels[str(name)] = declared
