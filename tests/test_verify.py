@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import platform
+import re
 
 import numpy as np
 import pytest
@@ -20,9 +21,10 @@ from treekit.errors import VerificationError
 from treekit.export import export
 from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
 from treekit.model.ensemble import make_model
-from treekit.model.predict import leaf_indices
+from treekit.model.predict import leaf_indices, sums
 from treekit.model.tree import Split
 from treekit.verify import Report, make_probes, verify
+from treekit.verify.bounds import rule_rows
 from treekit.verify.certificate import model_sha256
 from treekit.verify.coverage import measure
 
@@ -178,6 +180,44 @@ def balanced_tree(rng, schema, n_leaves):
     for at in reversed(range(len(splits))):
         nodes[at] = threshold(*splits[at], nodes[2 * at + 1], nodes[2 * at + 2])
     return build_tree(nodes[0], schema)
+
+
+def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
+    schema = Schema((Column("x"), Column("c", "nominal", ("a", "b", "d"))), classes=("no", "yes"))
+    inner = subset("c", ["a", "d"], leaf([1, 0]), leaf([1, 1]), missing=1)
+    root = threshold("x", 1.0, leaf([0, 1]), threshold("x", 2.0, inner, leaf([2, 1])), missing=1)
+    model = make_model(schema, [build_tree(root, schema)])
+    rows, probed, total = rule_rows(model, MOST)
+    assert probed == total == 4
+    above = [float(np.nextafter(np.float32(t), np.float32(9))) for t in (1, 2)]
+    seen = {(x, c) for x, c in rows.tolist() if x == x and c == c}
+    # The rule "1 < x <= 2 and c in {a, d}": at its bounds, its levels, and beyond each.
+    assert {(2.0, 0.0), (above[0], 0.0), (2.0, 2.0), (1.0, 0.0), (above[1], 0.0)} <= seen
+    assert (2.0, 1.0) in seen
+    assert any(x == 2.0 and c != c for x, c in rows.tolist())
+
+
+def test_rules_left_without_rows_at_their_bounds_are_reported(tmp_path):
+    model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
+    (path,) = exported(model, tmp_path, "rules")
+    report = verify(model, [path], max_rows=1000)
+    assert report.equal
+    assert re.search(r"bounds of \d+ of 301 rules; raise max_rows", str(report))
+    assert verify(model, [path]).artifacts[0].note == ""
+
+
+def test_every_leaf_is_seen_with_divided_votes_where_they_can_be():
+    """All votes for one class would hide one vote too many in float32."""
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    rare = threshold("y", 1.0, leaf([1, 0]), threshold("y", 1.5, leaf([0, 1]), leaf([1, 0])))
+    trees = [threshold("x", 0.5, leaf([1, 0]), leaf([0, 1])), rare]
+    model = make_model(schema, [build_tree(tree, schema) for tree in trees])
+    for seed in range(10):
+        rows = make_probes(model, 0, seed, MOST).rows
+        divided = rows[sums(model, rows).max(axis=1) < model.unit_total]
+        reached = leaf_indices(model, divided)
+        for t, tree in enumerate(model.trees):
+            assert set(tree.leaves.tolist()) <= set(reached[:, t].tolist())
 
 
 # ------------------------------------------------------------------ artifacts
