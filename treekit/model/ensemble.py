@@ -137,7 +137,7 @@ class Model:
         save(self, path)
 
     def rules(self) -> RuleList:
-        """The model as readable rules; ``print`` it, or index it by tree."""
+        """The model as readable rules; ``print`` it, or ask for a tree with ``of_tree``."""
         from treekit.rules import rules
 
         return rules(self)
