@@ -5,9 +5,10 @@ The builder sees records and arrays only: names were resolved at the edge.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -41,6 +42,8 @@ class Recipe:
     before : Pointer
         The pruner's say before a split; see `use_before`.
     limits : Limits
+    compiled : list
+        The machine code of `grow` for these types, once it is known.
     """
 
     table: Table
@@ -51,6 +54,7 @@ class Recipe:
     before: Pointer
     use_before: bool
     limits: Limits
+    compiled: list[Any] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True)
@@ -90,14 +94,15 @@ def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) 
     )
     room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
     current.score, current.rng = criterion.score, rng
+    arguments = (
+        recipe.table, rows, held, spare, room, recipe.limits, recipe.target.noise,
+        splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
+        criterion.n_keys, criterion.use_choose, criterion.score, criterion.impurity,
+        criterion.priority, criterion.use_priority, recipe.before, recipe.use_before,
+        rng, scratch,
+    )  # fmt: skip
     try:
-        grown, n, status = grow(
-            recipe.table, rows, held, spare, room, recipe.limits, recipe.target.noise,
-            splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
-            criterion.n_keys, criterion.use_choose, criterion.score, criterion.impurity,
-            criterion.priority, criterion.use_priority, recipe.before, recipe.use_before,
-            rng, scratch,
-        )  # fmt: skip
+        grown, n, status = _compiled_grow(recipe, arguments)(*arguments)
     except Exception as error:
         raise _culprit(recipe, error) from error
     for origin in recipe_origins(recipe):
@@ -112,6 +117,18 @@ def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) 
     if status == 2:
         raise splitter.origin.error("returned a split with an empty branch or an impossible column")
     return _assemble(recipe, grown, n, held)
+
+
+def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
+    """`grow` for a recipe's types, which all its trees share.
+
+    Typing thirty arrays costs more than growing a small tree, so it is done once.
+    """
+    if not recipe.compiled:
+        types = tuple(nb.typeof(argument) for argument in arguments)
+        grow.compile(types)
+        recipe.compiled.append(grow.overloads[types].entry_point)
+    return recipe.compiled[0]
 
 
 def recipe_origins(recipe: Recipe) -> list[Any]:

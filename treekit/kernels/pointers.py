@@ -48,6 +48,11 @@ class Pointer(CPUDispatcher):
             cached(self)
         self.compile(signature)
         self.disable_compile()
+        self._only = self.overloads[signature.args]
+
+    def get_compile_result(self, sig):
+        """The one compile result; numba's own look-up normalises `sig` at every call."""
+        return self._only
 
 
 @typeof_impl.register(Pointer)
