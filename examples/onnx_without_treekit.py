@@ -1,0 +1,32 @@
+"""An exported ONNX model, run in a process in which treekit cannot be imported.
+
+    python examples/onnx_without_treekit.py
+
+The table has categories and missing cells.  Labels and probabilities must be
+those of the model, bit for bit.
+"""
+
+import tempfile
+from pathlib import Path
+
+from isolated import answers, run_without_treekit
+
+import treekit
+from treekit.data import DEMO_TARGET, demo_table
+
+READER = Path(__file__).parent / "standalone" / "read_onnx.py"
+
+
+def main():
+    table = demo_table()
+    model = treekit.train(table, DEMO_TARGET, ensemble="forest", trees=30, seed=0)
+    with tempfile.TemporaryDirectory() as folder:
+        (path,) = treekit.export(model, "onnx", Path(folder) / "horses.onnx")
+        labels, shares = answers(run_without_treekit(READER, path, table))
+    assert labels == model.predict(table).tolist()
+    assert shares == model.predict_proba(table).tolist()
+    print(f"{len(labels)} rows: ONNX without treekit says what the model says, bit for bit")
+
+
+if __name__ == "__main__":
+    main()

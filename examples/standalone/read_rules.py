@@ -1,0 +1,134 @@
+"""Execute the text of exported rules: the standard library, and what the text says of itself.
+
+    python read_rules.py MODEL.rules.txt TABLE.csv
+
+Prints the label and each class's probability, or the number, of every row.
+"""
+
+import csv
+import math
+import re
+import struct
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+NAME = r'(?:"(?:[^"\\]|\\.)*"|[^\W\d]\w*)'
+TOKEN = rf"(?:{NAME}|-?[0-9][^\s,:]*)"
+TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+ESCAPE = re.compile(r'\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|(["\\nrt]))')
+COLUMN = re.compile(rf"^  ({NAME}): (?:a number|one of (\{{.*\}}))$", re.MULTILINE)
+CONDITION = re.compile(
+    rf"({NAME}) (?:(is missing)|has no possible value|(is known)|is (?:one of )?([{{\"].*[}}\"])"
+    rf"|> (\S+)(?: and {NAME} <= (\S+?))?|<= (\S+?))(, or is missing)?"
+)
+THEN = re.compile(rf"  then ({TOKEN})   support \S+(?:   (.+))?")
+
+
+def plain(token):
+    """A name or label without its quotes."""
+    if not token.startswith('"'):
+        return token
+    short = {"n": "\n", "r": "\r", "t": "\t"}
+    return ESCAPE.sub(
+        lambda m: short.get(m[3], m[3]) if m[3] else chr(int(m[1] or m[2], 16)), token[1:-1]
+    )
+
+
+def texts(levels):
+    """The texts between braces, without their quotes."""
+    return [plain(token) for token in TEXT.findall(levels)]
+
+
+def single(x):
+    """The float32 nearest to x, ties to even."""
+    try:
+        return struct.unpack("f", struct.pack("f", x))[0]
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
+class Rules:
+    """The facts of the header, and the rules of each tree."""
+
+    def __init__(self, text):
+        head, *blocks = text.removesuffix("\n").split("\n\nrule ")
+        self.facts = dict(re.findall(r"^(\w+) +(.+)$", head, re.MULTILINE))
+        self.columns = {}
+        for name, levels in COLUMN.findall(head):
+            self.columns[plain(name)] = set(texts(levels)) if levels else None
+        classes = self.facts["classes"]
+        self.classes = [] if classes.startswith("none:") else re.findall(TOKEN, classes)
+        self.round = single if self.facts["type"] == "float32" else float
+        self.trees = [[] for _ in range(int(self.facts["trees"]))]
+        for block in blocks:
+            place, *lines, then = block.split("\n")
+            tree = re.search(r", tree (\d+) of", place)
+            conditions = [] if lines == ["  always"] else [self.condition(x[6:]) for x in lines]
+            self.trees[int(tree[1]) - 1 if tree else 0].append((conditions, self.then(then)))
+
+    def condition(self, line):
+        """A column, whether a missing cell of it fits, and what says whether a known one does."""
+        name, gone, known, levels, low, between, high, or_gone = CONDITION.fullmatch(line).groups()
+        above = low and self.round(float(low))
+        upto = self.round(float(between or high or "inf"))
+        if levels:
+            fits = set(texts(levels)).__contains__
+        elif low or high:
+            fits = lambda x: (above is None or x > above) and x <= upto  # noqa: E731
+        else:
+            fits = lambda _: bool(known)  # noqa: E731
+        return plain(name), bool(gone or or_gone), fits
+
+    def then(self, line):
+        """Votes of the classes in order, or the one number."""
+        number, shares = THEN.fullmatch(line).groups()
+        if not self.classes:
+            return [Fraction(float(number))]
+        said, votes = dict(re.findall(rf"({TOKEN}): ([0-9.]+)", shares)), int(self.facts["votes"])
+        half = Fraction(1, 2)
+        return [math.floor(Fraction(said.get(name, 0)) * votes + half) for name in self.classes]
+
+    def cell(self, name, text):
+        """A cell as the rules see it; None = missing."""
+        levels = self.columns[name]
+        if text and levels is not None and text not in levels:
+            if self.facts["unknown"] == "error":
+                raise SystemExit(f"the rules refuse the category {text!r} of {name!r}")
+            text = ""
+        if not text and self.facts["missing"] == "error":
+            raise SystemExit(f"the rules refuse a missing {name!r}")
+        if not text:
+            return None
+        return text if levels is not None else self.round(float(text))
+
+    def answer(self, row):
+        """Label and probabilities, or the number twice."""
+        cells = {name: self.cell(name, row[name]) for name in self.columns}
+        total = [0] * max(len(self.classes), 1)
+        for tree in self.trees:
+            (units,) = [units for rule, units in tree if all(met(cells, part) for part in rule)]
+            total = [a + b for a, b in zip(total, units, strict=True)]
+        if not self.classes:
+            number = float(total[0]) / len(self.trees)
+            return [repr(number), number.hex()]
+        whole = int(self.facts["votes"]) * len(self.trees)
+        label = plain(self.classes[total.index(max(total))])
+        return [label, *((votes / whole).hex() for votes in total)]
+
+
+def met(cells, condition):
+    """Whether the cells of a row meet a condition."""
+    name, missing, fits = condition
+    return missing if cells[name] is None else fits(cells[name])
+
+
+def main(rules, table):
+    model = Rules(Path(rules).read_bytes().decode())
+    with Path(table).open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            print(*model.answer(row), sep="\t")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,621 @@
+"""The command line: what it says, where it says it, and with which exit code."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numba
+import pytest
+from click.testing import CliRunner, Result
+
+import treekit
+from treekit.cli import demo, main, waiting
+from treekit.cli.files import write_text
+from treekit.cli.terminal import shown
+from treekit.data import DEMO_TARGET, demo_table
+from treekit.errors import ModelFileError
+
+ROOT = Path(__file__).resolve().parents[1]
+MELONS = ROOT / "examples" / "tables" / "watermelon"
+COMMANDS = ["train", "inspect", "predict", "rules", "export", "verify", "plugins", "demo"]
+HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "rich"}
+TREEKIT = "import sys; from treekit.cli import main; main(prog_name='treekit')"
+
+
+def call(*args: object, code: int = 0, **settings: object) -> Result:
+    """Run the command line in this process, and expect an exit code."""
+    result = CliRunner().invoke(main, [str(arg) for arg in args], **settings)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def facts(text: str) -> dict[str, str]:
+    """Names and values of the lines that hold a pair."""
+    pairs = re.findall(r"^  (\S+) +(.+)$", text, re.MULTILINE)
+    return dict(pairs)
+
+
+def at_terminal(*args: object) -> str:
+    """What a person at a terminal sees of a process of its own."""
+    master, slave = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
+    for name in ("NO_COLOR", "FORCE_COLOR", "CI"):
+        environment.pop(name, None)
+    command = [sys.executable, "-c", TREEKIT, *map(str, args)]
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # Linux: the other side is closed
+            break
+        if not part:
+            break
+        seen += part
+    os.close(master)
+    assert process.wait() == 0, seen
+    return seen.decode()
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pruned tree of the table that ships with treekit."""
+    path = tmp_path_factory.mktemp("models") / "tree.treekit"
+    arguments = ["train", demo_table(), "--target", DEMO_TARGET, "--seed", 0, "-o", path]
+    call(*arguments, "--pruner", "cost_complexity")
+    return path
+
+
+@pytest.fixture(scope="module")
+def forest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small forest of the same table."""
+    path = tmp_path_factory.mktemp("models") / "forest.treekit"
+    arguments = ["train", demo_table(), "--target", DEMO_TARGET, "--seed", 0, "-o", path]
+    call(*arguments, "--ensemble", "forest", "--trees", 3)
+    return path
+
+
+# ---------------------------------------------------------------- the frame
+
+
+def test_help_is_there_without_any_heavy_library():
+    code = (
+        "import sys; from treekit.cli import main; main(['--help'], standalone_mode=False);"
+        f"print({HEAVY!r} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("set()\n")
+    assert re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str):
+    help_text = call(command, "--help").stdout
+    assert "Usage:" in help_text
+    assert len(help_text.splitlines()) > 5
+
+
+def test_the_version_is_told():
+    assert call("--version").stdout == f"treekit {treekit.__version__}\n"
+
+
+def test_an_error_in_a_process_of_its_own_is_one_line_on_stderr_and_exit_code_2(tmp_path: Path):
+    command = [sys.executable, "-c", TREEKIT, "inspect", str(tmp_path / "nothing.treekit")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"Error: '.*nothing\.treekit': No such file or directory\n", done.stderr)
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path: Path):
+    result = call("--debug", "inspect", tmp_path / "nothing", code=2)
+    assert "Traceback (most recent call last)" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+
+
+def test_a_stopped_command_ends_with_the_code_of_an_interrupt(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupted(path: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("treekit.model.store.load", interrupted)
+    assert "stopped" in call("inspect", tree, code=130).stderr
+
+
+# ---------------------------------------------------------------- train
+
+
+def test_training_says_what_it_read_chose_and_found(tree: Path, tmp_path: Path):
+    path = tmp_path / "again.treekit"
+    arguments = ["train", demo_table(), "--target", DEMO_TARGET, "--seed", 0, "-o", path]
+    told = call(*arguments, "--pruner", "cost_complexity", "--test", demo_table()).stdout
+    model = treekit.load(path)
+    said = facts(told)
+    assert said["rows"] == "368"
+    assert said["columns"] == "20 (7 numeric, 13 nominal)"
+    assert (said["leaves"], said["depth"]) == (str(model.n_leaves), str(model.depth))
+    assert (said["criterion"], said["splitter"], said["seed"]) == ("gini", "exact", "0")
+    assert (said["pruner"], said["pruner.folds"]) == ("cost_complexity", "10")
+    assert said["pruner.alpha"] == repr(model.provenance["pruner"]["alpha"])
+    with demo_table().open(encoding="utf-8") as stream:
+        actual = [row[DEMO_TARGET] for row in csv.DictReader(stream)]
+    right = sum(model.predict(demo_table()) == actual)
+    assert f"accuracy on 368 rows of {str(demo_table())!r}: {right / 368:.4f}" in told
+    assert path.read_bytes() == tree.read_bytes()
+
+
+def test_the_command_line_trains_what_python_trains(forest: Path):
+    model = treekit.train(demo_table(), DEMO_TARGET, ensemble="forest", trees=3, seed=0)
+    again = forest.with_name("python.treekit")
+    model.save(again)
+    assert again.read_bytes() == forest.read_bytes()
+
+
+def test_a_forest_says_its_out_of_bag_score(tmp_path: Path):
+    path = tmp_path / "f.treekit"
+    arguments = ["train", demo_table(), "--target", DEMO_TARGET, "-o", path]
+    said = facts(call(*arguments, "--ensemble", "forest", "--trees", 5).stdout)
+    assert said["oob.accuracy"] == repr(treekit.load(path).provenance["oob"]["accuracy"])
+    assert said["trees"] == "5"
+
+
+def test_a_regression_is_scored_by_r_squared(tmp_path: Path):
+    rows = [f"{x},{x * x}.5" for x in range(40)]
+    table = tmp_path / "t.csv"
+    table.write_text("x,y\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    path = tmp_path / "m.treekit"
+    told = call("train", table, "--target", "y", "-o", path, "--test", table).stdout
+    assert "R squared on 40 rows" in told
+    assert told.rstrip().splitlines()[-3].endswith(": 1.0000")
+    said = call("predict", path, table).stdout.splitlines()
+    assert said == ["y", *(row.split(",")[1] for row in rows)]
+    call("predict", path, table, "--proba", code=2)
+
+
+def test_options_of_the_table_are_obeyed(tmp_path: Path):
+    table = tmp_path / "t.csv"
+    lines = ["id,size,colour,w,y", "1,1,3,1,no", "2,-,4,1,yes", "3,2,3,1,no", "4,8,4,0,maybe"]
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path = tmp_path / "deep" / "folder" / "m.treekit"
+    call(
+        *("train", table, "--target", "y", "-o", path, "--ignore", "id", "--nominal", "colour"),
+        *("--weights", "w", "--classes", 'yes, no,maybe,"a,b"', "--missing-marks", "-,?"),
+        *("--numeric", "size"),
+    )
+    model = treekit.load(path)
+    assert model.schema.classes == ("yes", "no", "maybe", "a,b")
+    assert [(c.name, c.kind) for c in model.schema.columns] == [
+        ("size", "numeric"),
+        ("colour", "nominal"),
+    ]
+    assert model.trees[0].weight[0] == 3
+    call("predict", path, table, code=2)  # '-' is no number
+    assert call("predict", path, table, "--missing-marks", "-").stdout.split()[0] == "y"
+
+
+def test_settings_of_components_reach_the_model(tmp_path: Path):
+    path = tmp_path / "m.treekit"
+    call(
+        *("train", MELONS / "watermelon_3.0_en.csv", "--target", "good", "--ignore", "id"),
+        *("--set", "criterion.base=2.718", "--criterion", "entropy", "--set", "max-depth=2"),
+        *("--set", "nominal_splits=multiway", "-o", path),
+    )
+    settings = treekit.load(path).settings
+    assert settings["criterion"] == "entropy"
+    assert settings["criterion.base"] == 2.718
+    assert (settings["max_depth"], settings["nominal_splits"]) == (2, "multiway")
+
+
+BAD = {
+    "a file that is not there": (["--seed", "1"], "there is no file"),
+    "an unknown target": (["--target", "goood"], "no target column 'goood'; did you mean 'good'?"),
+    "an unknown setting": (["--set", "max_depht=3"], "did you mean 'max_depth'?"),
+    "an unknown criterion": (["--criterion", "ginni"], "did you mean 'gini'?"),
+    "an unknown pruner": (["--pruner", "cost"], "installed: cost_complexity, reduced_error"),
+    "a value of a wrong type": (["--trees", "many"], "must be a whole number"),
+    "a value out of range": (["--set", "max_bins=256"], "from 2 to 255, not 256"),
+    "a setting given twice": (["--trees", "5", "--set", "trees=6"], "'trees' is given twice"),
+    "no assignment": (["--set", "trees"], "write KEY=VALUE"),
+    "a setting of no component": (["--set", "pruner.folds=3"], "add --pruner NAME"),
+    "a setting of nothing": (["--set", "tree.depth=3"], "unknown setting 'tree.depth'"),
+    "a component's unknown setting": (
+        ["--criterion", "entropy", "--set", "criterion.bas=3"],
+        "criterion 'entropy' has no setting 'bas'; did you mean 'base'?",
+    ),
+    "a criterion of another task": (["--criterion", "squared_error"], "is for regression"),
+    "an unknown column": (["--ignore", "idd"], "'idd'; did you mean 'id'?"),
+    "a test without the target": (
+        ["--test", str(MELONS / "watermelon_3.0.csv")],
+        "no target column 'good'",
+    ),
+    "a device as the output": (["-o", os.devnull], "is not a regular file"),
+    "open quotes": (["--classes", 'a,"b'], "write a,b or"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD.values(), ids=BAD)
+def test_training_refuses(arguments: list[str], said: str, tmp_path: Path):
+    table = tmp_path / "nothing.csv" if "no file" in said else MELONS / "watermelon_3.0_en.csv"
+    output = tmp_path / "m.treekit"
+    result = call("train", table, "--target", "good", "-o", output, *arguments, code=2)
+    assert said in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("left_out", ["TABLE", "--target", "--output"])
+def test_training_needs_a_table_a_target_and_an_output(left_out: str):
+    parts = {"TABLE": ["t.csv"], "--target": ["--target", "y"], "--output": ["-o", "m"]}
+    arguments = [word for name, words in parts.items() if name != left_out for word in words]
+    assert left_out in call("train", *arguments, code=2).stderr
+
+
+def test_the_table_of_settings_needs_nothing_else():
+    lines = call("train", "--help-settings").stdout.splitlines()
+    assert lines[0].split() == ["setting", "accepts", "default", "meaning"]
+    from treekit.training import SETTINGS
+
+    assert [line.split()[0] for line in lines[1:]] == [setting.name for setting in SETTINGS]
+    assert not any("." in line.split()[0] for line in lines)
+
+
+def test_the_table_of_settings_holds_those_of_the_chosen_components():
+    chosen = ["--criterion", "entropy", "--set", "pruner=cost_complexity"]
+    told = call("train", *chosen, "--help-settings").stdout
+    assert re.search(r"^criterion\.base +a number of at least 1 +2\.0 +base of", told, re.MULTILINE)
+    assert re.search(r"^pruner\.folds +a whole number", told, re.MULTILINE)
+    assert (
+        "unknown criterion" in call("train", "--help-settings", "--criterion", "x", code=2).stderr
+    )
+
+
+# ---------------------------------------------------------------- what people are told meanwhile
+
+
+def test_a_long_compilation_is_announced_once(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
+
+    def compile_one(step: int) -> None:
+        @numba.njit
+        def add(a):
+            return a + step
+
+        assert add(1) == 1 + step
+
+    with waiting.compile_notice():
+        compile_one(1)
+        compile_one(2)
+    assert capsys.readouterr().err == "compiling kernels for the first time\n"
+
+
+def test_a_short_compilation_is_not_announced(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(waiting, "PATIENCE", 1e6)
+    with waiting.compile_notice():
+        assert numba.njit(lambda a: a + 3)(1) == 4
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_shows_the_trees_grow_and_a_pipe_does_not(tmp_path: Path):
+    arguments = ["train", demo_table(), "--target", DEMO_TARGET, "--ensemble", "forest"]
+    arguments += ["--trees", 20, "-o", tmp_path / "m.treekit"]
+    assert "20/20" in at_terminal(*arguments)
+    assert call(*arguments).stderr == ""
+
+
+# ---------------------------------------------------------------- inspect, predict, rules
+
+
+def test_inspect_tells_schema_policies_size_settings_and_provenance(tree: Path):
+    told = call("inspect", tree).stdout
+    said = facts(told)
+    model = treekit.load(tree)
+    assert said["target"] == repr(DEMO_TARGET)
+    assert (said["missing"], said["unknown"], said["type"]) == ("direction", "missing", "float32")
+    assert said["nodes"] == str(model.n_nodes)
+    assert set(model.settings) <= set(said)
+    assert "gini (treekit" in said["criterion"]
+    assert re.search(r"^age +nominal +'adult', 'young'$", told, re.MULTILINE)
+
+
+def test_predictions_are_those_of_the_model(forest: Path):
+    model = treekit.load(forest)
+    rows = list(csv.reader(io.StringIO(call("predict", forest, demo_table(), "--proba").stdout)))
+    assert rows[0] == [DEMO_TARGET, f"{DEMO_TARGET}=no", f"{DEMO_TARGET}=yes"]
+    assert [row[0] for row in rows[1:]] == model.predict(demo_table()).tolist()
+    shares = [[float(cell) for cell in row[1:]] for row in rows[1:]]
+    assert shares == model.predict_proba(demo_table()).tolist()
+
+
+def test_predictions_go_to_a_file_whole_or_not_at_all(tree: Path, tmp_path: Path):
+    output = tmp_path / "deep" / "out.csv"
+    call("predict", tree, demo_table(), "-o", output)
+    whole = output.read_text(encoding="utf-8")
+    assert whole == call("predict", tree, demo_table()).stdout
+    call("predict", tree, MELONS / "watermelon_3.0.csv", "-o", output, code=2)
+    assert output.read_text(encoding="utf-8") == whole
+
+    def pieces():
+        yield "half"
+        raise ModelFileError("the rest is gone")
+
+    with pytest.raises(ModelFileError):
+        write_text(pieces(), output)
+    assert output.read_text(encoding="utf-8") == whole
+    assert [path.name for path in output.parent.iterdir()] == ["out.csv"]
+
+
+def test_an_output_keeps_the_link_that_points_to_it(tree: Path, tmp_path: Path):
+    link = tmp_path / "link.csv"
+    link.symlink_to(tmp_path / "real.csv")
+    call("predict", tree, demo_table(), "-o", link)
+    assert link.is_symlink()
+    assert (tmp_path / "real.csv").is_file()
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(forest: Path):
+    command = f'{sys.executable} -c "{TREEKIT}" rules {forest} | head -n 1'
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout == "treekit rules, format 1\n"
+    assert done.stderr == ""
+
+
+def test_rules_are_printed_and_written(forest: Path, tmp_path: Path):
+    text = str(treekit.load(forest).rules())
+    assert call("rules", forest).stdout == text
+    output = tmp_path / "r.txt"
+    call("rules", forest, "-o", output)
+    assert output.read_bytes() == text.encode()
+
+
+def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
+    whole = str(treekit.load(forest).rules())
+    header = whole.partition("\nrule ")[0]
+    parts = [call("rules", forest, "--tree", n).stdout for n in (1, 2, 3)]
+    assert all(part.startswith(header) for part in parts)
+    assert header + "".join(part.removeprefix(header) for part in parts) == whole
+    assert "there is no tree 4" in call("rules", forest, "--tree", 4, code=2).stderr
+    call("rules", forest, "--tree", 0, code=2)
+
+
+# ---------------------------------------------------------------- export and verify
+
+
+@pytest.mark.parametrize(
+    ("target", "files"),
+    [
+        ("onnx", ["m.onnx"]),
+        ("c", ["m.c", "m.h"]),
+        ("python", ["m.py"]),
+        ("rules", ["m.rules.txt"]),
+    ],
+)
+def test_every_target_is_written_and_proven(
+    target: str, files: list[str], tree: Path, tmp_path: Path
+):
+    written = call("export", tree, "--to", target, "-o", tmp_path / "m").stdout.splitlines()
+    assert written == [str(tmp_path / name) for name in files]
+    certificate = tmp_path / "certificate.json"
+    arguments = ["--rows", 50, "--seed", 3, "--certificate", certificate]
+    told = call("verify", tree, written[0], *arguments).stdout
+    assert told.startswith("all 1 artifacts are equal to the model, bit for bit\n")
+    assert "coverage of" in told
+    proof = json.loads(certificate.read_text(encoding="utf-8"))
+    assert proof["equal"] is True
+    assert (proof["probes"]["random"], proof["probes"]["seed"]) == (50, 3)
+
+
+def test_settings_of_a_target_reach_it(tree: Path, tmp_path: Path):
+    texts = []
+    for form in ("if_else", "table"):
+        call("export", tree, "--to", "c", "--set", f"form={form}", "-o", tmp_path / f"{form}.c")
+        texts.append((tmp_path / f"{form}.c").read_text(encoding="utf-8").replace(form, ""))
+    assert texts[0] != texts[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--to", "cc"], "unknown exporter 'cc'"),
+        (["--to", "c", "--set", "form=tabel"], "must be one of auto, if_else, table"),
+        (["--to", "c", "--set", "from=table"], "did you mean 'form'?"),
+        (["--to", "c", "-o", "m.onnx"], "must end in '.c'"),
+    ],
+)
+def test_export_refuses(arguments: list[str], said: str, tree: Path, tmp_path: Path):
+    result = call("export", tree, "-o", tmp_path / "m", *arguments, code=2)
+    assert said in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_artifact_that_differs_is_exit_code_1_and_shows_a_row(tree: Path, tmp_path: Path):
+    path = tmp_path / "m.rules.txt"
+    call("export", tree, "--to", "rules", "-o", path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(", or is missing", "", 1), encoding="utf-8")
+    told = call("verify", tree, path, code=1).stdout
+    assert told.startswith("1 of 1 artifacts are NOT equal to the model\n")
+    assert f"first differing row of {path}" in told
+    assert "the model says" in told
+
+
+def test_verify_needs_artifacts_that_are_there(tree: Path, tmp_path: Path):
+    assert "there is no file" in call("verify", tree, tmp_path / "m.c", code=2).stderr
+    assert "ARTIFACT" in call("verify", tree, code=2).stderr
+
+
+# ---------------------------------------------------------------- plugins
+
+
+BROKEN = """
+from treekit import hookimpl
+
+@hookimpl
+def treekit_criteria():
+    raise RuntimeError("out of\\norder \\x1b[2J")
+"""
+
+
+@pytest.fixture
+def broken_plugin(fresh_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A distribution whose plugin fails."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "broken_plug.py").write_text(textwrap.dedent(BROKEN), encoding="utf-8")
+    info = tmp_path / "broken_plug-1.0.dist-info"
+    info.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: broken-plug\nVersion: 1.0\n"
+    (info / "METADATA").write_text(metadata, encoding="utf-8")
+    (info / "entry_points.txt").write_text("[treekit]\nplug = broken_plug\n", encoding="utf-8")
+    return "plugin 'plug' of broken-plug 1.0"
+
+
+def test_plugins_lists_every_component_and_its_source():
+    lines = call("plugins").stdout.splitlines()
+    assert lines[0].split() == ["kind", "name", "distribution", "version", "summary"]
+    rows = [line.split()[:4] for line in lines[1:]]
+    assert ["criterion", "gini", "treekit", treekit.__version__] in rows
+    assert {row[0] for row in rows} >= {"criterion", "splitter", "pruner", "exporter", "importer"}
+
+
+def test_a_broken_plugin_is_listed_among_the_faults(broken_plugin: str):
+    result = call("plugins")
+    assert f"faults\n  {broken_plugin} failed in treekit_criteria: RuntimeError" in result.stdout
+    assert result.stderr == ""
+    assert "\x1b" not in result.stdout
+
+
+def test_a_broken_plugin_is_a_warning_of_one_line(broken_plugin: str, tmp_path: Path):
+    table = MELONS / "watermelon_3.0_en.csv"
+    result = call("train", table, "--target", "good", "-o", tmp_path / "m.treekit")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Warning: {broken_plugin}")
+    assert "out of order" in line
+    assert "\x1b" not in line
+
+
+def test_strict_plugins_makes_it_an_error(broken_plugin: str):
+    result = call("--strict-plugins", "plugins", code=2)
+    assert result.stderr.startswith(f"Error: {broken_plugin}")
+
+
+# ---------------------------------------------------------------- colours and hostile names
+
+
+def test_a_pipe_gets_no_colours_and_a_terminal_does(tree: Path, tmp_path: Path):
+    call("export", tree, "--to", "rules", "-o", tmp_path / "m")
+    arguments = ["verify", tree, tmp_path / "m.rules.txt", "--rows", 0]
+    assert "\x1b" not in call(*arguments).stdout
+    assert "\x1b[32m" in call(*arguments, color=True).stdout
+
+
+def test_no_color_is_respected_on_a_terminal(tree: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    call("export", tree, "--to", "rules", "-o", tmp_path / "m")
+    arguments = ["verify", tree, tmp_path / "m.rules.txt", "--rows", 0]
+    assert "\x1b" not in call(*arguments, color=True).stdout
+    assert "\x1b" not in call("inspect", tmp_path / "nothing", color=True, code=2).stderr
+
+
+HOSTILE = [
+    "[red]name[/red]",
+    "[link=https://x.org]",
+    "\x1b[2Jclear",
+    "a\u202eb",
+    ":bomb:",
+    "行\u3000",
+]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A table of hostile names and levels, and a model of it."""
+    folder = tmp_path_factory.mktemp("hostile")
+    table, path = folder / "t.csv", folder / "m.treekit"
+    with table.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([*HOSTILE, "[bold]y[/bold]"])
+        for i in range(12):
+            cells = [HOSTILE[(i + j) % len(HOSTILE)] for j in range(len(HOSTILE))]
+            writer.writerow([*cells, HOSTILE[i % 3]])
+    call("train", table, "--target", "[bold]y[/bold]", "-o", path)
+    return table, path
+
+
+def test_names_are_printed_as_they_are_and_act_on_nothing(hostile: tuple[Path, Path]):
+    table, path = hostile
+    told = call("inspect", path).stdout
+    told += call("train", table, "--target", "[bold]y[/bold]", "-o", path).stdout
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+    for name in HOSTILE:
+        assert shown(name) in told
+
+
+def test_names_act_on_no_terminal(hostile: tuple[Path, Path]):
+    table, path = hostile
+    told = at_terminal("inspect", path)
+    told += at_terminal("rules", path)
+    told += at_terminal("predict", path, table)
+    assert "\x1b[2J" not in told
+    assert "\x1b]8;" not in told  # rich's hyperlinks
+    assert "\u202e" not in told
+    for name in HOSTILE:
+        assert shown(name) in told
+
+
+def test_predictions_in_a_file_hold_names_exactly(hostile: tuple[Path, Path]):
+    table, path = hostile
+    output = path.with_suffix(".csv")
+    call("predict", path, table, "-o", output)
+    with output.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.reader(stream))
+    assert rows[0] == ["[bold]y[/bold]"]
+    assert [row[0] for row in rows[1:]] == treekit.load(path).predict(table).tolist()
+    assert {row[0] for row in rows[1:]} <= set(HOSTILE)
+
+
+# ---------------------------------------------------------------- demo
+
+
+def test_the_demo_trains_writes_explains_and_proves(tmp_path: Path):
+    out = tmp_path / "demo"
+    result = call("demo", "--out", out)
+    files = {path.name for path in out.iterdir()}
+    endings = ("treekit", "onnx", "c", "h", "py", "rules.txt")
+    assert files == {f"{name}.{ending}" for name in ("tree", "forest") for ending in endings}
+    told = result.stdout
+    assert told.count("all 4 artifacts are equal to the model, bit for bit") == 2
+    assert told.count("coverage of") == 2
+    assert "368 rows, 7 columns of numbers, 13 of categories, 1,925 missing cells" in told
+    tree, forest = (treekit.load(out / f"{name}.treekit") for name in ("tree", "forest"))
+    assert forest.n_trees == 100
+    assert f"accuracy {forest.provenance['oob']['accuracy']:.3f} on 368 rows" in told
+    assert re.search(r"accuracy 0\.\d{3} on 92 rows held out", told)
+    rules = str(tree.rules())
+    assert f"  rule {tree.n_leaves} of {tree.n_leaves}," in told
+    assert all(
+        f"  {line}".rstrip() in told for line in rules[rules.index("rule 1 of") :].split("\n")
+    )
+
+
+def test_the_demo_names_what_it_cannot_try_without_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("treekit.verify.run_c.shutil.which", lambda name: None)
+    monkeypatch.setattr(demo, "_FOREST", demo._FOREST | {"trees": 3})
+    told = call("demo", "--out", tmp_path).stdout
+    assert told.count("all 3 artifacts are equal") == 2
+    assert f"{tmp_path / 'tree.c'} is written but not tried: no gcc on the PATH" in told
+    assert (tmp_path / "forest.c").is_file()
