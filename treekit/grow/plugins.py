@@ -16,7 +16,6 @@ from typing import Any
 
 import numba as nb
 import numpy as np
-from numba.core.errors import NumbaError
 from numba.extending import register_jitable
 
 from treekit.errors import PluginError, TreekitWarning
@@ -64,14 +63,14 @@ def compiled(
         The result is cast to it.
     """
     core = jitable(function)
-    jitted = nb.njit(error_model="numpy")(core)
     try:
+        jitted = nb.njit(error_model="numpy")(core)
         jitted.compile(argument_types)
         result = jitted.overloads[argument_types].signature.return_type
         if isinstance(result, (nb.types.Number, nb.types.Boolean)):
             return jitted
         complaint = f"it returns {result}, not a number"
-    except NumbaError as error:
+    except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         complaint = numba_complaint(error)
     warnings.warn(
         f"{origin} does not compile and runs as Python, slower: {complaint}",
@@ -88,6 +87,8 @@ def jitable(function: Callable[..., Any]) -> Callable[..., Any]:
     package, and theirs in turn.
     """
     core: Any = getattr(function, "py_func", function)
+    if not isinstance(core, types.FunctionType):  # a partial, an object: called as Python
+        return core  # type: ignore[no-any-return]
     home = (core.__module__ or "").partition(".")[0]
     waiting, seen = [core], {core}
     while waiting:
@@ -114,8 +115,9 @@ def numba_complaint(error: Exception) -> str:
     """The line that stopped numba, and the first sentence of why."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     place = re.findall(r'File "([^"]*)", line (\d+)', text)
+    place += re.findall(r"Raised from (.+) \((\d+)\)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = next((line for line in lines if not line.startswith("Failed in")), lines[0])
+    reason = next((line for line in lines if not line.startswith("Failed in")), repr(error))
     where = f"{place[-1][0]}, line {place[-1][1]}: " if place else ""
     return f"{where}{reason}"
 

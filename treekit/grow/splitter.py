@@ -12,7 +12,6 @@ from typing import Any
 import numba as nb
 import numpy as np
 from numba import types
-from numba.core.errors import NumbaError
 from numba.extending import register_jitable
 
 from treekit import splitting
@@ -58,9 +57,10 @@ def compile_splitter(
     `find_axis`, the built-in one, comes from the disk cache; a plugin's
     ``find`` is compiled with its names, or called as Python with one warning.
     """
-    node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, scratch))
+    node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1))
     signature = types.void(
         node_type,
+        nb.typeof(scratch),
         *(types.FunctionType(s) for s in (
             criteria.SCAN, criteria.MANY, criteria.KEY, criteria.CHOOSE,
         )),
@@ -74,7 +74,7 @@ def compile_splitter(
     core = jitable(functions.find)
     try:
         find = Pointer(_compiled_find(core), signature)
-    except NumbaError as error:
+    except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         warnings.warn(
             f"{origin} does not compile and runs as Python, slower: {numba_complaint(error)}",
             TreekitWarning,
@@ -94,7 +94,7 @@ def _cached_pointer(signature: Any) -> Pointer:
 _POINTERS: dict[Any, Pointer] = {}
 
 
-def _write(split, node, out, numbers):  # type: ignore[no-untyped-def]
+def _write(split, node, levels, out, numbers):  # type: ignore[no-untyped-def]
     """Put a plugin's split where `grow` reads it; kind -3 marks an impossible one."""
     table = node.table
     out[KIND] = -3
@@ -119,7 +119,7 @@ def _write(split, node, out, numbers):  # type: ignore[no-untyped-def]
         branch = split.levels[level]
         if not -1 <= branch < split.branches:
             return
-        node.scratch.levels[level] = branch
+        levels[level] = branch
     out[KIND] = split.kind
     out[FEATURE] = split.feature
     out[CUT] = split.cut
@@ -146,37 +146,37 @@ def _compiled_find(core: Any) -> Any:
     write = nb.njit(error_model="numpy")(_write)
 
     def call(  # type: ignore[no-untyped-def]
-        node, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
+        node, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
     ):
         split = find(node, CriterionView(score), rng)
         out[KIND] = 0
         if split is not None:
-            write(split, node, out, numbers)
+            write(split, node, scratch.levels, out, numbers)
 
     return call
 
 
 def _python_find(core: Any, origin: Origin) -> Any:
-    def guarded(node: Any, out: Any, numbers: Any) -> None:
+    def guarded(node: Any, levels: Any, out: Any, numbers: Any) -> None:
         if origin.failures:
             return
         try:
             split = core(node, CriterionView(current.score), current.rng)
             if split is not None:
-                _write(split, node, out, numbers)
+                _write(split, node, levels, out, numbers)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything; the host reports it
             origin.failures.append(error)
 
     @nb.njit  # apart from the pointer, which releases the GIL
-    def with_gil(node, out, numbers):  # type: ignore[no-untyped-def]
+    def with_gil(node, levels, out, numbers):  # type: ignore[no-untyped-def]
         with nb.objmode():
-            guarded(node, out, numbers)
+            guarded(node, levels, out, numbers)
 
     def call(  # type: ignore[no-untyped-def]
-        node, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
+        node, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
     ):
         out[KIND] = 0
-        with_gil(node, out, numbers)
+        with_gil(node, scratch.levels, out, numbers)
 
     return call
 

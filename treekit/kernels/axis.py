@@ -51,12 +51,15 @@ THRESHOLD_VALUE, SCORE = 0, 1
 
 
 @kernel
-def find_axis(node, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers):
+def find_axis(
+    node, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
+):
     """Find the best split of one node.
 
     Parameters
     ----------
     node : Node
+    scratch : Scratch
     scan, many, key, choose : pointers
         See `treekit.grow.criterion`.
     n_keys : int
@@ -71,7 +74,7 @@ def find_axis(node, scan, many, key, choose, n_keys, use_choose, score, rng, out
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
-    table, rows, scratch = node.table, node.rows, node.scratch
+    table, rows = node.table, node.rows
     codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
     ids, cells, values = rows.ids, rows.cells, rows.values
     stats, weight, impurity = node.stats, node.weight, node.impurity

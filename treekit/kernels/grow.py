@@ -144,10 +144,12 @@ def grow(
             it = Node(
                 table,
                 Rows(ids[begin:end], cells if dense else cells[begin:end], values[begin:end]),
-                own_stats, weight, own, np.int64(this.depth), min_leaf, n_try, scratch,
+                own_stats, weight, own, np.int64(this.depth), min_leaf, n_try,
             )
             out[KIND] = 0
-            find(it, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers)
+            find(
+                it, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
+            )
             if out[KIND] < 0:
                 return Grown(nodes, stats, held_stats, pool), n, 1 if out[KIND] == -1 else 2
             rounding = noise * (end - begin) / weight

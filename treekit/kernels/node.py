@@ -137,7 +137,6 @@ class Node(NamedTuple):
         Both sides of a split need at least this weight.
     n_try : int
         How many columns to try (all if not below their number).
-    scratch : Scratch
     """
 
     table: Table
@@ -148,4 +147,3 @@ class Node(NamedTuple):
     depth: int
     min_weight_leaf: float
     n_try: int
-    scratch: Scratch
