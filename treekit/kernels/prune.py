@@ -17,7 +17,8 @@ def weakest_links(kind, first_child, n_children, parent, risk, held_risk):
 
     Repeatedly collapse the inner node t with the smallest
     ``g(t) = (R(t) - R(T_t)) / (leaves(T_t) - 1)``.  A heap with lazy updates:
-    nodes x depth x log(nodes).
+    nodes x depth x log(nodes).  Links that differ by rounding alone fall in
+    one step: a tree between them is no tree of the sequence.
 
     Returns
     -------
@@ -47,13 +48,15 @@ def weakest_links(kind, first_child, n_children, parent, risk, held_risk):
     closed = np.zeros(n, np.uint8)
     alphas, leaves, held = [0.0], [count[0]], [held_below[0]]
     alpha = 0.0
+    slack = 1e-12 * np.abs(risk).max()
     while True:
         link, i = heapq.heappop(heap)
         if i < 0:
             break
         if closed[i] or link != (risk[i] - below[i]) / max(count[i] - 1.0, 1.0):
             continue
-        alpha = max(alpha, link)
+        if link > alpha + slack:
+            alpha = link
         _close_below(i, kind, first_child, n_children, closed)
         alpha_of[i] = alpha
         gained = risk[i] - below[i]

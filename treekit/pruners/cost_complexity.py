@@ -61,14 +61,17 @@ def _sequence(
         tree.first_child,
         tree.n_children,
         tree.parent,
-        risks(context.task, grown.stats, grown.stats) / weight,
+        # Not yet as shares: counts are exact, and equal links come out equal.
+        risks(context.task, grown.stats, grown.stats),
         risks(context.task, grown.stats, grown.held_stats),
     )
-    return alpha_of, alphas, held
+    return alpha_of / weight, alphas / weight, held
 
 
 def _cross_validated(alphas: npt.NDArray[Any], context: Context, folds: int) -> float:
     """The alpha of the full tree whose geometric midpoint costs least over the folds."""
+    if len(alphas) == 1:  # nothing to choose between
+        return 0.0
     between = np.sqrt(alphas * np.append(alphas[1:], np.inf))
     cost = np.zeros(len(alphas))
     for grown in context.folds(folds):
