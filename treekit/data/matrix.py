@@ -29,6 +29,7 @@ def make_table(
     *,
     multiway: bool = False,
     max_bins: int = MAX_BINS,
+    weights: npt.NDArray[np.float64] | None = None,
 ) -> Table:
     """Code the training columns.
 
@@ -44,6 +45,8 @@ def make_table(
         Whether nominal columns split into one branch a level.
     max_bins : int
         Histogram coding: codes a numeric column, 2 to 255.
+    weights : (rows,) float64, optional
+        Quantiles count weight; values of rows without weight shape no code.
 
     Returns
     -------
@@ -59,7 +62,7 @@ def make_table(
         if nominal[f]:
             coded.append(np.where(column < 0, n_levels[f], column))
             continue
-        low, high = _bins(column, max_bins if coding == "histogram" else n_rows + 1)
+        low, high = _bins(column, max_bins if coding == "histogram" else n_rows + 1, weights)
         n_codes[f] = len(low)
         coded.append(_codes(column, high))
         lows.append(low)
@@ -82,25 +85,35 @@ def make_table(
 
 
 def _bins(
-    column: npt.NDArray[Any], max_bins: int
+    column: npt.NDArray[Any], max_bins: int, weights: npt.NDArray[np.float64] | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Smallest and largest training value of each code, ascending."""
-    known = np.sort(column[column == column])
+    if weights is None:
+        known = np.sort(column[column == column])
+    else:
+        counted = (column == column) & (weights > 0)
+        order = np.argsort(column[counted])
+        known, weights = column[counted][order], weights[counted][order]
     if len(known) == 0:
         return np.empty(0), np.empty(0)
     starts = np.flatnonzero(np.concatenate([[True], known[1:] != known[:-1]]))
     if len(starts) > max_bins:
-        starts = _quantile_starts(known, starts, max_bins)
+        below = starts if weights is None else np.cumsum(weights)[starts] - weights[starts]
+        total = float(len(known) if weights is None else weights.sum())
+        starts = _quantile_starts(starts, below, total, max_bins)
     ends = np.concatenate([starts[1:], [len(known)]]) - 1
     return known[starts].astype(np.float64), known[ends].astype(np.float64)
 
 
 def _quantile_starts(
-    known: npt.NDArray[Any], starts: npt.NDArray[np.int64], max_bins: int
+    starts: npt.NDArray[np.int64], below: npt.NDArray[Any], total: float, max_bins: int
 ) -> npt.NDArray[np.int64]:
-    """Where bins of about equal row counts begin; equal values stay together."""
-    wanted = np.arange(1, max_bins) * (len(known) / max_bins)
-    at = np.searchsorted(starts, wanted, side="left")
+    """Where bins of about equal weight begin; equal values stay together.
+
+    `below` is the weight of all rows before each of `starts`.
+    """
+    wanted = np.arange(1, max_bins) * (total / max_bins)
+    at = np.searchsorted(below, wanted, side="left")
     chosen = starts[np.minimum(at, len(starts) - 1)]
     return np.unique(np.concatenate([[0], chosen]))
 
@@ -110,5 +123,5 @@ def _codes(column: npt.NDArray[Any], high: npt.NDArray[np.float64]) -> npt.NDArr
     if len(high) == 0:
         return np.zeros(len(column), dtype=np.int64)
     codes = np.searchsorted(high.astype(column.dtype), column)
-    codes[column != column] = len(high)
-    return codes
+    # Rows without weight may lie above all that shaped the codes.
+    return np.where(column != column, len(high), np.minimum(codes, len(high) - 1))

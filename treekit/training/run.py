@@ -55,6 +55,7 @@ def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
         plan.splitter.functions.coding,
         multiway=settings["nominal_splits"] == "multiway",
         max_bins=settings["max_bins"],
+        weights=dataset.weights,
     )
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
     target = _target(dataset, drawn)
