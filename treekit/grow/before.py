@@ -20,7 +20,11 @@ BEFORE = types.boolean(CELLS, MATRIX, CELLS, MATRIX)
 @cache
 def always() -> Pointer:
     """The pointer that allows every split."""
-    return Pointer(lambda parent, children, held_parent, held_children: True, BEFORE)
+    return Pointer(_yes, BEFORE, cache=True)
+
+
+def _yes(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
+    return True
 
 
 def compile_before(function: Callable[..., bool], origin: Origin) -> Pointer:

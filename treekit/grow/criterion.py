@@ -16,6 +16,7 @@ from numba import types
 
 from treekit.contracts import CriterionFunctions
 from treekit.errors import PluginError
+from treekit.grow.defaults import mean_key, no_choice, no_value, share_key, standing
 from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
 
@@ -82,13 +83,13 @@ def compile_criterion(
     return CompiledCriterion(
         scan=Pointer(_make_scan(rank, cells, dense), SCAN),
         many=Pointer(_make_many(rank, final), MANY),
-        key=Pointer(_make_key(functions, dense, cells, origin), KEY),
-        choose=Pointer(_make_choose(functions, origin), CHOOSE),
+        key=_key(functions, dense, origin),
+        choose=_choose(functions, origin),
         n_keys=attempts,
         use_choose=functions.choose is not None,
         score=Pointer(_make_score(final), SCORE),
-        impurity=Pointer(_make_value(impurity), CELL_VALUE),
-        priority=Pointer(_make_priority(functions, origin), CELL_VALUE),
+        impurity=_value(impurity),
+        priority=_priority(functions, origin),
         use_priority=functions.priority is not None,
         origin=origin,
         functions=functions,
@@ -188,63 +189,41 @@ def _make_score(final: Any) -> Any:
     return score
 
 
-def _make_value(function: Any) -> Any:
+def _value(function: Any) -> Pointer:
     if function is None:
-        return lambda stats: 0.0
+        return standing(no_value, CELL_VALUE)
 
     def value(stats):  # type: ignore[no-untyped-def]
         return float(function(read_only(stats)))
 
-    return value
+    return Pointer(value, CELL_VALUE)
 
 
-def _make_priority(functions: CriterionFunctions, origin: Origin) -> Any:
+def _priority(functions: CriterionFunctions, origin: Origin) -> Pointer:
     if functions.priority is None:
-        return _make_value(None)
-    return _make_value(compiled(functions.priority, (FROZEN_CELLS,), origin))
+        return _value(None)
+    return _value(compiled(functions.priority, (FROZEN_CELLS,), origin))
 
 
-def _make_key(functions: CriterionFunctions, dense: bool, cells: int, origin: Origin) -> Any:
-    """Sort keys of categories for subset splits.
+def _key(functions: CriterionFunctions, dense: bool, origin: Origin) -> Pointer:
+    """Sort keys of categories for subset splits."""
+    if functions.order is None:
+        return standing(mean_key if dense else share_key, KEY)
+    order = compiled(functions.order, (FROZEN_CELLS,), origin)
 
-    Two classes, or a number: by class share or mean, which is exact for convex
-    impurities (Breiman et al. 1984, theorem 4.5; Fisher 1958).  More classes:
-    by the share of each class in turn, a heuristic.
-    """
-    if functions.order is not None:
-        order = compiled(functions.order, (FROZEN_CELLS,), origin)
-
-        def own_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-            for i in range(np.uint64(count)):
-                keys[i] = float(order(read_only(rows[i])))
-
-        return own_key
-    if dense:
-
-        def mean_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-            for i in range(np.uint64(count)):
-                keys[i] = rows[i, np.uint64(1)] / rows[i, np.uint64(0)]
-
-        return mean_key
-    shift = 1 if cells == 2 else 0
-
-    def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-        cell = np.uint64(attempt + shift)
+    def own_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(count)):
-            total = 0.0
-            for k in range(np.uint64(rows.shape[1])):
-                total += rows[i, k]
-            keys[i] = rows[i, cell] / total
+            keys[i] = float(order(read_only(rows[i])))
 
-    return share_key
+    return Pointer(own_key, KEY)
 
 
-def _make_choose(functions: CriterionFunctions, origin: Origin) -> Any:
+def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
     if functions.choose is None:
-        return lambda gains, scores: -1
+        return standing(no_choice, CHOOSE)
     choose = compiled(functions.choose, (FROZEN_CELLS, FROZEN_CELLS), origin, returns=int)
 
     def chosen(gains, scores):  # type: ignore[no-untyped-def]
         return np.int64(choose(read_only(gains), read_only(scores)))
 
-    return chosen
+    return Pointer(chosen, CHOOSE)

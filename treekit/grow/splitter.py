@@ -85,9 +85,10 @@ def compile_splitter(
 
 
 def _cached_pointer(signature: Any) -> Pointer:
+    plain: Any = getattr(find_axis, "py_func", find_axis)
     known = _POINTERS.get(signature)
     if known is None:
-        known = _POINTERS[signature] = Pointer(find_axis.py_func, signature, cache=True)
+        known = _POINTERS[signature] = Pointer(plain, signature, cache=True)
     return known
 
 

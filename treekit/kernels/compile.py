@@ -60,10 +60,12 @@ class _KernelCache(FunctionCache):
         index._source_stamp = (index._source_stamp, _state_of_kernels())
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The compiled code, or None if it is absent or unreadable."""
+        """The compiled code, or None if there is none; an unreadable cache is emptied."""
         try:
             return super().load_overload(signature, target_context)
         except Exception:  # noqa: BLE001 - a truncated pickle raises anything
+            with contextlib.suppress(OSError):
+                self.flush()
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:

@@ -85,7 +85,7 @@ def stack_cells(typingctx, cells):
 
 def _stack_array(array_type, shape):
     size = 1
-    strides = []
+    strides: list[int] = []
     for extent in reversed(shape):
         strides.insert(0, 8 * size)
         size *= extent

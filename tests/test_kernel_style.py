@@ -1,0 +1,213 @@
+"""House rules of kernels: unsigned subscripts, and a cache that notices every change."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pytest
+from numba.core import ir, types
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+
+from tests.growing import grow, recipe_of
+from tests.reference.grow import Problem
+from treekit.kernels import axis, move, tally
+from treekit.kernels import grow as growing
+
+PACKAGE = Path(axis.__file__).parent.parent
+
+
+class Captured(Exception):
+    """Carries the inferred types out of the compiler."""
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class Capture(FunctionPass):
+    """Ends a compilation once types are known."""
+
+    _name = "capture"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        raise Captured(list(subscripts(state.func_ir, state.typemap)))
+
+
+class TypesOnly(CompilerBase):
+    """numba's own pipeline as far as type inference."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        manager = PassManager("types only")
+        manager.passes.extend(DefaultPassBuilder.define_untyped_pipeline(self.state).passes)
+        typed = DefaultPassBuilder.define_typed_pipeline(self.state).passes
+        manager.passes.extend(typed[:1])
+        manager.add_pass(Capture, "capture")
+        manager.finalize()
+        return [manager]
+
+
+def subscripts(function: ir.FunctionIR, typed: Any) -> Iterator[tuple[str, Any]]:
+    """Place and index type of every subscript of an array, after inlining."""
+    for block in function.blocks.values():
+        for statement in block.body:
+            if isinstance(statement, ir.SetItem):
+                array, index = statement.target, statement.index
+            elif isinstance(statement, ir.Assign) and getattr(statement.value, "op", "") in (
+                "getitem",
+                "static_getitem",
+            ):
+                value = statement.value
+                array = value.value
+                index = value.index if value.op == "getitem" else value.index_var
+            else:
+                continue
+            if index is not None and isinstance(typed[array.name], types.Array):
+                yield f"{statement.loc.filename}:{statement.loc.line}", typed[index.name]
+
+
+def signed_subscripts(function: Callable[..., Any], arguments: Any) -> list[str]:
+    """Subscripts for which numba emits a check for negative values."""
+    with pytest.raises(Captured) as captured:
+        nb.njit(error_model="numpy", pipeline_class=TypesOnly)(function).compile(arguments)
+    found = []
+    for place, index in captured.value.args[0]:
+        parts = list(index) if isinstance(index, types.BaseTuple) else [index]
+        for part in parts:
+            literal = isinstance(part, types.IntegerLiteral) and part.literal_value >= 0
+            if isinstance(part, types.Integer) and part.signed and not literal:
+                found.append(f"{place}: {part}")
+    return found
+
+
+def test_subscripts_in_growth_are_unsigned() -> None:
+    rng = random.Random(0)
+    columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
+    problem = Problem(columns, [rng.randrange(2) for _ in range(40)], [None, 3], "gini", 2)
+    recipe = recipe_of(problem)
+    grow(problem)
+    signed = signed_subscripts(axis.find_axis.py_func, recipe.splitter.find.pointer_signature.args)
+    checked = 1
+    for module in (growing, move, tally, axis):
+        for name, kernel in vars(module).items():
+            for signature in getattr(kernel, "signatures", []):
+                signed += [f"{name}: {s}" for s in signed_subscripts(kernel.py_func, signature)]
+                checked += 1
+    assert signed == []
+    assert checked >= 4  # the search, the loop over nodes, and what they call
+
+
+def test_the_rule_sees_a_signed_subscript() -> None:
+    cells = types.float64[::1]
+
+    def signed(a: Any, n: Any) -> None:
+        for i in range(n):
+            a[i] = 0.0
+
+    def unsigned(a: Any, n: Any) -> None:
+        for i in range(np.uint64(n)):
+            a[i] = 0.0
+
+    assert len(signed_subscripts(signed, (cells, types.int64))) == 1
+    assert signed_subscripts(unsigned, (cells, types.int64)) == []
+
+
+KERNEL = """
+from house.compile import kernel
+from house.helper import helper
+
+@kernel
+def total(x):
+    return helper(x) + 1
+"""
+HELPER = """
+from house.compile import kernel
+
+@kernel
+def helper(x):
+    return x * {factor}
+"""
+
+
+@pytest.fixture
+def copy_of_kernels(tmp_path: Path) -> Path:
+    """A package of its own with `compile.py` and two kernels in different files."""
+    folder = tmp_path / "house"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    shutil.copy(PACKAGE / "kernels" / "compile.py", folder)
+    (folder / "total.py").write_text(KERNEL)
+    (folder / "helper.py").write_text(HELPER.format(factor=10))
+    return folder
+
+
+def run(folder: Path, code: str = "") -> str:
+    script = code + (
+        "\nfrom house.total import total\nprint(total(4), sum(total.stats.cache_hits.values()))"
+    )
+    environment = dict(os.environ, PYTHONPATH=str(folder.parent))
+    environment.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_second_process_loads_the_kernel_from_disk(copy_of_kernels: Path) -> None:
+    assert run(copy_of_kernels) == "41 0"
+    assert run(copy_of_kernels) == "41 1"
+
+
+def test_the_cache_notices_a_change_in_a_helper_of_another_file(copy_of_kernels: Path) -> None:
+    assert run(copy_of_kernels) == "41 0"
+    (copy_of_kernels / "helper.py").write_text(HELPER.format(factor=100))
+    assert run(copy_of_kernels) == "401 0"
+
+
+def test_a_damaged_cache_costs_time_only(copy_of_kernels: Path) -> None:
+    assert run(copy_of_kernels) == "41 0"
+    for file in (copy_of_kernels / "__pycache__").glob("*.nb?"):
+        file.write_bytes(file.read_bytes()[:40])
+    assert run(copy_of_kernels) == "41 0"
+    assert run(copy_of_kernels) == "41 1"
+
+
+def test_without_a_folder_for_the_cache_kernels_still_run(copy_of_kernels: Path) -> None:
+    nowhere = """
+from numba.core.caching import CacheImpl
+CacheImpl._locator_classes = []
+"""
+    assert run(copy_of_kernels, nowhere) == "41 0"
+
+
+def test_a_full_disk_stops_no_kernel(copy_of_kernels: Path) -> None:
+    full = """
+from numba.core.caching import IndexDataCacheFile
+def save(*_): raise OSError(28, "No space left on device")
+IndexDataCacheFile.save = save
+"""
+    assert run(copy_of_kernels, full) == "41 0"
+
+
+def test_a_numba_with_other_inner_names_uses_its_own_cache(copy_of_kernels: Path) -> None:
+    other = """
+from numba.core.caching import FunctionCache
+plain = FunctionCache.__init__
+def renamed(self, function):
+    plain(self, function)
+    if type(self) is not FunctionCache:
+        del self._cache_file
+FunctionCache.__init__ = renamed
+"""
+    assert run(copy_of_kernels, other) == "41 0"
+    assert run(copy_of_kernels, other) == "41 1"

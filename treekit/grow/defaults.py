@@ -1,0 +1,54 @@
+"""What stands in where a criterion brings no function of its own.
+
+At module level, so that their machine code comes from the disk cache: a new
+process compiles only what the criterion itself brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from treekit.kernels.pointers import Pointer
+
+__all__ = ["mean_key", "no_choice", "no_value", "share_key", "standing"]
+
+
+@cache
+def standing(function: Callable[..., Any], signature: Any) -> Pointer:
+    """The pointer to one of this module's functions; one for the process."""
+    return Pointer(function, signature, cache=True)
+
+
+def no_value(stats):  # type: ignore[no-untyped-def]
+    """Impurity or priority of a criterion that has none."""
+    return 0.0
+
+
+def no_choice(gains, scores):  # type: ignore[no-untyped-def]
+    """Never called: the best score decides between columns."""
+    return -1
+
+
+def mean_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+    """Levels by the mean of a number, which is exact for squared error (Fisher 1958)."""
+    for i in range(np.uint64(count)):
+        keys[i] = rows[i, np.uint64(1)] / rows[i, np.uint64(0)]
+
+
+def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+    """Levels by the share of one class.
+
+    Of two classes the second, which is exact for convex impurities (Breiman et
+    al. 1984, theorem 4.5); of more, each in turn, a heuristic.
+    """
+    cells = np.uint64(rows.shape[1])
+    cell = np.uint64(1) if cells == np.uint64(2) else np.uint64(attempt)
+    for i in range(np.uint64(count)):
+        total = 0.0
+        for k in range(cells):
+            total += rows[i, k]
+        keys[i] = rows[i, cell] / total
