@@ -285,26 +285,38 @@ def test_the_table_of_settings_holds_those_of_the_chosen_components():
 # ---------------------------------------------------------------- what people are told meanwhile
 
 
-def test_a_long_compilation_is_announced_once(monkeypatch: pytest.MonkeyPatch, capsys):
+def compile_one(module: str) -> None:
+    """Compile a function that says it is of that module."""
+
+    def add(a):
+        return a + 1
+
+    add.__module__ = module
+    assert numba.njit(add)(1) == 2
+
+
+def test_a_long_compilation_of_kernels_is_announced_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.setattr(waiting, "PATIENCE", 0.0)
-
-    def compile_one(step: int) -> None:
-        @numba.njit
-        def add(a):
-            return a + step
-
-        assert add(1) == 1 + step
-
     with waiting.compile_notice():
-        compile_one(1)
-        compile_one(2)
+        compile_one("treekit.kernels.grow")
+        compile_one("treekit.kernels.node")
     assert capsys.readouterr().err == "compiling kernels for the first time\n"
 
 
-def test_a_short_compilation_is_not_announced(monkeypatch: pytest.MonkeyPatch, capsys):
-    monkeypatch.setattr(waiting, "PATIENCE", 1e6)
+@pytest.mark.parametrize(
+    ("module", "patience"), [("treekit.kernels.grow", 1e6), ("treekit_hellinger", 0.0)]
+)
+def test_a_short_compilation_or_that_of_a_plugin_is_not_announced(
+    module: str,
+    patience: float,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(waiting, "PATIENCE", patience)
     with waiting.compile_notice():
-        assert numba.njit(lambda a: a + 3)(1) == 4
+        compile_one(module)
     assert capsys.readouterr().err == ""
 
 

@@ -48,10 +48,14 @@ def compile_notice() -> Iterator[None]:
 
 
 class _Notice:
-    """Times compilations; they nest, and come from several threads under one lock."""
+    """Times the compilations of kernels; all nest, and come from several threads under one lock.
+
+    What is compiled in every process, a component around the kernels, does not count.
+    """
 
     def __init__(self) -> None:
         self.depth = 0
+        self.timed: int | None = None  # depth of the outermost kernel that compiles
         self.spent = 0.0
         self.since = 0.0
         self.said = False
@@ -59,20 +63,22 @@ class _Notice:
 
     def begin(self, dispatcher: Any) -> None:
         """A compilation starts."""
-        if self.depth == 0 and not self.said:
+        self.depth += 1
+        of_kernel = dispatcher.py_func.__module__.startswith("treekit.kernels.")
+        if of_kernel and self.timed is None and not self.said:
             kept = dispatcher.stats.cache_path is not None
-            self.since = monotonic()
+            self.timed, self.since = self.depth, monotonic()
             self.timer = threading.Timer(max(PATIENCE - self.spent, 0.0), self._say, [kept])
             self.timer.daemon = True
             self.timer.start()
-        self.depth += 1
 
     def end(self) -> None:
         """The compilation that started last is done."""
-        self.depth -= 1
-        if self.depth == 0:
+        if self.timed == self.depth:
             self.spent += monotonic() - self.since
+            self.timed = None
             self.stop()
+        self.depth -= 1
 
     def _say(self, kept: bool) -> None:
         self.said = True
