@@ -105,7 +105,7 @@ def jitable(function: Callable[..., Any]) -> Callable[..., Any]:
                 if helper not in _JITABLE:
                     register_jitable(helper)
                     _JITABLE.add(helper)
-    return core  # type: ignore[no-any-return]
+    return core
 
 
 _JITABLE: set[types.FunctionType] = set()
