@@ -96,8 +96,8 @@ def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) 
     current.score, current.rng = criterion.score, rng
     arguments = (
         recipe.table, rows, held, spare, room, recipe.limits, recipe.target.noise,
-        splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
-        criterion.n_keys, criterion.use_choose, criterion.score, criterion.impurity,
+        splitter.coding == "exact", splitter.find, criterion.scan, criterion.many, criterion.key,
+        criterion.choose, criterion.n_keys, criterion.use_choose, criterion.score, criterion.impurity,
         criterion.priority, criterion.use_priority, recipe.before, recipe.use_before,
         rng, scratch,
     )  # fmt: skip
@@ -126,8 +126,9 @@ def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
     """
     if not recipe.compiled:
         types = tuple(nb.typeof(argument) for argument in arguments)
-        grow.compile(types)
-        recipe.compiled.append(grow.overloads[types].entry_point)
+        dispatcher: Any = grow
+        dispatcher.compile(types)
+        recipe.compiled.append(dispatcher.overloads[types].entry_point)
     return recipe.compiled[0]
 
 

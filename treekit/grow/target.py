@@ -105,15 +105,18 @@ def number_target(
     """
     w, whole = _gridded_weights(len(y), weights)
     center = _median(y, w)
+    unit, draw_weights = _draws(w, weights, drawn)
+    # One row weighs so much, whether it is a row of weight w or one of w copies.
+    one = 1.0 if whole else float(w.sum()) / np.count_nonzero(w)
+    one = one if draw_weights is None else float(unit[0])
     with np.errstate(over="ignore"):
         distance = y - center
-        reach = _reach(np.abs(distance) * w)
+        reach = _reach(float(np.abs(distance) @ w), one * float(np.abs(distance[w > 0]).max()))
     if not math.isfinite(reach):
         raise DataError(
             f"the target reaches from {y.min():g} to {y.max():g}: its sums overflow; scale it down"
         )
     step = _step(reach)
-    unit, draw_weights = _draws(w, weights, drawn)
     # First y, then the product: w copies of a row must add up to the row of weight w.
     wy = unit * _on_grid(distance, step)
     whole = whole and bool(np.all(unit == np.floor(unit)))
@@ -166,13 +169,13 @@ def _gridded_weights(
         return np.ones(n), True
     if np.all(weights == np.floor(weights)) and weights.sum() < 2.0**_EXACT_BITS:
         return weights.astype(np.float64), True
-    step = _step(_reach(weights))
+    step = _step(_reach(float(weights.sum()), float(weights.max())))
     return np.maximum(_on_grid(weights, step), np.where(weights > 0, step, 0.0)), False
 
 
-def _reach(amounts: npt.NDArray[np.float64]) -> float:
-    """A bound of sums of any bootstrap sample: one heavy row may be drawn many times."""
-    return 2.0 * float(amounts.sum()) + 32.0 * float(amounts.max(initial=0.0))
+def _reach(total: float, largest: float) -> float:
+    """A bound of sums of any bootstrap sample: one far row may be drawn many times."""
+    return 2.0 * total + 32.0 * largest
 
 
 def _step(reach: float) -> float:

@@ -80,7 +80,7 @@ class Grown(NamedTuple):
 
 @kernel
 def grow(
-    table, rows, held, spare, room, limits, noise, find, scan, many, key, choose, n_keys,
+    table, rows, held, spare, room, limits, noise, midpoints, find, scan, many, key, choose, n_keys,
     use_choose, score, impurity, priority, use_priority, before, use_before, rng, scratch,
 ):
     """Grow one tree; `rows` and `held` are permuted into leaf order.
@@ -96,6 +96,9 @@ def grow(
         Zeroed arrays to grow in; longer ones are made when they are full.
     noise : float
         Bound on the rounding of one row's dense statistics, 0 if they are exact.
+    midpoints : bool
+        Thresholds will lie halfway to the next value present in the node, and
+        held-out rows may have values between.
 
     Returns
     -------
@@ -210,6 +213,8 @@ def grow(
             ids, cells, values, this.begin, this.end, branch_of, ids2, cells2, values2, ends,
         )
         if len(held_ids) > 0:
+            if midpoints and this.kind == 1 and np.isnan(this.threshold):
+                cut = _middle_cut(table, this.feature, this.cut, this.after)
             partition(
                 column, np.int64(missing_code), cut, np.int64(this.missing), levels_of, branches,
                 held_ids, held_cells, held_values, this.held_begin, this.held_end,
@@ -259,6 +264,24 @@ def _is_pure(stats, values, begin, end, dense, noise):
             if abs(values[i, k] * weight - values[first, k] * values[i, zero]) > slack:
                 return False
     return True
+
+
+@inlined
+def _middle_cut(table, feature, cut, after):
+    """The last code whose value is at most halfway from that of `cut` to that of `after`."""
+    values = table.low[table.value_start[np.uint64(feature)] :]
+    a, b = values[np.uint64(cut)], values[np.uint64(after)]
+    # Knuth 1969, section 4.2.2, theorem B: the exact error of the rounded sum.
+    double = a + b
+    part = double - a
+    error = (a - (double - part)) + (b - part)
+    at = np.int64(cut)
+    while at + 1 < after:
+        twice = 2.0 * values[np.uint64(at + 1)]
+        if twice > double or (twice == double and error < 0.0):
+            break
+        at += 1
+    return at
 
 
 @inlined

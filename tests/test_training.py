@@ -1,0 +1,427 @@
+"""Training: each setting takes effect, each mistake is told, and the same seed grows the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import treekit
+from tests.reference.evaluate import leaf_rows
+from treekit import Criterion, CriterionFunctions, DataError, SettingError
+from treekit.data.dataset import make_dataset, make_dataset_xy
+from treekit.data.encode import encode_rows
+from treekit.model.tree import Split, Tree
+from treekit.training import Fitted, fit
+from treekit.training.settings import features_to_try
+
+ARRAYS = (
+    "kind", "feature", "threshold", "first_child", "n_children", "missing", "level_start",
+    "level_branch", "value", "weight", "gain",
+)  # fmt: skip
+
+
+def noisy(n: int = 300, seed: int = 0, task: str = "classification") -> dict[str, list]:
+    """Two numeric columns (one with gaps), a nominal one, and a noisy target."""
+    rng = np.random.default_rng(seed)
+    size, age = rng.normal(size=n), rng.integers(0, 80, n).astype(float)
+    town = rng.choice(["Oslo", "Bergen", "Tromsø"], n)
+    signal = size + (town == "Oslo") + rng.normal(size=n) / 2
+    age[rng.random(n) < 0.2] = np.nan
+    y = signal if task == "regression" else np.where(signal > 0.4, "yes", "no")
+    return {"size": size, "age": age, "town": town.tolist(), "y": y.tolist()}
+
+
+def same_tree(a: Tree, b: Tree) -> None:
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+def tree_of(**settings) -> Tree:
+    return treekit.train(noisy(), "y", seed=0, **settings).trees[0]
+
+
+# ------------------------------------------------------------------ settings
+
+
+def test_max_depth_bounds_the_depth():
+    assert tree_of().depth > 3
+    assert tree_of(max_depth=3).depth == 3
+    assert tree_of(max_depth=0).n_nodes == 1
+
+
+def test_max_leaves_grows_the_best_splits_first():
+    tree = tree_of(max_leaves=5)
+    assert tree.n_leaves == 5
+    full = tree_of()
+    taken = (full.gain * full.weight)[full.kind != Split.LEAF]
+    assert (tree.gain * tree.weight).sum() <= np.sort(taken)[-4:].sum() + 1e-9
+
+
+def test_weight_bounds_hold_in_every_node():
+    tree = tree_of(min_weight_split=40, min_weight_leaf=15)
+    assert tree.weight[tree.leaves].min() >= 15
+    assert tree.weight[tree.kind != Split.LEAF].min() >= 40
+    assert tree_of().weight.min() < 15
+
+
+def test_min_gain_is_exceeded_by_every_split():
+    tree = tree_of(min_gain=0.02)
+    assert tree.gain[tree.kind != Split.LEAF].min() > 0.02
+    assert tree_of().gain[tree_of().kind != Split.LEAF].min() <= 0.02
+
+
+def test_nominal_columns_split_in_sets_or_in_branches():
+    kinds = set(tree_of().kind.tolist())
+    assert Split.SUBSET in kinds
+    assert Split.MULTIWAY not in kinds
+    tree = tree_of(nominal_splits="multiway")
+    assert Split.MULTIWAY in set(tree.kind.tolist())
+    assert tree.n_children.max() == 3
+
+
+def test_the_criterion_decides_the_splits():
+    gains = {name: tree_of(criterion=name, max_depth=1).gain[0] for name in ("gini", "entropy")}
+    assert gains["entropy"] > gains["gini"]
+    # Nats are bits times log 2.
+    nats = tree_of(criterion="entropy", max_depth=1, **{"criterion.base": float(np.e)}).gain[0]
+    assert nats == pytest.approx(gains["entropy"] * np.log(2))
+
+
+def test_a_criterion_may_be_a_record_of_one_s_own():
+    def make():
+        def score(parent, children):
+            return 1.0 if children[0].sum() == 7.0 else 0.0
+
+        return CriterionFunctions(score=score)
+
+    tree = tree_of(criterion=Criterion("seven", "classification", make), max_depth=1)
+    assert tree.weight[1] == 7
+
+
+def test_max_bins_bounds_the_cuts_of_the_histogram_splitter():
+    def cuts(**settings):
+        table = {"x": np.arange(2000.0), "y": np.arange(2000.0) % 97}
+        model = treekit.train(table, "y", task="regression", seed=0, **settings)
+        return len(set(model.trees[0].threshold[model.trees[0].kind == Split.THRESHOLD]))
+
+    assert cuts(splitter="histogram", max_bins=16) <= 15
+    assert 16 < cuts(splitter="histogram") <= 254
+    assert cuts(splitter="exact") > 254
+
+
+def test_auto_is_exact_for_small_tables_and_histogram_for_large_ones():
+    for n, name in [(50, "exact"), (10_001, "histogram")]:
+        table = {"x": np.arange(float(n)), "y": (np.arange(n) > n // 3).astype(int)}
+        assert treekit.train(table, "y", seed=0, max_depth=1).settings["splitter"] == name
+
+
+def test_max_features_is_a_name_a_number_or_a_share():
+    assert features_to_try(None, 28, True) == 5
+    assert features_to_try(None, 28, False) == 28
+    assert features_to_try("sqrt", 28, False) == 5
+    assert features_to_try("log2", 28, False) == 4
+    assert features_to_try("all", 28, True) == 28
+    assert features_to_try(3, 28, True) == 3
+    assert features_to_try(99, 28, True) == 28
+    assert features_to_try(0.5, 28, True) == 14
+    assert features_to_try(0.001, 28, True) == 1
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 0.0, 1.5, -0.5])
+def test_max_features_out_of_range_is_refused(wrong):
+    with pytest.raises(SettingError, match="max_features is"):
+        tree_of(max_features=wrong)
+
+
+def test_fewer_columns_tried_make_trees_differ():
+    first = {tree_of(max_features=1, max_depth=1).feature[0]}
+    for seed in range(12):
+        model = treekit.train(noisy(), "y", seed=seed, max_features=1, max_depth=1)
+        first.add(int(model.trees[0].feature[0]))
+    assert len(first) > 1
+
+
+def test_unknown_error_refuses_new_categories_at_prediction():
+    rows = {"size": [0.0], "age": [1.0], "town": ["Paris"]}
+    assert treekit.train(noisy(), "y", seed=0).predict(rows)[0] in ("yes", "no")
+    strict = treekit.train(noisy(), "y", seed=0, unknown="error")
+    with pytest.raises(DataError, match="'Paris'"):
+        strict.predict(rows)
+
+
+def test_every_setting_is_kept_in_the_model_with_the_drawn_seed():
+    model = treekit.train(noisy(), "y", pruner="cost_complexity", **{"pruner.alpha": 0.01})
+    assert model.settings["pruner"] == "cost_complexity"
+    assert model.settings["pruner.alpha"] == 0.01
+    assert model.settings["criterion"] == "gini"
+    again = treekit.train(noisy(), "y", **model.settings)
+    same_tree(again.trees[0], model.trees[0])
+    assert {part["name"] for part in model.provenance["components"]} == {
+        "gini", "exact", "cost_complexity",
+    }  # fmt: skip
+
+
+def test_pruning_by_cross_validation_keeps_the_signal_and_drops_the_noise():
+    full = tree_of()
+    model = treekit.train(noisy(), "y", seed=0, pruner="cost_complexity")
+    assert 2 <= model.n_leaves < full.n_leaves / 3
+    alpha = model.provenance["pruner"]["alpha"]
+    explicit = tree_of(pruner="cost_complexity", **{"pruner.alpha": alpha})
+    same_tree(model.trees[0], explicit)
+
+
+def test_a_forest_is_pruned_tree_by_tree_on_its_out_of_bag_rows():
+    settings = {"ensemble": "forest", "trees": 5, "seed": 0}
+    full = treekit.train(noisy(), "y", **settings)
+    pruned = treekit.train(noisy(), "y", pruner="reduced_error", **settings)
+    assert all(
+        small.n_leaves < large.n_leaves
+        for small, large in zip(pruned.trees, full.trees, strict=True)
+    )
+
+
+# ------------------------------------------------------------------ mistakes
+
+
+def refused(error, match, **settings):
+    with pytest.raises(error, match=match):
+        treekit.train(noisy(), "y", **settings)
+
+
+def test_a_criterion_of_the_wrong_task_is_named():
+    refused(SettingError, "'squared_error' is for regression", criterion="squared_error")
+
+
+def test_an_unknown_setting_suggests_the_nearest():
+    refused(SettingError, "did you mean 'max_depth'", max_dept=3)
+    refused(SettingError, "did you mean 'gini'", criterion="ginni")
+    refused(SettingError, "no setting 'bas'", criterion="entropy", **{"criterion.bas": 2.0})
+    refused(SettingError, "begin with 'criterion.'", **{"criterium.base": 2.0})
+
+
+def test_settings_of_a_pruner_need_a_pruner():
+    refused(SettingError, "no pruner is chosen", **{"pruner.alpha": 0.1})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_depth": -1}, {"max_depth": 2.5}, {"trees": 0}, {"missing": "drop"}, {"seed": -1}],
+)
+def test_values_out_of_range_are_refused(settings):
+    refused(SettingError, f"setting '{next(iter(settings))}' of training must be", **settings)
+
+
+def test_missing_error_names_the_column_and_the_first_gap():
+    first = int(np.isnan(noisy()["age"]).argmax())
+    refused(DataError, f"'age' has .* missing cells, the first in row {first}", missing="error")
+
+
+def test_missing_error_allows_complete_tables():
+    table = {name: column for name, column in noisy().items() if name != "age"}
+    model = treekit.train(table, "y", seed=0, missing="error")
+    with pytest.raises(DataError, match="missing"):
+        model.predict({"size": [None], "town": ["Oslo"]})
+
+
+def test_a_holdout_of_too_few_rows_is_refused():
+    table = {"x": [1.0], "y": ["a"]}
+    with pytest.raises(DataError, match="leave none on one side of a hold-out"):
+        treekit.train(table, "y", pruner="reduced_error")
+    with pytest.raises(DataError, match="cannot make 10 folds"):
+        treekit.train({"x": [1.0, 2.0], "y": ["a", "b"]}, "y", pruner="cost_complexity")
+
+
+def test_a_forest_is_not_pruned_by_folds_or_without_out_of_bag_rows():
+    refused(DataError, "give pruner.alpha", ensemble="forest", trees=2, pruner="cost_complexity")
+    refused(
+        DataError, "set bootstrap=True",
+        ensemble="forest", trees=2, bootstrap=False, pruner="reduced_error",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ forests
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_the_same_seed_writes_the_same_file_for_any_number_of_threads(task, tmp_path):
+    written = []
+    for n_jobs in (1, 2):
+        # What n_jobs was is kept among the settings; all else is equal.
+        model = treekit.train(
+            noisy(task=task), "y", ensemble="forest", trees=8, seed=3, n_jobs=n_jobs
+        )
+        model.settings["n_jobs"] = None
+        model.save(tmp_path / f"{n_jobs}.treekit")
+        written.append((tmp_path / f"{n_jobs}.treekit").read_bytes())
+    assert written[0] == written[1]
+
+
+def test_another_seed_grows_another_forest():
+    forests = [
+        treekit.train(noisy(), "y", ensemble="forest", trees=3, seed=seed).n_nodes
+        for seed in range(4)
+    ]
+    assert len(set(forests)) > 1
+
+
+def test_progress_counts_the_trees():
+    seen = []
+    treekit.train(
+        noisy(), "y", ensemble="forest", trees=4, seed=0,
+        progress=lambda done, total: seen.append((done, total)),
+    )  # fmt: skip
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_the_out_of_bag_score_is_that_of_the_trees_which_did_not_see_the_row(task):
+    dataset = make_dataset(noisy(120, task=task), "y")
+    fitted = fit(dataset, {"ensemble": "forest", "trees": 12, "seed": 1})
+    unseen = rows_out_of_bag(dataset, 12, 1)
+    assert 0.3 < unseen.mean() < 0.45
+    np.testing.assert_array_equal(fitted.oob_times, unseen.sum(axis=0))
+    votes = slow_votes(fitted, noisy(120, task=task), unseen)
+    np.testing.assert_allclose(fitted.oob_votes, votes, rtol=1e-6)
+    report = fitted.model.provenance["oob"]
+    if task == "classification":
+        right = votes.argmax(axis=1) == dataset.y
+        assert report["accuracy"] == right[unseen.any(axis=0)].mean()
+    else:
+        mean = votes[:, 0] / unseen.sum(axis=0)
+        ratio = ((dataset.y - mean) ** 2).sum() / ((dataset.y - dataset.y.mean()) ** 2).sum()
+        assert report["r2"] == pytest.approx(1 - ratio, rel=1e-6)
+    assert report["rows"] == 120
+
+
+def rows_out_of_bag(dataset, trees: int, seed: int) -> np.ndarray:
+    """(trees, rows) bool: the rows that the trees' own bootstrap draws leave out."""
+    from treekit.grow.bootstrap import make_bootstrap
+    from treekit.training.plan import make_plan
+    from treekit.training.run import make_recipe
+
+    recipe = make_recipe(dataset, make_plan(dataset, {"ensemble": "forest", "seed": seed}))
+    ids = np.arange(dataset.n_rows, dtype=np.uint32)
+    draws = make_bootstrap(ids, recipe.table, recipe.target)
+    unseen = np.ones((trees, dataset.n_rows), dtype=bool)
+    for tree, child in enumerate(np.random.SeedSequence(seed).spawn(trees)):
+        times = draws.sample(np.random.default_rng(child))
+        assert times.sum() == dataset.n_rows
+        unseen[tree, draws.ids[times > 0]] = False
+    return unseen
+
+
+def slow_votes(fitted: Fitted, table: dict[str, list], unseen: np.ndarray) -> np.ndarray:
+    """Sums over the trees that did not see a row, walked by the oracle."""
+    model = fitted.model
+    rows = {name: column for name, column in table.items() if name != "y"}
+    matrix = encode_rows(rows, model.schema).tolist()
+    votes = np.zeros((len(matrix), model.schema.n_outputs))
+    scale = 1.0 if model.schema.task == "classification" else 2.0**model.exponent
+    for row, cells in enumerate(matrix):
+        for tree, leaf in enumerate(leaf_rows(model, cells)):
+            if unseen[tree, row]:
+                votes[row] += model.units[leaf] * scale
+    return votes
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_forest_does_not_depend_on_the_order_of_the_rows(task):
+    table = noisy(task=task)
+    mixed = np.random.default_rng(0).permutation(300)
+    shuffled = {name: [column[i] for i in mixed] for name, column in table.items()}
+    first, second = (
+        treekit.train(t, "y", ensemble="forest", trees=4, seed=0) for t in (table, shuffled)
+    )
+    for a, b in zip(first.trees, second.trees, strict=True):
+        same_tree(a, b)
+
+
+# ------------------------------------------------------------------ weights
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"splitter": "exact"},
+        {"splitter": "exact", "min_weight_leaf": 9, "max_leaves": 12},
+        {"splitter": "histogram", "max_bins": 12},
+        {"ensemble": "forest", "trees": 3, "max_features": 2},
+        {"ensemble": "forest", "trees": 3, "bootstrap": False, "max_features": 1},
+    ],
+)
+def test_a_row_of_whole_weight_is_as_many_rows(task, settings):
+    table = noisy(120, task=task)
+    weights = np.random.default_rng(1).integers(0, 4, 120)
+    rows = np.repeat(np.arange(120), weights)
+    repeated = {name: [column[i] for i in rows] for name, column in table.items()}
+    heavy = treekit.train(table, "y", weights=weights, seed=0, **settings)
+    many = treekit.train(repeated, "y", seed=0, **settings)
+    for a, b in zip(heavy.trees, many.trees, strict=True):
+        same_tree(a, b)
+
+
+def test_the_mean_weight_of_a_forest_s_trees_is_that_of_the_table():
+    table = noisy(200)
+    weights = np.random.default_rng(1).random(200) * 7
+    model = treekit.train(table, "y", weights=weights, ensemble="forest", trees=5, seed=0)
+    for tree in model.trees:
+        assert tree.weight[0] == pytest.approx(weights.sum())
+        assert tree.weight[tree.leaves].sum() == pytest.approx(weights.sum())
+
+
+# ------------------------------------------------------------------ odd tables
+
+
+def test_an_all_missing_column_is_never_asked():
+    table = noisy() | {"void": [None] * 300}
+    for settings in ({}, {"splitter": "histogram"}, {"ensemble": "forest", "trees": 3}):
+        model = treekit.train(table, "y", seed=0, **settings)
+        asked = {model.schema.names[f] for tree in model.trees for f in tree.feature if f >= 0}
+        assert "void" in model.schema.names
+        assert "void" not in asked
+
+
+@pytest.mark.parametrize("pruner", [None, "cost_complexity", "reduced_error"])
+@pytest.mark.parametrize("constant", ["yes", 3.5])
+def test_a_constant_target_makes_one_leaf(constant, pruner):
+    table = noisy() | {"y": [constant] * 300}
+    model = treekit.train(table, "y", seed=0, pruner=pruner)
+    assert model.n_nodes == 1
+    assert model.predict(table)[:3].tolist() == [constant] * 3
+
+
+@pytest.mark.parametrize("ensemble", ["tree", "forest"])
+def test_one_row_makes_one_leaf(ensemble):
+    table = {"x": [1.0], "town": ["Oslo"], "y": ["a"]}
+    model = treekit.train(table, "y", ensemble=ensemble, trees=3, seed=0)
+    assert model.n_nodes == model.n_trees
+    assert model.predict({"x": [None], "town": ["Bergen"]}).tolist() == ["a"]
+
+
+def test_epoch_seconds_choose_float64_and_split_between_seconds():
+    start = 1_700_000_000
+    table = {"at": np.arange(start, start + 64), "y": ["a"] * 33 + ["b"] * 31}
+    model = treekit.train(table, "y", seed=0)
+    assert model.schema.dtype == "float64"
+    assert model.trees[0].threshold[0] == start + 32.5
+    assert model.predict({"at": [start + 32, start + 33]}).tolist() == ["a", "b"]
+
+
+def test_float32_columns_stay_float32():
+    x = np.linspace(0, 1, 50, dtype=np.float32)
+    dataset = make_dataset_xy(x[:, None], (x > 0.5).astype(int))
+    assert fit(dataset, {"seed": 0}).model.schema.dtype == "float32"
+
+
+def test_a_regression_with_a_large_mean_splits_where_the_same_without_it_does():
+    table = noisy(task="regression")
+    plain = treekit.train(table, "y", seed=0, max_leaves=20)
+    y = np.round(np.array(table["y"]) * 2**20) / 2**20
+    small, large = (
+        treekit.train(table | {"y": (y + offset).tolist()}, "y", seed=0, max_leaves=20)
+        for offset in (0.0, 1e8)
+    )
+    assert small.n_leaves == large.n_leaves == plain.n_leaves
+    np.testing.assert_array_equal(small.trees[0].threshold, large.trees[0].threshold)
+    np.testing.assert_allclose(large.trees[0].value - 1e8, small.trees[0].value, atol=1e-7, rtol=0)
