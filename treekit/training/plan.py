@@ -74,6 +74,7 @@ class Plan:
     def recorded(self) -> dict[str, Any]:
         """The settings as plain values for the model's file, components' own included."""
         plain = dict(self.settings)
+        del plain["n_jobs"]  # the same forest, and the same file, for any number of threads
         for name in _PARTS:
             part: Part | None = getattr(self, name)
             plain[name] = part.record.name if part else None
