@@ -97,9 +97,9 @@ def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) 
     arguments = (
         recipe.table, rows, held, spare, room, recipe.limits, recipe.target.noise,
         splitter.coding == "exact", splitter.find, criterion.scan, criterion.many, criterion.key,
-        criterion.choose, criterion.n_keys, criterion.use_choose, criterion.score, criterion.impurity,
-        criterion.priority, criterion.use_priority, recipe.before, recipe.use_before,
-        rng, scratch,
+        criterion.choose, criterion.n_keys, criterion.use_choose, criterion.score,
+        criterion.impurity, criterion.priority, criterion.use_priority, recipe.before,
+        recipe.use_before, rng, scratch,
     )  # fmt: skip
     try:
         grown, n, status = _compiled_grow(recipe, arguments)(*arguments)

@@ -1,0 +1,630 @@
+"""The scikit-learn face: its own checks, and the same trees as the front door's."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn import ensemble as sk_ensemble
+from sklearn import tree as sk_tree
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import AdaBoostClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import treekit
+from treekit import (
+    DataError,
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    SettingError,
+    TreekitWarning,
+)
+
+CLASSIFIERS = [DecisionTreeClassifier, RandomForestClassifier]
+REGRESSORS = [DecisionTreeRegressor, RandomForestRegressor]
+FORESTS = [RandomForestClassifier, RandomForestRegressor]
+ALL = [*CLASSIFIERS, *REGRESSORS]
+
+
+def small(cls, **parameters):
+    """An estimator with a fixed seed; a forest of few trees."""
+    if cls in FORESTS:
+        parameters = {"n_estimators": 8} | parameters
+    return cls(**({"random_state": 0} | parameters))
+
+
+# ------------------------------------------------------------------ scikit-learn's checks
+
+EXPECTED_FAILED_CHECKS: dict[str, str] = {}
+"""None: sparse data is refused in the way that scikit-learn's checks ask for."""
+
+PRUNED = {"pruner": "cost_complexity", "pruner_settings": {"alpha": 1e-3}, "categorical": [0]}
+
+
+class _Numbers:
+    """The tag `categorical` makes scikit-learn round its data: check unrounded data, too."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = False
+        return tags
+
+
+class NumbersTreeClassifier(_Numbers, DecisionTreeClassifier):
+    pass
+
+
+class NumbersTreeRegressor(_Numbers, DecisionTreeRegressor):
+    pass
+
+
+class NumbersForestClassifier(_Numbers, RandomForestClassifier):
+    pass
+
+
+class NumbersForestRegressor(_Numbers, RandomForestRegressor):
+    pass
+
+
+CHECKED = [
+    DecisionTreeClassifier(),
+    DecisionTreeRegressor(),
+    RandomForestClassifier(n_estimators=10),
+    RandomForestRegressor(n_estimators=10),
+    NumbersTreeClassifier(),
+    NumbersTreeRegressor(),
+    NumbersForestClassifier(n_estimators=10),
+    NumbersForestRegressor(n_estimators=10),
+    DecisionTreeClassifier(**PRUNED),
+    NumbersTreeRegressor(**PRUNED),
+    NumbersForestClassifier(n_estimators=10, **PRUNED),
+    NumbersTreeClassifier(missing="error"),
+]
+
+NEEDS_ARRAY_API = "check_array_api_input"
+"""Runs only where SCIPY_ARRAY_API was set before scipy was imported: in a process of its own."""
+
+
+def checks():
+    """Every check of every estimator, each with a name."""
+    cases = []
+    for estimator in CHECKED:
+        for instance, check in estimator_checks_generator(estimator):
+            name = check.func.__name__
+            detail = ",".join(f"{key}={value}" for key, value in check.keywords.items())
+            if name != NEEDS_ARRAY_API:
+                cases.append(pytest.param(instance, check, id=f"{estimator}-{name}-{detail}"))
+    return cases
+
+
+@pytest.mark.parametrize(("estimator", "check"), checks())
+def test_scikit_learn_s_check_passes(estimator, check):
+    check(estimator)
+
+
+def test_no_check_of_scikit_learn_s_is_expected_to_fail():
+    assert EXPECTED_FAILED_CHECKS == {}
+
+
+def test_numpy_input_passes_under_array_api_dispatch():
+    code = (
+        "from sklearn.utils.estimator_checks import estimator_checks_generator as checks\n"
+        "import treekit\n"
+        "ran = 0\n"
+        "for name in ('DecisionTreeClassifier', 'DecisionTreeRegressor'):\n"
+        "    for estimator, check in checks(getattr(treekit, name)()):\n"
+        f"        if check.func.__name__ == {NEEDS_ARRAY_API!r}:\n"
+        "            check(estimator)\n"
+        "            ran += 1\n"
+        "assert ran == 2, ran\n"
+    )
+    environment = os.environ | {"SCIPY_ARRAY_API": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.coo_array])
+def test_sparse_data_is_refused_with_a_remedy(cls, container):
+    x, y = make_classification(40, random_state=0)
+    with pytest.raises(DataError, match=rf"{cls.__name__} does not take sparse data.*X\.toarray"):
+        small(cls).fit(container(x), y)
+    with pytest.raises(DataError, match="sparse"):
+        small(cls).fit(x, y).predict(container(x))
+
+
+# ------------------------------------------------------------------ the front door's trees
+
+
+def table(n=250, seed=0):
+    rng = np.random.default_rng(seed)
+    size = rng.normal(size=n)
+    age = rng.integers(0, 80, n).astype(float)
+    town = rng.choice(["Oslo", "Bergen", "Tromsø"], n)
+    age[rng.random(n) < 0.2] = np.nan
+    frame = pd.DataFrame({"size": size, "age": age, "town": town})
+    frame.loc[rng.random(n) < 0.1, "town"] = None
+    signal = size + (town == "Oslo") + rng.normal(size=n) / 2
+    return frame, np.where(signal > 0.4, "yes", "no"), signal
+
+
+def same_trees(a, b):
+    assert len(a) == len(b)
+    for one, other in zip(a, b, strict=True):
+        for name in (
+            "kind",
+            "feature",
+            "threshold",
+            "first_child",
+            "level_branch",
+            "value",
+            "gain",
+        ):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize(
+    ("cls", "settings"),
+    [
+        (DecisionTreeClassifier, {}),
+        (DecisionTreeRegressor, {"ensemble": "tree"}),
+        (RandomForestClassifier, {"ensemble": "forest", "trees": 8}),
+        (RandomForestRegressor, {"ensemble": "forest", "trees": 8, "max_features": 1.0}),
+    ],
+)
+def test_an_estimator_grows_the_trees_of_the_front_door(cls, settings):
+    frame, labels, numbers = table()
+    y = labels if cls in CLASSIFIERS else numbers
+    estimator = small(cls).fit(frame, y)
+    model = treekit.train(frame.assign(target=y), "target", seed=0, **settings)
+    same_trees(estimator.model_.trees, model.trees)
+    assert estimator.model_.schema == model.schema
+    np.testing.assert_array_equal(estimator.predict(frame), model.predict(frame))
+    if cls in CLASSIFIERS:
+        np.testing.assert_array_equal(estimator.predict_proba(frame), model.predict_proba(frame))
+
+
+def test_scikit_learn_s_parameters_are_the_front_door_s_settings():
+    frame, y, _ = table()
+    estimator = DecisionTreeClassifier(
+        criterion="entropy", criterion_settings={"base": 3.0}, max_depth=6, min_samples_split=20,
+        min_samples_leaf=7, min_gain=0.001, max_features=2, max_leaf_nodes=9, random_state=4,
+        nominal_splits="multiway", splitter="histogram", max_bins=20, pruner="cost_complexity",
+        pruner_settings={"alpha": 0.001}, unknown="error", dtype="float64",
+    ).fit(frame, y)  # fmt: skip
+    model = treekit.train(
+        frame.assign(target=y), "target", criterion="entropy", max_depth=6, min_weight_split=20,
+        min_weight_leaf=7, min_gain=0.001, max_features=2, max_leaves=9, seed=4,
+        nominal_splits="multiway", splitter="histogram", max_bins=20, pruner="cost_complexity",
+        unknown="error", dtype="float64", **{"criterion.base": 3.0, "pruner.alpha": 0.001},
+    )  # fmt: skip
+    same_trees(estimator.model_.trees, model.trees)
+    assert estimator.model_.settings == model.settings
+
+
+def test_components_are_given_by_record_as_well():
+    from treekit import registry
+
+    frame, y, _ = table()
+    by_name = small(DecisionTreeClassifier, criterion="entropy", pruner="reduced_error")
+    by_record = small(
+        DecisionTreeClassifier,
+        criterion=registry.criterion("entropy"),
+        pruner=registry.pruner("reduced_error"),
+        splitter=registry.splitter("exact"),
+    )
+    same_trees(by_name.fit(frame, y).model_.trees, by_record.fit(frame, y).model_.trees)
+
+
+# ------------------------------------------------------------------ inside scikit-learn
+
+
+def test_a_grid_search_over_a_pruner_s_settings():
+    frame, y, _ = table()
+    grid = {"pruner_settings": [{"alpha": 0.0}, {"alpha": 0.02}], "max_depth": [2, None]}
+    search = GridSearchCV(small(DecisionTreeClassifier, pruner="cost_complexity"), grid, cv=3)
+    search.fit(frame, y)
+    assert search.best_score_ > 0.7
+    assert (
+        search.best_estimator_.model_.settings["pruner.alpha"]
+        == (search.best_params_["pruner_settings"]["alpha"])
+    )
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_a_pipeline_is_cross_validated(cls):
+    make = make_classification if cls in CLASSIFIERS else make_regression
+    x, y = make(200, 6, n_informative=3, random_state=0)
+    scores = cross_val_score(make_pipeline(StandardScaler(), small(cls)), x, y, cv=3)
+    assert scores.mean() > (0.75 if cls in CLASSIFIERS else 0.6)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_a_clone_fits_the_same_trees(cls):
+    frame, labels, numbers = table()
+    y = labels if cls in CLASSIFIERS else numbers
+    estimator = small(cls, max_features=0.5).fit(frame, y)
+    copy = clone(estimator)
+    assert not hasattr(copy, "model_")
+    same_trees(copy.fit(frame, y).model_.trees, estimator.model_.trees)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_a_pickled_estimator_answers_alike(cls):
+    frame, labels, numbers = table()
+    estimator = small(cls).fit(frame, labels if cls in CLASSIFIERS else numbers)
+    before = estimator.predict(frame)
+    again = pickle.loads(pickle.dumps(estimator))
+    np.testing.assert_array_equal(again.predict(frame), before)
+    assert again.model_.schema == estimator.model_.schema
+
+
+def test_boosting_s_weights_that_sum_to_one_still_split():
+    x, y = make_classification(300, random_state=1)
+    boosted = AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=10)
+    single = DecisionTreeClassifier(max_depth=2).fit(x, y)
+    assert boosted.fit(x, y).score(x, y) > single.score(x, y)
+    scaled = DecisionTreeClassifier(max_depth=2).fit(x, y, np.full(300, 1 / 300))
+    np.testing.assert_array_equal(
+        scaled.model_.trees[0].threshold, single.model_.trees[0].threshold
+    )
+
+
+# ------------------------------------------------------------------ seeds
+
+
+@pytest.mark.parametrize("cls", FORESTS)
+def test_a_forest_is_the_same_for_any_number_of_threads(cls):
+    frame, labels, numbers = table()
+    y = labels if cls in CLASSIFIERS else numbers
+    one, two = (small(cls, n_jobs=n_jobs).fit(frame, y) for n_jobs in (1, 2))
+    same_trees(one.model_.trees, two.model_.trees)
+    np.testing.assert_array_equal(one.predict(frame), two.predict(frame))
+
+
+def test_random_states_are_numbers_generators_or_the_global_one():
+    frame, y, _ = table()
+
+    def gains(random_state):
+        estimator = RandomForestClassifier(n_estimators=2, random_state=random_state)
+        return estimator.fit(frame, y).model_.trees[0].gain.tolist()
+
+    assert gains(7) == gains(np.int64(7)) != gains(8)
+    assert gains(np.random.RandomState(3)) == gains(np.random.RandomState(3))
+    generator = np.random.RandomState(3)
+    assert gains(generator) != gains(generator)
+    assert gains(None) != gains(None)
+    with pytest.raises(ValueError, match="cannot be used to seed"):
+        gains("seven")
+
+
+# ------------------------------------------------------------------ labels
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["b", "a", "ß"]),
+        np.array(["NA", "?", ""], dtype=object),
+        np.array([3, -1, 7]),
+        np.array([2.0, 1.0, 5.0]),
+        np.array([True, False, True]),
+        pd.Series(["x", "y", "z"], dtype="category"),
+    ],
+    ids=["text", "marks", "whole", "floats", "bools", "categories"],
+)
+def test_labels_come_back_in_their_own_type(cls, labels):
+    x, codes = make_classification(
+        150, 6, n_informative=5, n_redundant=0, n_classes=3, random_state=0
+    )
+    y = labels.iloc[codes].reset_index(drop=True) if hasattr(labels, "iloc") else labels[codes]
+    estimator = small(cls).fit(x, y)
+    answers = estimator.predict(x)
+    assert answers.dtype == estimator.classes_.dtype == np.asarray(y).dtype
+    np.testing.assert_array_equal(estimator.classes_, np.unique(np.asarray(y)))
+    assert (answers == np.asarray(y)).mean() > 0.95
+    assert list(estimator.model_.schema.classes) == estimator.classes_.tolist()
+    assert estimator.model_.predict(x).tolist() == answers.tolist()
+
+
+def test_continuous_and_missing_labels_are_refused():
+    x = np.zeros((3, 1))
+    with pytest.raises(ValueError, match="Unknown label type"):
+        DecisionTreeClassifier().fit(x, [0.5, 1.5, 2.5])
+    with pytest.raises(ValueError, match="NaN"):
+        DecisionTreeClassifier().fit(x, [0.0, 1.0, np.nan])
+    with pytest.raises(ValueError, match="infinit"):
+        DecisionTreeRegressor().fit(x, [0.0, 1.0, np.inf])
+
+
+# ------------------------------------------------------------------ tables
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_frames_of_any_library_train_alike(cls):
+    frame, labels, numbers = table()
+    y = labels if cls in CLASSIFIERS else numbers
+    expected = small(cls).fit(frame, y)
+    columns = {name: [None if v != v else v for v in frame[name]] for name in frame}
+    for other in (
+        frame.astype({"town": "category"}),
+        frame.astype({"town": "string"}),
+        pl.DataFrame(columns),
+        pl.DataFrame(columns).with_columns(pl.col("town").cast(pl.Categorical)),
+        pa.table(columns),
+    ):
+        estimator = small(cls).fit(other, y)
+        same_trees(estimator.model_.trees, expected.model_.trees)
+        assert estimator.feature_names_in_.tolist() == ["size", "age", "town"]
+        np.testing.assert_array_equal(estimator.predict(other), expected.predict(frame))
+
+
+def test_text_in_arrays_and_lists_is_nominal():
+    frame, y, _ = table()
+    expected = small(DecisionTreeClassifier).fit(frame, y)
+    rows = frame.astype(object).where(frame.notna(), None)
+    for x in (rows.to_numpy(), rows.to_numpy().tolist()):
+        estimator = small(DecisionTreeClassifier).fit(x, y)
+        same_trees(estimator.model_.trees, expected.model_.trees)
+        np.testing.assert_array_equal(estimator.predict(x), expected.predict(frame))
+        assert not hasattr(estimator, "feature_names_in_")
+
+
+@pytest.mark.parametrize("categorical", [["town"], [2], np.array([2]), [False, False, True]])
+def test_nominal_columns_are_given_by_name_position_or_mask(categorical):
+    frame, y, _ = table()
+    codes = frame.assign(town=frame["town"].map({"Oslo": 1, "Bergen": 0, "Tromsø": 2}))
+    estimator = small(DecisionTreeClassifier, categorical=categorical).fit(codes, y)
+    expected = small(DecisionTreeClassifier).fit(frame, y)
+    same_trees(estimator.model_.trees, expected.model_.trees)
+    assert estimator.model_.schema.columns[2].levels == ("0", "1", "2")
+    np.testing.assert_array_equal(estimator.predict(codes), expected.predict(frame))
+
+
+def test_without_nominal_columns_text_is_an_error():
+    frame, y, _ = table()
+    for categorical in (None, [], ["size"]):
+        with pytest.raises(DataError, match="'town' is numeric but row"):
+            small(DecisionTreeClassifier, categorical=categorical).fit(frame, y)
+
+
+@pytest.mark.parametrize(
+    ("categorical", "message"),
+    [
+        ("town", r"as in \['town'\]"),
+        (["twon"], "did you mean 'town'"),
+        ([3], "position 3; those of X go from 0 to 2"),
+        ([-1], "position -1"),
+        ([True], "mask of 1 columns"),
+        ([1.5], "holds 1.5"),
+        (5, "holds 5"),
+    ],
+)
+def test_a_wrong_list_of_nominal_columns_is_told(categorical, message):
+    frame, y, _ = table()
+    with pytest.raises(SettingError, match=message):
+        small(DecisionTreeClassifier, categorical=categorical).fit(frame, y)
+
+
+def test_bools_are_numbers_wherever_they_come_from():
+    x = np.array([[True], [False], [True], [False]] * 5)
+    y = [1, 0, 1, 0] * 5
+    by_array = DecisionTreeClassifier().fit(x, y)
+    by_frame = DecisionTreeClassifier().fit(pd.DataFrame({"x0": x[:, 0]}), y)
+    same_trees(by_array.model_.trees, by_frame.model_.trees)
+    assert by_array.predict([[1.0], [0.0]]).tolist() == [1, 0]
+
+
+def test_unseen_categories_count_as_missing_or_are_refused():
+    frame, y, _ = table()
+    new = frame.assign(town="Paris")
+    gone = frame.assign(town=pd.Series([None] * len(frame), dtype=object))
+    estimator = small(DecisionTreeClassifier).fit(frame, y)
+    np.testing.assert_array_equal(estimator.predict(new), estimator.predict(gone))
+    strict = small(DecisionTreeClassifier, unknown="error").fit(frame, y)
+    with pytest.raises(DataError, match="'Paris'"):
+        strict.predict(new)
+
+
+def test_names_and_widths_are_checked_as_scikit_learn_does():
+    frame, y, _ = table()
+    estimator = small(DecisionTreeClassifier).fit(frame, y)
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.predict(frame[["age", "size", "town"]])
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        DecisionTreeClassifier().fit(np.eye(2), [0, 1]).predict(np.eye(3))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        by_position = estimator.predict(frame.astype(object).to_numpy())
+    np.testing.assert_array_equal(by_position, estimator.predict(frame))
+    with pytest.raises(NotFittedError):
+        DecisionTreeClassifier().predict(frame)
+
+
+def test_infinite_values_are_refused_in_fit_and_ordered_in_predict():
+    x, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
+    with pytest.raises(DataError, match="'x0' is infinite in row 1"):
+        DecisionTreeClassifier().fit([[0.0], [np.inf], [1.0], [2.0]], y)
+    estimator = DecisionTreeClassifier().fit(x, y)
+    assert estimator.predict([[-np.inf], [np.inf]]).tolist() == [0, 1]
+
+
+# ------------------------------------------------------------------ sizes and weights
+
+
+def test_sizes_as_shares_are_shares_of_the_rows():
+    x, y = make_classification(200, random_state=0)
+    tree = DecisionTreeClassifier(min_samples_leaf=0.1, min_samples_split=0.3).fit(x, y)
+    by_count = DecisionTreeClassifier(min_samples_leaf=20, min_samples_split=60).fit(x, y)
+    by_fraction = DecisionTreeClassifier(min_weight_fraction_leaf=0.1, min_samples_split=60)
+    same_trees(tree.model_.trees, by_count.model_.trees)
+    same_trees(tree.model_.trees, by_fraction.fit(x, y).model_.trees)
+    assert tree.model_.trees[0].weight.min() >= 20
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("min_samples_leaf", 0), ("min_samples_leaf", 1.5), ("min_samples_leaf", True),
+        ("min_samples_split", 1), ("min_samples_split", "two"), ("min_weight_fraction_leaf", 0.6),
+    ],
+)  # fmt: skip
+def test_sizes_out_of_range_are_refused(name, value):
+    with pytest.raises(SettingError, match=name):
+        DecisionTreeClassifier(**{name: value}).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_class_weights_are_weights_of_the_rows(cls):
+    x, y = make_classification(300, weights=[0.9], flip_y=0.1, random_state=0)
+    by_class = small(cls, class_weight={0: 1, 1: 4}, max_depth=3).fit(x, y)
+    by_row = small(cls, max_depth=3).fit(x, y, np.where(y == 1, 4, 1))
+    same_trees(by_class.model_.trees, by_row.model_.trees)
+    balanced = small(cls, class_weight="balanced", max_depth=3).fit(x, y)
+    plain = small(cls, max_depth=3).fit(x, y)
+    assert (balanced.predict(x) == 1).sum() > (plain.predict(x) == 1).sum()
+    root = balanced.model_.trees[0].value[0]
+    assert root[0] / root.sum() == pytest.approx(0.5, abs=0.08)
+
+
+# ------------------------------------------------------------------ attributes
+
+
+def test_importances_are_gain_times_weight_as_in_scikit_learn():
+    x, y = make_classification(200, 5, n_informative=3, n_redundant=0, random_state=0)
+    ours = DecisionTreeClassifier(max_depth=3).fit(x, y).feature_importances_
+    theirs = sk_tree.DecisionTreeClassifier(max_depth=3, random_state=0).fit(x, y)
+    np.testing.assert_allclose(ours, theirs.feature_importances_, atol=1e-9)
+    forest = small(RandomForestClassifier).fit(x, y)
+    assert forest.feature_importances_.sum() == pytest.approx(1.0)
+    constant = DecisionTreeClassifier().fit(np.zeros((5, 2)), [0, 1, 0, 1, 0])
+    assert constant.feature_importances_.tolist() == [0.0, 0.0]
+
+
+def test_depth_leaves_and_apply_agree_with_the_model():
+    frame, y, _ = table()
+    tree = small(DecisionTreeClassifier).fit(frame, y)
+    nodes = tree.apply(frame)
+    model = tree.model_
+    assert tree.get_depth() == model.depth
+    assert tree.get_n_leaves() == model.n_leaves == len(set(nodes.tolist()))
+    values = model.trees[0].value[nodes]
+    np.testing.assert_array_equal(tree.classes_[values.argmax(axis=1)], tree.predict(frame))
+    forest = small(RandomForestClassifier).fit(frame, y)
+    assert forest.apply(frame).shape == (len(frame), 8)
+    np.testing.assert_array_equal(
+        np.bincount(nodes, minlength=model.n_nodes)[model.trees[0].leaves],
+        model.trees[0].weight[model.trees[0].leaves],
+    )
+
+
+def test_out_of_bag_attributes_of_a_classifier():
+    frame, y, _ = table()
+    forest = RandomForestClassifier(60, oob_score=True, random_state=0).fit(frame, y)
+    votes = forest.oob_decision_function_
+    assert votes.shape == (250, 2)
+    np.testing.assert_allclose(votes.sum(axis=1), 1.0)
+    right = forest.classes_[votes.argmax(axis=1)] == y
+    assert forest.oob_score_ == right.mean()
+    assert 0.7 < forest.oob_score_ < forest.score(frame, y)
+    assert not hasattr(small(RandomForestClassifier).fit(frame, y), "oob_score_")
+
+
+def test_out_of_bag_attributes_of_a_regressor():
+    frame, _, y = table()
+    forest = RandomForestRegressor(60, oob_score=True, random_state=0).fit(frame, y)
+    error = ((forest.oob_prediction_ - y) ** 2).mean()
+    assert forest.oob_score_ == pytest.approx(1 - error / y.var())
+    assert 0.4 < forest.oob_score_ < forest.score(frame, y)
+
+
+def test_rows_that_every_tree_saw_have_no_out_of_bag_prediction():
+    frame, y, _ = table()
+    with pytest.warns(TreekitWarning, match="raise n_estimators"):
+        forest = RandomForestClassifier(2, oob_score=True, random_state=0).fit(frame, y)
+    gone = np.isnan(forest.oob_decision_function_[:, 0])
+    assert 0 < gone.sum() < 250
+    with pytest.raises(SettingError, match="set bootstrap=True"):
+        RandomForestClassifier(2, oob_score=True, bootstrap=False).fit(frame, y)
+
+
+# ------------------------------------------------------------------ beside scikit-learn
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_trees_are_as_good_as_scikit_learn_s(seed):
+    x, y = make_classification(800, 10, n_informative=5, flip_y=0.05, random_state=seed)
+    ours = DecisionTreeClassifier(max_depth=6).fit(x[:400], y[:400])
+    theirs = sk_tree.DecisionTreeClassifier(max_depth=6, random_state=0).fit(x[:400], y[:400])
+    assert abs(ours.score(x[400:], y[400:]) - theirs.score(x[400:], y[400:])) < 0.04
+    x, y = make_regression(800, 6, noise=20, random_state=seed)
+    regressor = DecisionTreeRegressor(max_depth=6).fit(x[:400], y[:400])
+    peer = sk_tree.DecisionTreeRegressor(max_depth=6, random_state=0).fit(x[:400], y[:400])
+    assert abs(regressor.score(x[400:], y[400:]) - peer.score(x[400:], y[400:])) < 0.04
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_forests_are_as_good_as_scikit_learn_s(seed):
+    x, y = make_classification(900, 12, n_informative=6, flip_y=0.05, random_state=seed)
+    ours = RandomForestClassifier(60, random_state=0).fit(x[:400], y[:400])
+    theirs = sk_ensemble.RandomForestClassifier(60, random_state=0).fit(x[:400], y[:400])
+    assert abs(ours.score(x[400:], y[400:]) - theirs.score(x[400:], y[400:])) < 0.03
+    x, y = make_regression(900, 8, noise=20, random_state=seed)
+    regressor = RandomForestRegressor(60, random_state=0).fit(x[:400], y[:400])
+    peer = sk_ensemble.RandomForestRegressor(60, random_state=0).fit(x[:400], y[:400])
+    assert abs(regressor.score(x[400:], y[400:]) - peer.score(x[400:], y[400:])) < 0.03
+
+
+def test_pruned_regression_trees_are_scikit_learn_s_cost_complexity_path():
+    x, y = make_regression(150, 4, noise=30, random_state=0)
+    x = x.astype(np.float32)
+    path = sk_tree.DecisionTreeRegressor(random_state=0).cost_complexity_pruning_path(x, y)
+    alphas = path.ccp_alphas
+    for at in range(0, len(alphas) - 1, 9):
+        alpha = float(alphas[at : at + 2].mean())
+        theirs = sk_tree.DecisionTreeRegressor(random_state=0, ccp_alpha=alpha).fit(x, y)
+        ours = DecisionTreeRegressor(pruner="cost_complexity", pruner_settings={"alpha": alpha})
+        assert ours.fit(x, y).get_n_leaves() == theirs.get_n_leaves()
+
+
+@pytest.mark.parametrize("cls", REGRESSORS)
+def test_a_large_mean_costs_no_accuracy(cls):
+    x, y = make_regression(300, 5, noise=5, random_state=0)
+    plain = small(cls).fit(x[:200], y[:200]).score(x[200:], y[200:])
+    offset = small(cls).fit(x[:200], y[:200] + 1e8).score(x[200:], y[200:] + 1e8)
+    assert abs(plain - offset) < 0.02
+
+
+def test_small_fits_stay_fast():
+    # CPU time, so that a busy machine does not fail it; 2 to 3 ms measured.
+    import time
+
+    x, y = make_classification(100, 4, random_state=0)
+    estimator = DecisionTreeClassifier(random_state=0).fit(x, y)
+    times = []
+    for _ in range(15):
+        start = time.thread_time()
+        estimator.fit(x, y)
+        times.append(time.thread_time() - start)
+    assert min(times) < 0.02
