@@ -83,7 +83,9 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(kinds) != len(self.classes):
             raise DataError("a class label appears twice in the schema")
         if len({type(label) for label in self.classes}) > 1:
-            raise DataError("class labels must all be of one type (text, whole number, number, bool)")
+            raise DataError(
+                "class labels must all be of one type (text, whole number, number, bool)"
+            )
         if any(isinstance(label, float) and not math.isfinite(label) for label in self.classes):
             raise DataError("a class label must be finite")
 

@@ -51,9 +51,7 @@ THRESHOLD_VALUE, SCORE = 0, 1
 
 
 @kernel
-def find_axis(
-    node, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
-):
+def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers):
     """Find the best split of one node.
 
     Parameters
@@ -121,14 +119,44 @@ def find_axis(
             way = nominal[feature]
             if way == 2:
                 _try_branches(
-                    many, len(cells) == 0, feature, codes_in_all, known, count, stats, limit,
-                    impurity, work, compact, levels, out, numbers,
+                    many,
+                    len(cells) == 0,
+                    feature,
+                    codes_in_all,
+                    known,
+                    count,
+                    stats,
+                    limit,
+                    impurity,
+                    work,
+                    compact,
+                    levels,
+                    out,
+                    numbers,
                 )
             else:
                 _try_cuts(
-                    scan, key, n_keys if way == 1 else 0, feature, codes_in_all, known, count,
-                    stats, weight, limit, impurity, work, compact, ordered, keys, start, best,
-                    pair, levels, out, numbers,
+                    scan,
+                    key,
+                    n_keys if way == 1 else 0,
+                    feature,
+                    codes_in_all,
+                    known,
+                    count,
+                    stats,
+                    weight,
+                    limit,
+                    impurity,
+                    work,
+                    compact,
+                    ordered,
+                    keys,
+                    start,
+                    best,
+                    pair,
+                    levels,
+                    out,
+                    numbers,
                 )
             if out[KIND] < 0 or chosen >= 0:
                 return
@@ -182,8 +210,27 @@ def _better(score, feature, rank, impurity, out, numbers):
 
 @inlined
 def _try_cuts(
-    scan, key, n_keys, feature, codes_in_all, known, count, stats, weight, limit, impurity,
-    work, compact, ordered, keys, start, best, pair, levels, out, numbers,
+    scan,
+    key,
+    n_keys,
+    feature,
+    codes_in_all,
+    known,
+    count,
+    stats,
+    weight,
+    limit,
+    impurity,
+    work,
+    compact,
+    ordered,
+    keys,
+    start,
+    best,
+    pair,
+    levels,
+    out,
+    numbers,
 ):
     """Cuts of a column into two: along its codes, or along each order of its levels.
 
@@ -283,8 +330,20 @@ def _sort_by_key(keys, compact, ordered, order, known, count, s):
 
 @inlined
 def _try_branches(
-    many, dense, feature, codes_in_all, known, count, stats, limit, impurity,
-    work, compact, levels, out, numbers,
+    many,
+    dense,
+    feature,
+    codes_in_all,
+    known,
+    count,
+    stats,
+    limit,
+    impurity,
+    work,
+    compact,
+    levels,
+    out,
+    numbers,
 ):
     """One branch for each level present; missing rows join the heaviest."""
     if known < 2:

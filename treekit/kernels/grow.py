@@ -80,8 +80,29 @@ class Grown(NamedTuple):
 
 @kernel
 def grow(
-    table, rows, held, spare, room, limits, noise, midpoints, find, scan, many, key, choose, n_keys,
-    use_choose, score, impurity, priority, use_priority, before, use_before, rng, scratch,
+    table,
+    rows,
+    held,
+    spare,
+    room,
+    limits,
+    noise,
+    midpoints,
+    find,
+    scan,
+    many,
+    key,
+    choose,
+    n_keys,
+    use_choose,
+    score,
+    impurity,
+    priority,
+    use_priority,
+    before,
+    use_before,
+    rng,
+    scratch,
 ):
     """Grow one tree; `rows` and `held` are permuted into leaf order.
 
@@ -112,8 +133,12 @@ def grow(
     ids2, cells2, values2 = spare.ids, spare.cells, spare.values
     codes, n_codes = borrowed(table.codes), borrowed(table.n_codes)
     table = Table(
-        codes, n_codes, borrowed(table.nominal), borrowed(table.value_start),
-        borrowed(table.low), borrowed(table.high),
+        codes,
+        n_codes,
+        borrowed(table.nominal),
+        borrowed(table.value_start),
+        borrowed(table.low),
+        borrowed(table.high),
     )
     nodes, stats, held_stats, pool = room.nodes, room.stats, room.held_stats, room.levels
     max_depth, max_leaves = limits.max_depth, limits.max_leaves
@@ -147,12 +172,15 @@ def grow(
             it = Node(
                 table,
                 Rows(ids[begin:end], cells if dense else cells[begin:end], values[begin:end]),
-                own_stats, weight, own, np.int64(this.depth), min_leaf, n_try,
+                own_stats,
+                weight,
+                own,
+                np.int64(this.depth),
+                min_leaf,
+                n_try,
             )
             out[KIND] = 0
-            find(
-                it, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
-            )
+            find(it, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers)
             if out[KIND] < 0:
                 return Grown(nodes, stats, held_stats, pool), n, 1 if out[KIND] == -1 else 2
             rounding = noise * (end - begin) / weight
@@ -209,16 +237,43 @@ def grow(
         cut = np.int64(-1) if this.kind == 4 else this.cut
         levels_of = pool[this.level_start : this.level_start + this.n_levels]
         partition(
-            column, np.int64(missing_code), cut, np.int64(this.missing), levels_of, branches,
-            ids, cells, values, this.begin, this.end, branch_of, ids2, cells2, values2, ends,
+            column,
+            np.int64(missing_code),
+            cut,
+            np.int64(this.missing),
+            levels_of,
+            branches,
+            ids,
+            cells,
+            values,
+            this.begin,
+            this.end,
+            branch_of,
+            ids2,
+            cells2,
+            values2,
+            ends,
         )
         if len(held_ids) > 0:
             if midpoints and this.kind == 1 and np.isnan(this.threshold):
                 cut = _middle_cut(table, this.feature, this.cut, this.after)
             partition(
-                column, np.int64(missing_code), cut, np.int64(this.missing), levels_of, branches,
-                held_ids, held_cells, held_values, this.held_begin, this.held_end,
-                branch_of, ids2, cells2, values2, held_ends,
+                column,
+                np.int64(missing_code),
+                cut,
+                np.int64(this.missing),
+                levels_of,
+                branches,
+                held_ids,
+                held_cells,
+                held_values,
+                this.held_begin,
+                this.held_end,
+                branch_of,
+                ids2,
+                cells2,
+                values2,
+                held_ends,
             )
         begin, held_begin = this.begin, this.held_begin
         empty = False
@@ -236,8 +291,10 @@ def grow(
         if empty and this.kind != 3:
             return Grown(nodes, stats, held_stats, pool), n, 2
         if use_before and not before(
-            stats[np.uint64(node)], stats[n : n + branches],
-            held_stats[np.uint64(node)], held_stats[n : n + branches],
+            stats[np.uint64(node)],
+            stats[n : n + branches],
+            held_stats[np.uint64(node)],
+            held_stats[n : n + branches],
         ):
             _close(nodes, node)
             continue

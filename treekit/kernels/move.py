@@ -32,8 +32,22 @@ def total(cells, values, begin, end, stats):
 
 @kernel
 def partition(
-    codes, n_codes, cut, missing, levels, branches, ids, cells, values, begin, end,
-    branch_of, ids2, cells2, values2, ends,
+    codes,
+    n_codes,
+    cut,
+    missing,
+    levels,
+    branches,
+    ids,
+    cells,
+    values,
+    begin,
+    end,
+    branch_of,
+    ids2,
+    cells2,
+    values2,
+    ends,
 ):
     """Move rows[begin:end] into branch order, stable; ``ends[b]`` = end of branch b.
 
@@ -50,20 +64,57 @@ def partition(
     """
     if branches == 2:
         _in_two(
-            codes, n_codes, cut, missing, levels, ids, cells, values, begin, end,
-            ids2, cells2, values2, ends,
+            codes,
+            n_codes,
+            cut,
+            missing,
+            levels,
+            ids,
+            cells,
+            values,
+            begin,
+            end,
+            ids2,
+            cells2,
+            values2,
+            ends,
         )
     else:
         _in_many(
-            codes, n_codes, missing, levels, branches, ids, cells, values, begin, end,
-            branch_of, ids2, cells2, values2, ends,
+            codes,
+            n_codes,
+            missing,
+            levels,
+            branches,
+            ids,
+            cells,
+            values,
+            begin,
+            end,
+            branch_of,
+            ids2,
+            cells2,
+            values2,
+            ends,
         )
 
 
 @inlined
 def _in_two(
-    codes, n_codes, cut, missing, levels, ids, cells, values, begin, end,
-    ids2, cells2, values2, ends,
+    codes,
+    n_codes,
+    cut,
+    missing,
+    levels,
+    ids,
+    cells,
+    values,
+    begin,
+    end,
+    ids2,
+    cells2,
+    values2,
+    ends,
 ):
     """Left rows move down in place, right rows through a buffer; no branches taken."""
     one = np.uint64(1)
@@ -108,8 +159,21 @@ def _in_two(
 
 @inlined
 def _in_many(
-    codes, n_codes, missing, levels, branches, ids, cells, values, begin, end,
-    branch_of, ids2, cells2, values2, ends,
+    codes,
+    n_codes,
+    missing,
+    levels,
+    branches,
+    ids,
+    cells,
+    values,
+    begin,
+    end,
+    branch_of,
+    ids2,
+    cells2,
+    values2,
+    ends,
 ):
     """A counting sort by branch."""
     width = np.uint64(values.shape[1])

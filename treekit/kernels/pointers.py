@@ -40,9 +40,7 @@ class Pointer(CPUDispatcher):
     """
 
     def __init__(self, function, signature, cache=False):
-        super().__init__(
-            function, {}, {"nopython": True, "nogil": True, "error_model": "numpy"}
-        )
+        super().__init__(function, {}, {"nopython": True, "nogil": True, "error_model": "numpy"})
         self.pointer_signature = signature
         if cache:
             cached(self)
