@@ -25,7 +25,8 @@ from treekit.kernels.axis import (
     THRESHOLD_VALUE,
 )
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.move import partition, total
+from treekit.kernels.heap import rounded, sift_down, sift_up
+from treekit.kernels.move import longer, more_rows, partition, total
 from treekit.kernels.node import Node, Rows, Table
 from treekit.kernels.pointers import borrowed
 
@@ -189,7 +190,7 @@ def grow(
                 continue
             levels = out[LEVELS]
             if used + levels > len(pool):
-                pool = _longer(pool, max(2 * len(pool), used + levels))
+                pool = longer(pool, max(2 * len(pool), used + levels))
             for level in range(np.uint64(levels)):
                 pool[np.uint64(used) + level] = found_levels[level]
             this.kind = out[KIND]
@@ -202,16 +203,16 @@ def grow(
             this.n_levels = levels
             this.gain = numbers[SCORE]
             this.threshold = numbers[THRESHOLD_VALUE]
-            this.priority = _rounded(numbers[SCORE] * weight)
+            this.priority = rounded(numbers[SCORE] * weight)
             used += levels
             if n_waiting == len(waiting):
-                waiting = _longer(waiting, 2 * n_waiting)
+                waiting = longer(waiting, 2 * n_waiting)
             waiting[np.uint64(n_waiting)] = node
             n_waiting += 1
             if max_leaves > 0:
                 if use_priority:
-                    this.priority = _rounded(priority(own_stats))
-                _sift_up(waiting, n_waiting, nodes)
+                    this.priority = rounded(priority(own_stats))
+                sift_up(waiting, n_waiting, nodes)
         fresh = n
         if n_waiting == 0:
             break
@@ -219,7 +220,7 @@ def grow(
         node = waiting[np.uint64(n_waiting)]
         if max_leaves > 0:
             node, waiting[zero] = waiting[zero], node
-            _sift_down(waiting, n_waiting, nodes)
+            sift_down(waiting, n_waiting, nodes)
         branches = np.int64(nodes[np.uint64(node)].n_children)
         if max_leaves > 0 and leaves + branches - 1 > max_leaves:
             _close(nodes, node)
@@ -229,9 +230,9 @@ def grow(
             held_ends = np.zeros(2 * branches, np.int64)
         if n + branches > len(nodes):
             capacity = max(2 * len(nodes), n + branches)
-            nodes = _longer(nodes, capacity)
-            stats = _more_rows(stats, capacity)
-            held_stats = _more_rows(held_stats, capacity)
+            nodes = longer(nodes, capacity)
+            stats = more_rows(stats, capacity)
+            held_stats = more_rows(held_stats, capacity)
         this = nodes[np.uint64(node)]
         column, missing_code = codes[np.uint64(this.feature)], n_codes[np.uint64(this.feature)]
         cut = np.int64(-1) if this.kind == 4 else this.cut
@@ -342,13 +343,6 @@ def _middle_cut(table, feature, cut, after):
 
 
 @inlined
-def _rounded(number):
-    """To 31 bits (Veltkamp 1968), so that equal priorities are equal whatever their rounding."""
-    shifted = number * 4194305.0
-    return shifted - (shifted - number)
-
-
-@inlined
 def _close(nodes, node):
     """Make a node a leaf again."""
     this = nodes[np.uint64(node)]
@@ -356,55 +350,3 @@ def _close(nodes, node):
     this.n_children = 0
     this.n_levels = 0
     this.gain = 0.0
-
-
-@kernel
-def _longer(array, size):
-    longer = np.zeros(size, array.dtype)
-    for i in range(np.uint64(len(array))):
-        longer[i] = array[i]
-    return longer
-
-
-@kernel
-def _more_rows(array, size):
-    longer = np.zeros((size, array.shape[1]), array.dtype)
-    for i in range(np.uint64(len(array))):
-        for k in range(np.uint64(array.shape[1])):
-            longer[i, k] = array[i, k]
-    return longer
-
-
-@inlined
-def _sift_up(heap, size, nodes):
-    one = np.uint64(1)
-    at = np.uint64(size) - one
-    while at > np.uint64(0):
-        above = (at - one) >> one
-        if not _before(nodes, heap[at], heap[above]):
-            break
-        heap[at], heap[above] = heap[above], heap[at]
-        at = above
-
-
-@inlined
-def _sift_down(heap, size, nodes):
-    one, end = np.uint64(1), np.uint64(size)
-    at = np.uint64(0)
-    while True:
-        best = at
-        first = (at << one) + one
-        for child in range(first, min(first + np.uint64(2), end)):
-            if _before(nodes, heap[child], heap[best]):
-                best = child
-        if best == at:
-            return
-        heap[at], heap[best] = heap[best], heap[at]
-        at = best
-
-
-@inlined
-def _before(nodes, a, b):
-    """Larger priority first; equal ones in the order in which they were made."""
-    ours, theirs = nodes[np.uint64(a)].priority, nodes[np.uint64(b)].priority
-    return ours > theirs or (ours == theirs and a < b)

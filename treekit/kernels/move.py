@@ -1,4 +1,7 @@
-"""Moving rows: each node owns a slice of them, in the order of the branches."""
+"""Moving rows: each node owns a slice of them, in the order of the branches.
+
+And growing arrays, which numba cannot resize.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import numpy as np
 
 from treekit.kernels.compile import inlined, kernel
 
-__all__ = ["partition", "total"]
+__all__ = ["longer", "more_rows", "partition", "total"]
 
 
 @kernel
@@ -210,3 +213,22 @@ def _in_many(
             values[b0 + i, k] = values2[i, k]
     for b in range(np.uint64(branches)):
         ends[b] += begin
+
+
+@kernel
+def longer(array, size):
+    """A copy of a (n,) array with room for `size` entries."""
+    copy = np.zeros(size, array.dtype)
+    for i in range(np.uint64(len(array))):
+        copy[i] = array[i]
+    return copy
+
+
+@kernel
+def more_rows(array, size):
+    """A copy of a (n, columns) array with room for `size` rows."""
+    copy = np.zeros((size, array.shape[1]), array.dtype)
+    for i in range(np.uint64(len(array))):
+        for k in range(np.uint64(array.shape[1])):
+            copy[i, k] = array[i, k]
+    return copy
