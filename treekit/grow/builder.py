@@ -5,6 +5,8 @@ The builder sees records and arrays only: names were resolved at the edge.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,7 +95,6 @@ def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) 
         np.empty((most + 1, rows.values.shape[1])),
     )
     room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
-    current.score, current.rng = criterion.score, rng
     arguments = (
         recipe.table, rows, held, spare, room, recipe.limits, recipe.target.noise,
         splitter.coding == "exact", splitter.find, criterion.scan, criterion.many, criterion.key,
@@ -101,22 +102,61 @@ def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) 
         criterion.impurity, criterion.priority, criterion.use_priority, recipe.before,
         recipe.use_before, rng, scratch,
     )  # fmt: skip
+    grown, n, status = _off_main_thread(_run, recipe, arguments)
+    if status:
+        raise _stopped(recipe, status, scratch.best[2 : 2 + s].tolist())
+    return _assemble(recipe, grown, n, held)
+
+
+def _run(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
+    """What `grow` returns, or the error of the plugin that stopped it."""
+    current.score, current.rng = recipe.criterion.score, arguments[-2]
+    current.failures = []
     try:
-        grown, n, status = _compiled_grow(recipe, arguments)(*arguments)
+        outcome = _compiled_grow(recipe, arguments)(*arguments)
     except Exception as error:
         raise _culprit(recipe, error) from error
-    for origin in recipe_origins(recipe):
-        if origin.failures:
-            failure = origin.failures[0]
-            raise origin.error(f"raised {type(failure).__name__}: {failure}") from failure
-    if status == 1:
-        given = scratch.best[2 : 2 + s]
-        raise criterion.origin.error(
-            f"returned NaN; the left statistics it was given were {given.tolist()}"
-        )
-    if status == 2:
-        raise splitter.origin.error("returned a split with an empty branch or an impossible column")
-    return _assemble(recipe, grown, n, held)
+    for origin, failure in current.failures:
+        raise origin.error(f"raised {type(failure).__name__}: {failure}") from failure
+    return outcome
+
+
+def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """``function(*arguments)``, never in the main thread.
+
+    Ctrl-C reaches the main thread alone, between any two lines of Python.
+    numba's passing of function pointers is Python, too: an exception there
+    would leave a null pointer, and the call would crash the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function(*arguments)
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            outcome.append(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failure.append(error)
+
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def _stopped(recipe: Recipe, status: int, given: list[float]) -> PluginError:
+    """Why `grow` stopped: its status in words."""
+    criterion, splitter = recipe.criterion.origin, recipe.splitter.origin
+    if status == -1:
+        return criterion.error(f"returned NaN; the statistics it was given were {given}")
+    if status == -4:
+        return splitter.error("returned a split whose score is NaN")
+    if status == -5:
+        return criterion.error("chose a column that does not exist; choose gives a position, or -1")
+    return splitter.error("returned a split with an empty branch or an impossible column")
 
 
 def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
@@ -228,8 +268,25 @@ def _values(recipe: Recipe, stats: npt.NDArray[np.float64]) -> npt.NDArray[np.fl
     if leaf_value is None:
         centred = stats[:, 1] / stats[:, 0]
     else:
-        centred = np.array([float(leaf_value(row)) for row in stats])
+        centred = _leaf_values(recipe, leaf_value, stats)
     return (centred + recipe.target.center)[:, None]
+
+
+def _leaf_values(
+    recipe: Recipe, leaf_value: Callable[..., float], stats: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """A criterion's own leaf values, one call a node."""
+    rows = stats.copy()
+    rows.flags.writeable = False
+    origin = recipe.criterion.origin
+    try:
+        values = np.array([float(leaf_value(row)) for row in rows])
+    except Exception as error:
+        raise origin.error(f"raised {type(error).__name__} in leaf_value: {error}") from error
+    if not np.all(np.isfinite(values)):
+        given = rows[~np.isfinite(values)][0].tolist()
+        raise origin.error(f"returned a leaf value that is not finite for the statistics {given}")
+    return values
 
 
 def max_depth_limit(max_depth: int | None) -> int:

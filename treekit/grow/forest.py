@@ -49,7 +49,7 @@ def grow_forest(
     bootstrap: bool = True,
     n_jobs: int | None = 1,
     out_of_bag: bool = False,
-    finish: Callable[[GrownTree], Tree] | None = None,
+    finish: Callable[[GrownTree], GrownTree] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Forest:
     """Grow `n_trees` trees on the training rows `ids`.
@@ -63,7 +63,7 @@ def grow_forest(
     out_of_bag : bool
         Sum what each tree says of the rows it has not seen.
     finish : callable, optional
-        Applied to each grown tree (a pruner).
+        Applied to each grown tree (a pruner); `held_leaf` is of the new tree.
     progress : callable, optional
         Called with the number of trees done.
     """
@@ -77,10 +77,11 @@ def grow_forest(
         rng = np.random.default_rng(child)
         rows, held = _sample(recipe, ids, rng, draws, out_of_bag)
         grown = grow_tree(recipe, rows, held, rng)
-        tree = grown.tree if finish is None else finish(grown)
+        if finish is not None:
+            grown = finish(grown)
         if not out_of_bag:
-            return tree, held.ids, np.empty((0, 0))
-        return tree, grown.held_ids, _held_votes(recipe, grown, n_trees)
+            return grown.tree, held.ids, np.empty((0, 0))
+        return grown.tree, grown.held_ids, _held_votes(recipe, grown, n_trees)
 
     trees: list[Tree] = []
     votes = times = None

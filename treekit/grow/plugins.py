@@ -11,7 +11,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numba as nb
@@ -23,24 +23,24 @@ from treekit.errors import PluginError, TreekitWarning
 __all__ = ["Origin", "compiled", "current", "jitable", "numba_complaint"]
 
 current = threading.local()
-"""What a splitter called as Python works with in this thread: `score` and `rng`."""
+"""Of the tree that grows in this thread: `score` and `rng`, for a splitter called as
+Python, and `failures`, pairs of an origin and what its Python raised."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Origin:
-    """Who a function comes from, and what went wrong in it (kept for the report)."""
+    """Who a function comes from."""
 
     kind: str
     name: str
     distribution: str = ""
-    failures: list[BaseException] = field(default_factory=list)
 
     def __str__(self) -> str:
         place = f" (from {self.distribution})" if self.distribution else ""
         return f"{self.kind} {self.name!r}{place}"
 
     def error(self, cause: str) -> PluginError:
-        """The error that names the plugin, with its first failure as the cause."""
+        """The error that names the plugin."""
         return PluginError(f"{self} {cause}; training was stopped and no model was made")
 
 
@@ -58,7 +58,7 @@ def compiled(
         Plain Python over arrays.
     argument_types : tuple of numba types
     origin : Origin
-        Named in the warning; exceptions of the Python path are kept in it.
+        Named in the warning, and beside exceptions of the Python path.
     returns : {float, int, bool}
         The result is cast to it.
     """
@@ -128,12 +128,12 @@ def _python_call(function: Callable[..., Any], origin: Origin, returns: type) ->
     kind = {float: "float64", int: "int64", bool: "boolean"}[returns]
 
     def guarded(*arguments: Any) -> Any:
-        if origin.failures:
+        if current.failures:
             return failed
         try:
             return returns(function(*[_frozen(a) for a in arguments]))
         except Exception as error:  # noqa: BLE001 - the host reports whatever a plugin raises
-            origin.failures.append(error)
+            current.failures.append((origin, error))
             return failed
 
     return _OBJECT_MODE[kind](guarded)

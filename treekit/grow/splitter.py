@@ -139,7 +139,7 @@ def _write(split, node, levels, out, numbers):  # type: ignore[no-untyped-def]
                 heaviest, most = b, weight
         out[MISSING_BRANCH] = heaviest
     if math.isnan(split.score):
-        out[KIND] = -1
+        out[KIND] = -4
 
 
 def _compiled_find(core: Any) -> Any:
@@ -159,14 +159,14 @@ def _compiled_find(core: Any) -> Any:
 
 def _python_find(core: Any, origin: Origin) -> Any:
     def guarded(node: Any, levels: Any, out: Any, numbers: Any) -> None:
-        if origin.failures:
+        if current.failures:
             return
         try:
             split = core(node, CriterionView(current.score), current.rng)
             if split is not None:
                 _write(split, node, levels, out, numbers)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything; the host reports it
-            origin.failures.append(error)
+            current.failures.append((origin, error))
 
     @nb.njit  # apart from the pointer, which releases the GIL
     def with_gil(node, levels, out, numbers):  # type: ignore[no-untyped-def]

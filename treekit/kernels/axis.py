@@ -120,6 +120,7 @@ def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score,
             if way == 2:
                 _try_branches(
                     many,
+                    best,
                     len(cells) == 0,
                     feature,
                     codes_in_all,
@@ -165,12 +166,18 @@ def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score,
                 sides = pair
                 if out[KIND] == MULTIWAY:
                     sides = compact[: out[BRANCHES]]
-                offers[np.uint64(1), feature] = many(stats, sides, 1)
+                final = many(stats, sides, 1)
+                offers[np.uint64(1), feature] = final
+                if math.isnan(final):
+                    for k in range(s):
+                        best[k + np.uint64(2)] = sides[np.uint64(0), k]
+                    out[KIND] = -1
+                    return
         if not use_choose:
             return
         chosen = choose(offers[0], offers[1])
         if chosen < 0 or chosen >= np.int64(n_features):
-            out[KIND] = 0
+            out[KIND] = 0 if chosen == -1 else -5
             return
 
 
@@ -331,6 +338,7 @@ def _sort_by_key(keys, compact, ordered, order, known, count, s):
 @inlined
 def _try_branches(
     many,
+    best,
     dense,
     feature,
     codes_in_all,
@@ -367,6 +375,8 @@ def _try_branches(
             compact[heaviest, k] += compact[np.uint64(known), k]
     score = many(stats, compact[:known], 0)
     if math.isnan(score):
+        for k in range(s):
+            best[k + np.uint64(2)] = compact[np.uint64(0), k]
         out[KIND] = -1
         return
     if not _better(score, np.int64(feature), np.int64(0), impurity, out, numbers):

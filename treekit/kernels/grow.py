@@ -125,8 +125,9 @@ def grow(
     Returns
     -------
     Grown, n, status
-        Status 0, or 1 = the criterion gave NaN (its statistics are in
-        ``scratch.best``), 2 = a splitter named an impossible split.
+        Status 0, or why growth stopped: -1 the criterion gave NaN (the
+        statistics are in ``scratch.best``), -3 a splitter named an impossible
+        split, -4 a split whose score is NaN, -5 `choose` named no column.
     """
     zero = np.uint64(0)
     ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
@@ -170,6 +171,10 @@ def grow(
             ):
                 continue
             own = impurity(own_stats)
+            if np.isnan(own):
+                for k in range(np.uint64(len(own_stats))):
+                    scratch.best[k + np.uint64(2)] = own_stats[k]
+                return Grown(nodes, stats, held_stats, pool), n, np.int64(-1)
             it = Node(
                 table,
                 Rows(ids[begin:end], cells if dense else cells[begin:end], values[begin:end]),
@@ -183,7 +188,7 @@ def grow(
             out[KIND] = 0
             find(it, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers)
             if out[KIND] < 0:
-                return Grown(nodes, stats, held_stats, pool), n, 1 if out[KIND] == -1 else 2
+                return Grown(nodes, stats, held_stats, pool), n, out[KIND]
             rounding = noise * (end - begin) / weight
             floor = max(1e-12 * own, 4.0 * rounding * rounding)
             if out[KIND] == 0 or not numbers[SCORE] > max(min_gain, floor):
@@ -289,8 +294,8 @@ def grow(
             total(held_cells, held_values, held_begin, held_ends[b], held_stats[at])
             empty = empty or ends[b] == begin
             begin, held_begin = ends[b], held_ends[b]
-        if empty and this.kind != 3:
-            return Grown(nodes, stats, held_stats, pool), n, 2
+        if empty:
+            return Grown(nodes, stats, held_stats, pool), n, np.int64(-3)
         if use_before and not before(
             stats[np.uint64(node)],
             stats[n : n + branches],
@@ -302,7 +307,7 @@ def grow(
         this.first_child = n
         n += branches
         leaves += branches - 1
-    return Grown(nodes, stats, held_stats, pool), n, 0
+    return Grown(nodes, stats, held_stats, pool), n, np.int64(0)
 
 
 @inlined

@@ -60,6 +60,13 @@ class Model:
     settings: dict[str, Any] = field(default_factory=dict, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict, repr=False)
 
+    def __repr__(self) -> str:
+        trees = "1 tree" if self.n_trees == 1 else f"{self.n_trees} trees"
+        return (
+            f"<Model: {self.schema.task} of {self.schema.target!r} by "
+            f"{self.schema.n_features} columns, {trees}, {self.n_leaves} leaves>"
+        )
+
     @property
     def n_trees(self) -> int:
         """Number of trees."""

@@ -7,6 +7,7 @@ name: two plugins of one name stay apart.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ from treekit.training.plan import Part
 
 __all__ = ["before_pointer", "criterion_pointers", "splitter_pointer"]
 
+MOST_KEPT = 256
+"""Compiled parts that a process keeps; the oldest goes first."""
+
 _kept: dict[Any, Any] = {}
 
 
@@ -33,14 +37,28 @@ def _origin(part: Part) -> Origin:
 
 def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     try:
-        key = (part.record, tuple(part.settings.items()), shape)
+        values = tuple((type(value), value) for value in part.settings.values())
+        key = (part.record, values, _identity(part.functions), shape)
         kept = _kept.get(key)
-    except TypeError:  # a record or a setting that cannot be hashed
+    except (TypeError, ValueError):  # something in it cannot be hashed, or is not yet bound
         return make()
     if kept is None:
+        if len(_kept) >= MOST_KEPT:
+            del _kept[next(iter(_kept))]
         kept = _kept[key] = make()
-    kept.origin.failures.clear()
     return kept
+
+
+def _identity(value: Any) -> tuple[Any, ...]:
+    """What tells the functions of one ``make()`` from those of another: code and closure."""
+    if is_dataclass(value):
+        return tuple(_identity(getattr(value, field.name)) for field in fields(value))
+    core = getattr(value, "py_func", value)
+    code = getattr(core, "__code__", None)
+    if code is None:
+        return type(core), core
+    cells = tuple(_identity(cell.cell_contents) for cell in core.__closure__ or ())
+    return code, core.__defaults__, cells
 
 
 def criterion_pointers(part: Part, target: Target) -> CompiledCriterion:

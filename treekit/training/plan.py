@@ -27,6 +27,7 @@ __all__ = ["EXACT_ROWS", "Part", "Plan", "make_plan"]
 EXACT_ROWS = 10_000
 """``splitter="auto"`` is exact up to so many rows and histogram above."""
 
+_DEFAULT_TREES = next(setting.default for setting in SETTINGS if setting.name == "trees")
 _PARTS = ("criterion", "splitter", "pruner")
 
 
@@ -107,6 +108,8 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     )
     if settings["splitter"] in (None, "auto"):
         settings["splitter"] = "exact" if dataset.n_rows <= EXACT_ROWS else "histogram"
+    if settings["ensemble"] == "tree" and settings["trees"] != _DEFAULT_TREES:
+        raise SettingError("trees is given, but one tree is trained; set ensemble='forest'")
     if settings["pruner"] == "none":
         settings["pruner"] = None
     if settings["seed"] is None:

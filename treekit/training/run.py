@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from treekit.grow.builder import GrownTree, Recipe, grow_tree, max_depth_limit
 from treekit.grow.forest import grow_forest
 from treekit.grow.target import Target, class_target, number_target
 from treekit.kernels.node import Limits
+from treekit.model.ensemble import make_model
+from treekit.model.predict import leaf_indices
 from treekit.model.tree import Tree, check_tree
 from treekit.pruners.context import Context
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
@@ -148,10 +150,17 @@ def _forest(
     def no_folds(k: int) -> list[GrownTree]:
         raise DataError(f"a forest's trees are not regrown in {k} folds; give pruner.alpha")
 
-    def finish(grown: GrownTree) -> Tree:
-        return _pruned(dataset, plan, grown, no_folds, {})
-
     prune = plan.pruner is not None and plan.pruner.functions.after is not None
+    matrix = _matrix(dataset) if prune else np.empty((0, 0))
+
+    def finish(grown: GrownTree) -> GrownTree:
+        if held and len(grown.held_ids) == 0:
+            return grown  # no row was out of bag to prune by
+        tree = _pruned(dataset, plan, grown, no_folds, {})
+        ids = grown.held_ids
+        leaf = leaf_indices(make_model(dataset.schema, [tree]), matrix[ids])[:, 0].astype(np.int64)
+        return replace(grown, tree=tree, held_leaf=leaf)
+
     forest = grow_forest(
         recipe,
         ids,
@@ -166,7 +175,19 @@ def _forest(
     report: dict[str, Any] = {}
     if score and forest.votes is not None and forest.times is not None:
         report["oob"] = oob_score(dataset, forest.votes, forest.times)
+        if held:
+            report["oob"]["pruned_by_the_same_rows"] = True
     return Outcome(forest.trees, forest.votes, forest.times, report)
+
+
+def _matrix(dataset: Dataset) -> npt.NDArray[Any]:
+    """(rows, features) of the model's input type: codes as numbers, NaN = missing."""
+    matrix = np.empty((dataset.n_rows, len(dataset.columns)), dtype=dataset.schema.dtype)
+    for f, column in enumerate(dataset.columns):
+        matrix[:, f] = column
+        if column.dtype.kind == "i":
+            matrix[column < 0, f] = np.nan
+    return matrix
 
 
 def oob_score(
@@ -181,6 +202,7 @@ def oob_score(
     if dataset.schema.task == "classification":
         right = votes[seen].argmax(axis=1) == y
         return {"rows": int(seen.sum()), "accuracy": float((right * w).sum() / w.sum())}
+    # Within float64: training refuses targets whose squares overflow.
     error = (y - votes[seen, 0] / times[seen]) ** 2
     spread = (y - np.average(y, weights=w)) ** 2
     total = float((spread * w).sum())
