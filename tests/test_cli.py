@@ -201,8 +201,9 @@ def test_options_of_the_table_are_obeyed(tmp_path: Path):
         ("colour", "nominal"),
     ]
     assert model.trees[0].weight[0] == 3
-    call("predict", path, table, code=2)  # '-' is no number
-    assert call("predict", path, table, "--missing-marks", "-").stdout.split()[0] == "y"
+    assert model.schema.missing_marks == ("-", "?")
+    assert call("predict", path, table).stdout.split()[0] == "y"
+    call("predict", path, table, "--missing-marks", "?", code=2)  # '-' is no number
 
 
 def test_settings_of_components_reach_the_model(tmp_path: Path):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.dataset import make_dataset, make_dataset_xy
 from treekit.data.encode import encode_rows
+from treekit.data.schema import MISSING_MARKS
 from treekit.errors import DataError, SettingError, TreekitError, TreekitWarning
 
 WATERMELON = Path(__file__).parents[1] / "examples" / "tables" / "watermelon"
@@ -369,3 +370,57 @@ def test_inputs_and_target_of_different_lengths_are_refused():
         make_dataset_xy(np.zeros((3, 1)), np.zeros((3, 2)))
     with pytest.raises(DataError, match="no rows"):
         make_dataset_xy(np.zeros((0, 1)), [])
+
+
+def test_the_marks_of_missing_values_are_part_of_the_schema(tmp_path):
+    path = csv_of(tmp_path, "a,c,t\n1,x,0\nn/a,n/a,1\n")
+    schema = make_dataset(path, "t", missing_marks={"n/a", "-"}).schema
+    assert schema.missing_marks == ("-", "n/a")
+    np.testing.assert_array_equal(encode_rows(path, schema), [[1, 0], [np.nan, np.nan]])
+    apart = make_dataset_xy({"a": ["1", "n/a"]}, [0, 1], numeric=["a"], missing_marks=["n/a"])
+    assert apart.schema.missing_marks == ("n/a",)
+    assert make_dataset({"a": [1], "t": [0]}, "t").schema.missing_marks == MISSING_MARKS
+
+
+@pytest.mark.parametrize("first", [2**53, 2**63])
+def test_huge_whole_labels_stay_apart(first, tmp_path):
+    labels = [first, first + 1]
+    data = make_dataset({"a": [1, 2], "t": labels}, "t", task="classification")
+    assert data.schema.classes == tuple(labels)
+    assert make_dataset_xy([[1], [2]], labels, task="classification").y.tolist() == [0, 1]
+
+
+def test_labels_that_a_double_would_merge_are_refused_by_value(tmp_path):
+    labels = [10**20, 10**20 + 1]
+    path = csv_of(tmp_path, "a,t\n" + "".join(f"1,{label}\n" for label in labels))
+    with pytest.raises(DataError, match=str(labels[0])):
+        make_dataset(path, "t", task="classification")
+    with pytest.raises(DataError, match="1e\\+20 in row 0"):
+        make_dataset({"a": [1, 2], "t": labels}, "t", task="classification")
+
+
+def test_a_column_whose_whole_numbers_merge_as_doubles_is_named(tmp_path):
+    ids = [2**53, 2**53 + 1, -5]
+    path = csv_of(tmp_path, "id,t\n" + "".join(f"{value},0\n" for value in ids))
+    for source in ({"id": np.array(ids), "t": [0, 1, 0]}, path):
+        with pytest.warns(TreekitWarning, match=f"'id' holds {2**53} and {2**53 + 1}"):
+            make_dataset(source, "t", task="classification")
+    apart = make_dataset({"id": np.array([2**53, 2**53 + 2]), "t": [0, 1]}, "t")
+    assert apart.columns[0].tolist() == [2**53, 2**53 + 2]
+
+
+@pytest.mark.parametrize("declared", [["False", "True"], ["false", "true"], [False, True]])
+@pytest.mark.parametrize("target", [[True, False], [True, True]])
+def test_classes_of_a_bool_target_may_be_declared_as_text(declared, target):
+    data = make_dataset({"a": [1, 2], "t": target}, "t", classes=declared)
+    assert data.schema.classes == (False, True)
+    assert data.y.tolist() == [int(label) for label in target]
+
+
+@pytest.mark.parametrize(
+    ("target", "wrong"),
+    [([1, 2], 3.5), ([1, 2], True), ([1, 2], "1_0"), ([1.5, 2], True), ([True, True], "no")],
+)
+def test_a_declared_class_of_another_type_is_refused(target, wrong):
+    with pytest.raises(DataError, match=f"declared class '{wrong}'"):
+        make_dataset({"a": [1, 2], "t": target}, "t", classes=[*dict.fromkeys(target), wrong])

@@ -6,6 +6,7 @@ import importlib.util
 import math
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -188,3 +189,20 @@ def test_every_source_is_encoded_as_the_plain_reference_does(rows, dtype, kind):
         "arrow": lambda: pa.table(columns),
     }[kind]()
     np.testing.assert_array_equal(encode_rows(source, schema), reference.encode(rows, schema))
+
+
+def test_the_marks_of_the_schema_are_the_default_and_given_ones_win():
+    schema = Schema(
+        (Column("a"), Column("c", "nominal", ("-", "x"))), classes=(0, 1), missing_marks=("-",)
+    )
+    rows = {"a": ["-", "1"], "c": ["-", "x"]}
+    np.testing.assert_array_equal(encode_rows(rows, schema), [[np.nan, 0], [1, 1]])
+    with pytest.raises(DataError, match="'-'"):
+        encode_rows(rows, schema, missing_marks=["?"])
+
+
+def test_a_schema_written_without_marks_has_the_usual_ones():
+    old = msgspec.to_builtins(NUMBERS)
+    del old["missing_marks"]
+    assert msgspec.convert(old, Schema) == NUMBERS
+    np.testing.assert_array_equal(encode_rows({"a": ["NA"], "b": ["2"]}, NUMBERS), [[np.nan, 2]])

@@ -173,3 +173,19 @@ def test_source_is_ascii_and_of_bounded_nesting():
     (source,) = export_python(chain(900, schema), "m", form="if_else").values()
     lines = source.decode("ascii").splitlines()
     assert max(len(line) - len(line.lstrip()) for line in lines) <= 4 * 18
+
+
+def test_the_marks_of_the_model_are_those_of_the_file():
+    schema = Schema(
+        (Column("n"), Column("c", "nominal", ("a", "b"))), classes=(0, 1), missing_marks=("-999",)
+    )
+    root = threshold(0, 2.5, subset(1, ["a"], leaf([9, 1]), leaf([5, 3])), leaf([1, 9]))
+    model = make_model(schema, [build_tree(root, schema)], unknown="error")
+    names = import_python(model)
+    assert names["MISSING_MARKS"] == {"-999"}
+    assert names["predict_proba"](["-999", "-999"]) == names["predict_proba"]([None, None])
+    assert names["predict_proba"]([names["_typed"]("n", "-999"), names["_typed"]("c", "-999")]) == (
+        names["predict_proba"]([None, None])
+    )
+    with pytest.raises(ValueError, match="no number"):
+        names["predict"](["NA", "a"])

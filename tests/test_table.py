@@ -426,3 +426,22 @@ def test_no_dataframe_library_is_imported_before_a_dataframe_arrives():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("others", [["1", "2"], ["1", "?"], ["", "2.5"]])
+def test_a_mark_that_reads_as_a_number_is_missing_whatever_the_other_cells_are(others, tmp_path):
+    path = written(tmp_path / "t.csv", "\n".join(["a,b", *(f"{c},x" for c in others), " -999,x"]))
+    numbers = read_table(path, missing=["-999", "?", ""]).column("a")
+    assert math.isnan(numbers[2])
+    assert not np.any(numbers == -999)
+
+
+@pytest.mark.parametrize("marks", ["n/a", [-999], [None]])
+def test_marks_that_are_no_list_of_texts_are_refused(marks):
+    with pytest.raises(DataError, match="list of texts"):
+        read_table({"a": ["1"]}, missing=marks)
+
+
+def test_whole_numbers_beyond_int64_stay_exact_while_an_array_type_holds_them():
+    values = [2**63, 2**63 + 1]
+    assert read_table({"a": values}).column("a").tolist() == values

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.files import write_text
+from treekit.cli.files import check_place, write_text
 from treekit.cli.train import listed
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def inspect_command(model: str) -> None:
     "--missing-marks",
     callback=listed,
     metavar="A,B,...",
-    help="Texts that mean missing, instead of the usual ones.",
+    help="Texts that mean missing, instead of the model's own.",
 )
 def predict_command(
     model: str, table: str, output: Path | None, proba: bool, missing_marks: list[str] | None
@@ -58,10 +58,13 @@ def predict_command(
     from treekit.cli.scoring import read_rows
     from treekit.model.store import load
 
+    if output is not None:
+        check_place(output, model, table)
     loaded = load(model)
     if proba and loaded.schema.task == "regression":
         raise click.UsageError(f"{model!r} predicts a number, without classes; leave --proba out")
-    write_text(_answers(loaded, read_rows(table, missing_marks), proba), output)
+    marks = loaded.schema.missing_marks if missing_marks is None else missing_marks
+    write_text(_answers(loaded, read_rows(table, marks), proba), output)
 
 
 def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:
@@ -99,6 +102,8 @@ def rules_command(model: str, output: Path | None, tree: int | None) -> None:
     from treekit.model.store import load
     from treekit.rules import rules
 
+    if output is not None:
+        check_place(output, model)
     loaded = load(model)
     if tree is not None and tree > loaded.n_trees:
         raise click.UsageError(f"there is no tree {tree}; {model!r} has {loaded.n_trees}")

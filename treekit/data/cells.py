@@ -7,6 +7,7 @@ A tidy column is one of: a bool, integer or float array; an object array of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import level_text
+from treekit.data.schema import MISSING_MARKS, level_text
 from treekit.errors import DataError
 
 __all__ = [
@@ -30,9 +31,6 @@ __all__ = [
 
 Cells: TypeAlias = npt.NDArray[Any]
 """A tidy column."""
-
-MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
-"""Texts that mean "missing", compared after blanks around a cell are dropped."""
 
 _TRUTH = {"true": True, "false": False}
 _NUMBERS = (int, float, np.integer, np.floating, Decimal)
@@ -105,10 +103,11 @@ def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cel
             return np.array(values, dtype=np.bool_)
         return _object_array([None if type(v) in gone else bool(v) for v in values])
     if not gone and all(issubclass(t, (int, np.integer)) for t in numbers):
-        try:
-            return np.array(values, dtype=np.int64)
-        except OverflowError:
-            pass
+        for dtype in (np.int64, np.uint64):
+            try:
+                return np.array(list(map(int, values)), dtype=dtype)
+            except OverflowError:
+                continue
     return np.array([np.nan if type(v) in gone else _as_double(v) for v in values])
 
 
@@ -171,6 +170,13 @@ def _missing_of(distinct: Iterable[Any], marks: Collection[str]) -> set[Any]:
     return {value for value in distinct if value is None or value.strip() in marks}
 
 
+def _reads_as_number(mark: str) -> bool:
+    try:
+        return not math.isnan(float(mark))
+    except ValueError:
+        return False
+
+
 def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | None:
     """Text as numbers; None unless every cell that is not missing is one.
 
@@ -188,6 +194,8 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
         missing; each decimal text is the nearest double, NaN = missing.
     """
     values: list[Any] = cells.tolist()
+    if any(map(_reads_as_number, marks)):  # -999 must not count as a number below
+        values = [None if value is None or value.strip() in marks else value for value in values]
     try:
         numbers = np.array(list(map(float, values)))
         whole = not np.isnan(numbers).any()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from treekit.data.cells import MISSING_MARKS
 from treekit.data.frames import as_cells
 from treekit.data.levels import UNSEEN, check_text, level_codes, vocabulary
-from treekit.data.numbers import Floats, choose_dtype, numeric_cells, round_to
+from treekit.data.numbers import Floats, choose_dtype, numeric_cells, round_to, warn_if_merged
 from treekit.data.schema import Column, Schema, Task
 from treekit.data.table import Table, make_table, near_names, read_table
 from treekit.data.target import Target, make_target
@@ -95,7 +95,7 @@ def make_dataset(
     dtype : {"auto", "float32", "float64"}
         Input type; ``auto`` is float32 unless a column would lose by it.
     missing_marks : collection of str
-        Texts that mean missing.
+        Texts that mean missing, here and in all rows that the model will see.
 
     Raises
     ------
@@ -225,12 +225,20 @@ def _assemble(
         task=target[1].task,
         classes=target[1].classes,
         dtype=input_type,
+        missing_marks=_marks_in_order(table.missing),
     )
     columns = tuple(
         nominal[name][1] if name in nominal else round_to(numbers[name], input_type)
         for name in inputs
     )
     return Dataset(schema, columns, target[1].y, _check_weights(weights, table.n_rows))
+
+
+def _marks_in_order(marks: frozenset[str]) -> tuple[str, ...]:
+    """The marks in an order of their own, so that equal models are equal files."""
+    for mark in marks:
+        check_text(mark, "a mark of missing values")
+    return MISSING_MARKS if marks == frozenset(MISSING_MARKS) else tuple(sorted(marks))
 
 
 def _nominal_column(
@@ -257,6 +265,7 @@ def _numeric_column(table: Table, name: str) -> Floats:
             f"column {name!r} is infinite in row {int(bad.argmax())} (counting from 0); training "
             "needs finite or missing numbers: correct the cell or make it missing"
         )
+    warn_if_merged(table, name)
     return values
 
 

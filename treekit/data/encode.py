@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import MISSING_MARKS
 from treekit.data.levels import UNSEEN, level_codes
 from treekit.data.numbers import Floats, numeric_cells, round_to
 from treekit.data.schema import Schema
@@ -24,7 +23,7 @@ def encode_rows(
     *,
     missing: Literal["direction", "error"] = "direction",
     unknown: Literal["missing", "error"] = "missing",
-    missing_marks: Collection[str] = MISSING_MARKS,
+    missing_marks: Collection[str] | None = None,
 ) -> Floats:
     """Code the rows of any table for prediction.
 
@@ -40,8 +39,9 @@ def encode_rows(
         ``error`` refuses rows with a missing cell.
     unknown : {"missing", "error"}
         What a category outside the vocabulary is.
-    missing_marks : collection of str
-        Texts that mean missing, unless they are levels of the column.
+    missing_marks : collection of str, optional
+        Texts that mean missing, unless they are levels of the column; default
+        those of the schema.
 
     Returns
     -------
@@ -59,7 +59,8 @@ def encode_rows(
         if _is_plain(rows) and not schema.nominal.any():
             matrix = np.ascontiguousarray(round_to(rows, schema.dtype))
             return _checked(matrix, schema, missing)
-    table = read_table(rows, missing=missing_marks)
+    marks = schema.missing_marks if missing_marks is None else missing_marks
+    table = read_table(rows, missing=marks)
     positions = _positions(table, schema)
     matrix = np.empty((table.n_rows, schema.n_features), dtype=schema.dtype)
     for feature, (position, column) in enumerate(zip(positions, schema.columns, strict=True)):

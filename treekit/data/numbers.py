@@ -14,7 +14,7 @@ from treekit.data.schema import Dtype
 from treekit.data.table import Table
 from treekit.errors import DataError, SettingError, TreekitWarning
 
-__all__ = ["choose_dtype", "numeric_cells", "round_to"]
+__all__ = ["choose_dtype", "numeric_cells", "round_to", "warn_if_merged"]
 
 Floats: TypeAlias = npt.NDArray[Any]
 """float32 or float64."""
@@ -50,6 +50,24 @@ def numeric_cells(table: Table, name: str) -> Floats:
             "correct the cell, or add its text to the marks of missing values"
         )
     return numbers.astype(np.float64, copy=False)
+
+
+def warn_if_merged(table: Table, name: str) -> None:
+    """Warn, naming the column, if distinct whole numbers become one double."""
+    cells = table.column(name)
+    if cells.dtype.kind not in "iu" or cells.dtype.itemsize < 8:
+        return
+    huge = np.unique(cells[(cells >= 2**53) | (cells <= -(2**53))])
+    doubles = huge.astype(np.float64)
+    merged = doubles[1:] == doubles[:-1]
+    if merged.any():
+        first = int(merged.argmax())
+        warnings.warn(
+            f"column {name!r} holds {huge[first]} and {huge[first + 1]}, which are one number as a "
+            "double; subtract a constant from the column, or declare it nominal if it is a name",
+            TreekitWarning,
+            stacklevel=5,
+        )
 
 
 def round_to(values: npt.NDArray[Any], dtype: Dtype) -> Floats:

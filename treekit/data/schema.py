@@ -14,12 +14,25 @@ import numpy as np
 
 from treekit.errors import DataError
 
-__all__ = ["Column", "Dtype", "Kind", "Label", "Schema", "Task", "level_text", "python_label"]
+__all__ = [
+    "MISSING_MARKS",
+    "Column",
+    "Dtype",
+    "Kind",
+    "Label",
+    "Schema",
+    "Task",
+    "level_text",
+    "python_label",
+]
 
 Kind = Literal["numeric", "nominal"]
 Dtype = Literal["float32", "float64"]
 Task = Literal["classification", "regression"]
 Label = bool | int | float | str
+
+MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
+"""Texts that mean "missing", compared after blanks around a cell are dropped."""
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +73,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Labels in schema order (ties go to the first); empty for regression.
     dtype : {"float32", "float64"}
         The input type: every numeric input is rounded to it first.
+    missing_marks : tuple of str
+        Texts that mean missing, unless they are levels of their column.
     """
 
     columns: tuple[Column, ...]
@@ -67,6 +82,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     task: Task = "classification"
     classes: tuple[Label, ...] = ()
     dtype: Dtype = "float32"
+    missing_marks: tuple[str, ...] = MISSING_MARKS
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]

@@ -117,6 +117,12 @@ def read_table(source: Any, *, missing: Collection[str] = MISSING_MARKS) -> Tabl
     MissingExtraError
         For a Parquet or Feather file if pyarrow is not installed.
     """
+    for mark in [missing] if isinstance(missing, str) else missing:
+        if isinstance(missing, str) or not isinstance(mark, str):
+            raise DataError(
+                f"marks of missing values are a list of texts, but got {mark!r}; "
+                f"write [{str(mark)!r}]"
+            )
     marks = frozenset(missing)
     if isinstance(source, Table):
         return source if source.missing == marks else replace(source, missing=marks)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import Cells, is_text, map_cells
+from treekit.data.cells import Cells, canonical_text, is_text, map_cells
 from treekit.data.levels import check_text
 from treekit.data.numbers import numeric_cells
 from treekit.data.schema import Label, Task, level_text, python_label
@@ -100,7 +100,8 @@ def _classification(table: Table, name: str, cells: Cells, classes: Sequence[Any
     if cells.dtype.kind == "f":
         if np.isinf(cells).any():
             raise DataError(f"the target {name!r} holds an infinite label; labels must be finite")
-        if np.all(cells == np.floor(cells)) and np.abs(cells).max() < 2.0**53:
+        _refuse_huge(table, name, cells)
+        if np.all(cells == np.floor(cells)):
             cells = cells.astype(np.int64)
     present = sorted(set(cells) if is_text(cells) else np.unique(cells).tolist())
     labels = tuple(python_label(label) for label in _ordered(table, name, present, classes))
@@ -109,6 +110,18 @@ def _classification(table: Table, name: str, cells: Cells, classes: Sequence[Any
             check_text(label, f"a label of the target {name!r}")
     code = {label: position for position, label in enumerate(labels)}
     return Target("classification", labels, map_cells(cells, code.__getitem__, np.int32))
+
+
+def _refuse_huge(table: Table, name: str, cells: npt.NDArray[np.floating[Any]]) -> None:
+    """Labels that a double cannot tell from their neighbours may be merged already."""
+    huge = np.abs(cells) >= 2.0**53
+    if huge.any():
+        row = int(huge.argmax())
+        value = table.cells[table.index(name)][row : row + 1].tolist()[0]
+        raise DataError(
+            f"the target {name!r} holds the label {value!r} in row {row} (counting from 0); from "
+            "2**53 on, numbers that differ may be one as a double: give the labels as text"
+        )
 
 
 def _ordered(
@@ -120,7 +133,10 @@ def _ordered(
         order = [level_text(level) for level in table.levels.get(name, ())]
         declared = [by_text[text] for text in order if text in by_text]
         return declared if len(declared) == len(present) else present
+    kind = type(present[0])
     order = [level_text(label) for label in classes]
+    if kind is not str:  # 3.0 and "3" declare the label 3, "true" declares True
+        order = [text if text is None else canonical_text(text) for text in order]
     if len(set(order)) != len(order) or None in order:
         raise DataError(
             f"the declared classes {list(classes)!r} repeat a label or hold a missing one"
@@ -131,18 +147,26 @@ def _ordered(
             f"the target {name!r} holds {unknown[0]!r}, which is not among the declared classes "
             f"{list(classes)!r}; declare it or drop its rows"
         )
-    kind = type(present[0])
     return [
-        by_text[text] if text in by_text else _cast(label, kind)
-        for text, label in zip(order, classes, strict=True)
+        by_text[text] if text in by_text else _cast(text, kind)
+        for text in order
+        if text is not None
     ]
 
 
-def _cast(label: Any, kind: type) -> Any:
-    """A declared class without rows, as a label of the others' type."""
+def _cast(text: str, kind: type) -> Any:
+    """A declared class without rows, as a label of the others' type.
+
+    Only if that label is written just so: 3.5 is no whole number, and no text but
+    ``True`` and ``False`` is a bool.
+    """
     try:
-        return kind(label) if kind is not bool else bool(label)
-    except (TypeError, ValueError) as error:
+        label = text == "True" if kind is bool else kind(text)
+    except ValueError:
+        label = None
+    if level_text(label) != text:
         raise DataError(
-            f"the declared class {label!r} is no {kind.__name__}, as the other labels are"
-        ) from error
+            f"the declared class {text!r} is no {kind.__name__}, as the labels of the rows are; "
+            "correct it or leave it out"
+        )
+    return label

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from treekit.data.cells import MISSING_MARKS
 from treekit.data.schema import Schema
 from treekit.export.literals import (
     Code,
@@ -74,7 +73,7 @@ def _common_values(model: Model, leaves: LeafTable) -> dict[str, Any]:
             for column in schema.columns
             if column.kind == "nominal"
         ],
-        "marks": string_literals(MISSING_MARKS, "python"),
+        "marks": string_literals(schema.missing_marks, "python"),
         "classes": [_label(label) for label in schema.classes],
         "refuses_missing": _flag(model.missing == "error"),
         "refuses_unseen": _flag(model.unknown == "error"),
