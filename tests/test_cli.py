@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -242,6 +243,9 @@ BAD = {
         "no target column 'good'",
     ),
     "a device as the output": (["-o", os.devnull], "is not a regular file"),
+    "a setting as an option": (["--max-depth", "3"], "write --set max_depth=3"),
+    "a setting as an option with its value": (["--max-depth=4"], "write --set max_depth=4"),
+    "an option of nothing": (["--depht", "3"], "No such option"),
     "open quotes": (["--classes", 'a,"b'], "write a,b or"),
 }
 
@@ -269,8 +273,11 @@ def test_the_table_of_settings_needs_nothing_else():
     assert lines[0].split() == ["setting", "accepts", "default", "meaning"]
     from treekit.training import SETTINGS
 
-    assert [line.split()[0] for line in lines[1:]] == [setting.name for setting in SETTINGS]
-    assert not any("." in line.split()[0] for line in lines)
+    *table, blank, note = lines
+    assert [line.split()[0] for line in table[1:]] == [setting.name for setting in SETTINGS]
+    assert not any("." in line.split()[0] for line in table)
+    assert blank == ""
+    assert "--criterion NAME, --splitter NAME or --pruner NAME" in note
 
 
 def test_the_table_of_settings_holds_those_of_the_chosen_components():
@@ -403,6 +410,82 @@ def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
     call("rules", forest, "--tree", 0, code=2)
 
 
+# ---------------------------------------------------------------- outputs that are inputs
+
+
+def refused_as_input(*args: object) -> None:
+    """A command that would write over a file it reads says so, and nothing has changed."""
+    said = call(*args, code=2).stderr
+    assert "is an input of this command; choose another name" in " ".join(said.split())
+
+
+def test_no_command_writes_over_its_own_input(tree: Path, tmp_path: Path):
+    model, table = tmp_path / "m.treekit", tmp_path / "t.csv"
+    model.write_bytes(tree.read_bytes())
+    table.write_bytes(Path(demo_table()).read_bytes())
+    link = tmp_path / "link.csv"
+    link.symlink_to(table)
+    before = {path: path.read_bytes() for path in (model, table)}
+    train = ["train", "--target", DEMO_TARGET]
+    refused_as_input(*train, table, "-o", table)
+    refused_as_input(*train, table, "-o", link)
+    refused_as_input(*train, demo_table(), "--test", table, "-o", tmp_path / "." / "t.csv")
+    refused_as_input("predict", model, table, "-o", model)
+    refused_as_input("predict", model, table, "-o", table)
+    refused_as_input("rules", model, "-o", model)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("name", ["m.c", "m.h"])
+def test_an_export_does_not_write_over_its_model(name: str, tree: Path, tmp_path: Path):
+    model = tmp_path / name
+    model.write_bytes(tree.read_bytes())
+    refused_as_input("export", model, "--to", "c", "-o", tmp_path / "m")
+    assert model.read_bytes() == tree.read_bytes()
+
+
+def test_a_certificate_does_not_replace_what_it_certifies(tree: Path, tmp_path: Path):
+    call("export", tree, "--to", "c", "-o", tmp_path / "m")
+    source = tmp_path / "m.c"
+    before = source.read_bytes(), tree.read_bytes()
+    for certificate in (source, tmp_path / "m.h", tree):
+        refused_as_input("verify", tree, source, "--certificate", certificate)
+    assert (source.read_bytes(), tree.read_bytes()) == before
+
+
+def test_an_output_below_a_file_is_named_before_any_work(tree: Path, tmp_path: Path):
+    file = tmp_path / "file"
+    file.write_text("x", encoding="utf-8")
+    for command in (
+        ["train", demo_table(), "--target", DEMO_TARGET],
+        ["predict", tree, demo_table()],
+        ["rules", tree],
+        ["export", tree, "--to", "c"],
+    ):
+        said = " ".join(call(*command, "-o", file / "m.c", code=2).stderr.split())
+        assert str(file / "m.c") in said
+        assert f"{str(file)!r} is not a folder" in said
+
+
+def test_an_error_of_the_disk_names_the_file_asked_for(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", ".a-draft.tmp")
+
+    monkeypatch.setattr("os.fsync", full)
+    for command in (
+        ["train", MELONS / "watermelon_3.0_en.csv", "--target", "good"],
+        ["predict", tree, demo_table()],
+        ["rules", tree],
+    ):
+        output = tmp_path / f"{command[0]}.out"
+        said = call(*command, "-o", output, code=2).stderr
+        assert f"{str(output)!r}: No space left on device" in said
+        assert "draft" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---------------------------------------------------------------- export and verify
 
 
@@ -423,7 +506,7 @@ def test_every_target_is_written_and_proven(
     certificate = tmp_path / "certificate.json"
     arguments = ["--rows", 50, "--seed", 3, "--certificate", certificate]
     told = call("verify", tree, written[0], *arguments).stdout
-    assert told.startswith("all 1 artifacts are equal to the model, bit for bit\n")
+    assert told.startswith("the artifact is equal to the model, bit for bit\n")
     assert "coverage of" in told
     proof = json.loads(certificate.read_text(encoding="utf-8"))
     assert proof["equal"] is True
@@ -459,9 +542,30 @@ def test_an_artifact_that_differs_is_exit_code_1_and_shows_a_row(tree: Path, tmp
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(", or is missing", "", 1), encoding="utf-8")
     told = call("verify", tree, path, code=1).stdout
-    assert told.startswith("1 of 1 artifacts are NOT equal to the model\n")
+    assert told.startswith("the artifact is NOT equal to the model\n")
     assert f"first differing row of {path}" in told
     assert "the model says" in told
+
+
+def test_a_pattern_of_all_files_verifies_the_artifacts_among_them(tree: Path, tmp_path: Path):
+    model, proof = tmp_path / "m.treekit", tmp_path / "m.json"
+    model.write_bytes(tree.read_bytes())
+    for target in ("c", "rules"):
+        call("export", model, "--to", target, "-o", tmp_path / "m")
+    for _ in range(2):  # the second time the certificate is there too
+        files = sorted(tmp_path.iterdir())
+        told = call("verify", model, *files, "--rows", 0, "--certificate", proof).stdout
+        assert told.startswith("all 2 artifacts are equal to the model, bit for bit\n")
+    assert "no artifact among" in call("verify", model, model, code=2).stderr
+    assert "cannot run 'm.h'" in call("verify", model, tmp_path / "m.h", code=2).stderr
+
+
+def test_few_rows_are_allowed_and_said_to_be_few(forest: Path, tmp_path: Path):
+    call("export", forest, "--to", "rules", "-o", tmp_path / "m")
+    arguments = ["verify", forest, tmp_path / "m.rules.txt", "--rows", 0]
+    told = call(*arguments, "--max-rows", 40).stdout.splitlines()[0]
+    assert told.endswith("on the rows tried; coverage is incomplete: see below")
+    assert call(*arguments).stdout.splitlines()[0].endswith("bit for bit")
 
 
 def test_verify_needs_artifacts_that_are_there(tree: Path, tmp_path: Path):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import treekit
 from tests.reference import evaluate
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.strategies import models
@@ -324,6 +325,57 @@ def test_an_artifact_that_cannot_run_is_a_result_not_an_exception(tmp_path):
     assert "exit code 3" in report.artifacts[2].error
     assert "cannot be read" in report.artifacts[3].error
     assert str(report).count("could not run") == 4
+
+
+def test_what_could_not_run_is_told_apart_from_what_differs(tmp_path):
+    model = small_model()
+    python, rules = exported(model, tmp_path, "python", "rules")
+    text = python.read_text()
+    python.write_text(text + "\nraise SystemExit(3)\n")
+    report = verify(model, [python, rules])
+    assert report.exit_code == 1
+    assert str(report).startswith("1 of 2 artifacts could not be run\n")
+    assert "coverage of" in str(report)
+    rules.write_text(rules.read_text().replace('"red", or is missing', '"red"'))
+    said = str(verify(model, [python, rules]))
+    head = "1 of 2 artifacts is NOT equal to the model; 1 of 2 artifacts could not be run\n"
+    assert said.startswith(head)
+    alone = verify(model, [python])
+    assert alone.exit_code == 1
+    assert str(alone).startswith("the artifact could not be run\n")
+    assert "coverage" not in str(alone)
+    assert "NOT equal" not in str(alone)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        Schema((Column("x"),), classes=("no", "yes")),
+        Schema(
+            (Column("x"), Column("colour", "nominal", ("red", "blue"))), classes=("a", "b", "c")
+        ),
+        Schema((Column("x"), Column("colour", "nominal", ("red", "blue"))), task="regression"),
+    ],
+    ids=["columns", "classes", "task"],
+)
+def test_an_artifact_of_another_model_is_called_that(tmp_path, schema):
+    other = random_model(0, schema)
+    report = verify(small_model(), exported(other, tmp_path, "onnx", "c", "python", "rules"))
+    for artifact in report.artifacts:
+        assert "has other columns or classes than the model" in artifact.error
+
+
+def test_an_estimator_stands_for_its_model_and_nothing_else_does(tmp_path):
+    estimator = treekit.DecisionTreeClassifier()
+    with pytest.raises(TypeError, match="not DecisionTreeClassifier; fit"):
+        export(estimator, "rules", tmp_path / "m")
+    estimator.fit([[0.0], [1.0]], [0, 1])
+    (path,) = export(estimator, "rules", tmp_path / "m")
+    assert verify(estimator, [path]).equal
+    with pytest.raises(TypeError, match=r"not str; .* treekit\.load"):
+        verify("m.treekit", [path])
+    with pytest.raises(TypeError, match="not NoneType; give what treekit"):
+        export(None, "rules", tmp_path / "m")
 
 
 def test_a_c_file_that_crashes_does_not_take_the_verification_down(tmp_path):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from treekit.cli.files import check_place
+
 __all__ = ["export_command", "verify_command"]
 
 
@@ -33,6 +35,9 @@ def export_command(model: str, target: str, assignments: tuple[str, ...], output
     from treekit.settings import parse_assignments
 
     exporter = registry.exporter(target)
+    stem = output.name.removesuffix(exporter.suffix)
+    for name in (output.name, stem + exporter.suffix, f"{stem}.h"):
+        check_place(output.with_name(name), model)
     where = f"exporter {exporter.name!r}"
     settings = parse_assignments(exporter.settings, assignments, where)
     for path in export(load(model), exporter, output, **settings):
@@ -59,6 +64,14 @@ def export_command(model: str, target: str, assignments: tuple[str, ...], output
 @click.option(
     "--seed", metavar="N", type=click.IntRange(0), default=0, show_default=True, help="Of the rows."
 )
+@click.option(
+    "--max-rows",
+    metavar="N",
+    type=click.IntRange(1),
+    default=500_000,
+    show_default=True,
+    help="Most rows to construct; large forests may need more.",
+)
 @click.pass_context
 def verify_command(
     ctx: click.Context,
@@ -67,20 +80,48 @@ def verify_command(
     certificate: Path | None,
     rows: int,
     seed: int,
+    max_rows: int,
 ) -> None:
     """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt) and compare every bit.
 
     Artifacts are executed: verify only files that you trust.  The exit code
-    is 1 if any differs, and the first row that shows it is printed.
+    is 0 if all are equal, and 1 if any differs or could not be run; the first
+    row that shows a difference is printed.
+
+    MODEL itself, a .h beside its .c and certificates may be among the
+    artifacts, so that a pattern such as out/m.* will do; they are passed over.
     """
     from treekit.cli.report import print_report
     from treekit.cli.waiting import compile_notice
     from treekit.model.store import load
     from treekit.verify import verify
 
+    paths = [path for path in map(Path, artifacts) if not _passed_over(path, model, artifacts)]
+    if not paths:
+        raise click.UsageError("there is no artifact among the files given; name at least one")
+    if certificate is not None:
+        headers = [path.with_suffix(".h") for path in paths if path.suffix == ".c"]
+        check_place(certificate, model, *paths, *headers)
     with compile_notice():
         report = verify(
-            load(model), artifacts, random_rows=rows, seed=seed, certificate=certificate
+            load(model),
+            paths,
+            random_rows=rows,
+            seed=seed,
+            max_rows=max_rows,
+            certificate=certificate,
         )
     print_report(report)
     ctx.exit(report.exit_code)
+
+
+def _passed_over(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
+    """Whether a file stands beside the artifacts but is none itself."""
+    if path.suffix == ".h":
+        return path.with_suffix(".c") in map(Path, artifacts)
+    if not path.is_file():
+        return False
+    if path.suffix == ".json":
+        with path.open("rb") as stream:
+            return b'"format": "treekit certificate"' in stream.read(80)
+    return Path(model).is_file() and path.samefile(model)

@@ -5,26 +5,55 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from treekit.cli.terminal import shown
+from treekit.errors import TreekitError
 
-__all__ = ["check_place", "write_text"]
+__all__ = ["check_place", "named", "write_text"]
 
 
-def check_place(path: Path) -> None:
+def check_place(path: Path, *inputs: str | Path) -> None:
     """Refuse a place for a file that is something else, before any work is done.
 
     Raises
     ------
     click.UsageError
-        For a folder, a device or a pipe.
+        For a folder, a device or a pipe, and for one of the command's `inputs`,
+        also by another name.
     """
+    if any(_is_same(path, Path(given)) for given in inputs):
+        raise click.UsageError(
+            f"the output {str(path)!r} is an input of this command; choose another name"
+        )
     if path.exists() and not path.is_file():
         raise click.UsageError(f"{str(path)!r} is not a regular file; choose another output")
+    above = next((parent for parent in path.parents if os.path.lexists(parent)), None)
+    if above is not None and above.is_file():
+        raise click.UsageError(f"{str(path)!r} cannot be written: {str(above)!r} is not a folder")
+
+
+def _is_same(output: Path, given: Path) -> bool:
+    """Whether two paths lead to one file; one that is not there yet has its place."""
+    try:
+        return output.samefile(given)
+    except OSError:
+        return os.path.realpath(output) == os.path.realpath(given)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Let errors of files name the one that was asked for, not a draft beside it."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, TreekitError) or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_text(pieces: Iterable[str], path: Path | None) -> None:
@@ -46,7 +75,11 @@ def write_text(pieces: Iterable[str], path: Path | None) -> None:
         _to_stdout(pieces)
         return
     check_place(path)
-    place = Path(os.path.realpath(path))
+    with named(path):
+        _replace(pieces, Path(os.path.realpath(path)))
+
+
+def _replace(pieces: Iterable[str], place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
     try:

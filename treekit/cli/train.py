@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.files import check_place
+from treekit.cli.files import check_place, named
 from treekit.cli.terminal import print_table
 
 if TYPE_CHECKING:
@@ -18,13 +18,43 @@ if TYPE_CHECKING:
 __all__ = ["fitted", "listed", "train_command"]
 
 
-class _WithSettingsHelp(click.Command):
-    """A command whose ``--help-settings`` needs none of its required parameters."""
+_COMPONENTS = (
+    "\nA component's own settings appear here too with --criterion NAME, --splitter NAME or "
+    "--pruner NAME."
+)
+
+
+class _TrainCommand(click.Command):
+    """``--help-settings`` needs no required parameter; a setting is no option, but is known."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; with the flag whatever is there will do."""
         ctx.resilient_parsing = "--help-settings" in args
-        return super().parse_args(ctx, args)
+        asked = list(args)  # the parser consumes its own
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            remedy = _as_setting(error.option_name, asked)
+            if remedy is None:
+                raise
+            message = f"No such option: {error.option_name}; write {remedy}"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
+
+
+def _as_setting(option: str, args: list[str]) -> str | None:
+    """What to write instead of an option that is the name of a setting."""
+    from treekit.training.settings import SETTINGS
+
+    name = option.lstrip("-").replace("-", "_")
+    if name not in {setting.name for setting in SETTINGS}:
+        return None
+    value = "VALUE"
+    for i, word in enumerate(args):
+        head, sign, tail = word.partition("=")
+        if head == option:
+            value = tail if sign else next(iter(args[i + 1 : i + 2]), value)
+            break
+    return f"--set {name}={value}"
 
 
 def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
@@ -38,7 +68,7 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
         raise click.BadParameter(f'{text!r}: {error}; write a,b or "a,b",c', param=param) from None
 
 
-@click.command("train", cls=_WithSettingsHelp, short_help="Train a model on a table.")
+@click.command("train", cls=_TrainCommand, short_help="Train a model on a table.")
 @click.argument("table")
 @click.option("--target", required=True, metavar="COL", help="Column to predict.")
 @click.option(
@@ -92,8 +122,9 @@ def train_command(**given: Any) -> None:
     settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())
     if given["help_settings"]:
         print_table(["setting", "accepts", "default", "meaning"], settings_help(settings))
+        click.echo(_COMPONENTS)
         return
-    check_place(given["output"])
+    check_place(given["output"], *filter(None, (given["table"], given["test_table"])))
     _train(given, settings)
 
 
@@ -107,8 +138,9 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
         test.index(target, "target column")  # found out before hours of training
     dataset = _dataset(given)
     model = fitted(dataset, settings)
-    given["output"].parent.mkdir(parents=True, exist_ok=True)
-    model.save(given["output"])
+    with named(given["output"]):
+        given["output"].parent.mkdir(parents=True, exist_ok=True)
+        model.save(given["output"])
     print_training(model, dataset)
     print_model(model)
     if test is not None:

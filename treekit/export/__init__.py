@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,39 @@ from treekit.errors import ExportError
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
 
-__all__ = ["export"]
+__all__ = ["export", "model_of"]
 
 
-def export(model: Model, target: str | Exporter, path: str | Path, **settings: Any) -> list[Path]:
+def model_of(given: object) -> Model:
+    """The model itself, or that of a fitted estimator.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+    from treekit.model.ensemble import Model
+
+    model = getattr(given, "model_", given)
+    if isinstance(model, Model):
+        return model
+    if isinstance(given, str | Path):
+        remedy = "read a model file with treekit.load first"
+    elif hasattr(given, "fit"):
+        remedy = (
+            "fit the treekit estimator first, or bring a model of scikit-learn in with its importer"
+        )
+    else:
+        remedy = "give what treekit.train or treekit.load returns"
+    raise TypeError(f"a treekit model is needed, not {type(given).__name__}; {remedy}")
+
+
+def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any) -> list[Path]:
     """Write a model for a target, all files or none.
 
     Parameters
     ----------
-    model : Model
+    model : Model or fitted treekit estimator
     target : str or Exporter
         Name of an installed exporter (``treekit plugins`` lists them), or one.
     path : str or Path
@@ -43,9 +68,13 @@ def export(model: Model, target: str | Exporter, path: str | Path, **settings: A
         If the target cannot express the model, or the file has a wrong ending.
     SettingError
         For an unknown exporter or setting, or a value outside its range.
+    TypeError
+        If there is no model in what is given as one.
     """
     from treekit.export.files import write_files
     from treekit.settings import resolve
+
+    model = model_of(model)
 
     if isinstance(target, Exporter):
         exporter = target
@@ -55,6 +84,9 @@ def export(model: Model, target: str | Exporter, path: str | Path, **settings: A
         exporter = registry.exporter(target)
     values = resolve(exporter.settings, settings, f"exporter {exporter.name!r}")
     folder, name = _place(Path(path), exporter)
+    above = next((part for part in (folder, *folder.parents) if os.path.lexists(part)), None)
+    if above is not None and above.is_file():
+        raise ExportError(f"cannot write {str(path)!r}: {str(above)!r} is not a folder")
     return write_files(folder, exporter.export(model, name, **values), exporter)
 
 

@@ -11,6 +11,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
+from treekit.export import model_of
 from treekit.model.ensemble import Model
 from treekit.verify.answers import INCONSISTENT, REFUSED, STRANGE, Answers, differing, expected
 from treekit.verify.bounds import rule_rows
@@ -32,7 +34,7 @@ __all__ = ["ArtifactResult", "Coverage", "Difference", "Probes", "Report", "make
 
 
 def verify(
-    model: Model,
+    model: Any,
     artifacts: Sequence[str | Path],
     *,
     random_rows: int = 2000,
@@ -46,7 +48,7 @@ def verify(
 
     Parameters
     ----------
-    model : Model
+    model : Model or fitted treekit estimator
     artifacts : sequence of str or Path
         Files ending in .onnx, .c (its .h beside it), .py or .rules.txt.
     random_rows : int
@@ -64,7 +66,10 @@ def verify(
     VerificationError
         For a file that is absent or of a kind that verify cannot run.  An
         artifact that fails to run is not an error but a result.
+    TypeError
+        If there is no model in what is given as one.
     """
+    model = model_of(model)
     paths = [Path(artifact) for artifact in artifacts]
     runners = [runner_of(path) for path in paths]
     for path in paths:

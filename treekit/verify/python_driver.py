@@ -21,6 +21,9 @@ def main(job_path: str) -> None:
     rows = array("d")
     rows.frombytes(Path(job["rows"]).read_bytes())
     artifact = runpy.run_path(job["artifact"])
+    others = list(artifact.get("FEATURES", job["features"])) != job["features"]
+    if others or ("predict_proba" in artifact) != bool(job["classes"]):
+        sys.exit(86)  # as `run_python` knows
     labels, numbers = array("q"), array("d")
     codes = {(type(label), label): code for code, label in enumerate(job["classes"])}
     width = len(job["levels"])

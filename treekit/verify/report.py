@@ -101,12 +101,7 @@ class Report:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        wrong = sum(not artifact.equal for artifact in self.artifacts)
-        yield (
-            f"{wrong} of {len(self.artifacts)} artifacts are NOT equal to the model"
-            if wrong
-            else f"all {len(self.artifacts)} artifacts are equal to the model, bit for bit"
-        )
+        yield self._headline()
         yield from _table(
             ["artifact", "kind", "rows", "differing", "sha256"],
             [
@@ -114,6 +109,28 @@ class Report:
                 for a in self.artifacts
             ],
         )
+        if not self.artifacts or any(not artifact.error for artifact in self.artifacts):
+            yield from self._coverage()
+        for artifact in self.artifacts:
+            yield from _difference(artifact)
+
+    def _headline(self) -> str:
+        n = len(self.artifacts)
+        failed = sum(bool(artifact.error) for artifact in self.artifacts)
+        wrong = sum(not artifact.equal for artifact in self.artifacts) - failed
+        said = [f"{_of(wrong, n)} NOT equal to the model"] if wrong else []
+        if failed:
+            said.append(f"{_of(failed, n, 'could')} not be run")
+        if said:
+            return "; ".join(said)
+        equal = f"{_of(n, n)} equal to the model, bit for bit"
+        coverage = self.coverage
+        whole = coverage.complete and all(part.share == 1.0 for part in coverage.parts)
+        if whole and not any(artifact.note for artifact in self.artifacts):
+            return equal
+        return f"{equal}, on the rows tried; coverage is incomplete: see below"
+
+    def _coverage(self) -> Iterator[str]:
         yield ""
         yield f"coverage of {self.probes['rows']:,} rows" + (
             "" if self.coverage.complete else " (some splits got no rows: raise max_rows)"
@@ -126,8 +143,6 @@ class Report:
             ],
         )
         yield from self._remarks()
-        for artifact in self.artifacts:
-            yield from _difference(artifact)
 
     def _remarks(self) -> Iterator[str]:
         shown, never, given_up = self.coverage.wrong_turns
@@ -142,6 +157,14 @@ class Report:
             named = [f"tree {tree} node {node}" for tree, node in nodes[:_MOST_LISTED]]
             more = f", and {len(nodes) - _MOST_LISTED:,} more" if len(nodes) > _MOST_LISTED else ""
             yield f"  {len(nodes):,} nodes that no input can reach: {', '.join(named)}{more}"
+
+
+def _of(some: int, n: int, verb: str = "") -> str:
+    """How many of the artifacts, and the verb that agrees."""
+    if n == 1:
+        return f"the artifact {verb or 'is'}"
+    many = f"all {n}" if some == n else f"{some} of {n}"
+    return f"{many} artifacts {verb or ('is' if some == 1 else 'are')}"
 
 
 def _outcome(artifact: ArtifactResult) -> str:

@@ -22,6 +22,8 @@ __all__ = ["run_python"]
 
 _DRIVER = Path(__file__).with_name("python_driver.py")
 _ROWS_A_PROCESS = 5000
+_OTHER_COLUMNS = 86
+"""Exit code of the driver; as good as any that nothing else uses."""
 
 
 def run_python(
@@ -53,6 +55,7 @@ def _start(
         "answers": str(folder / "answers"),
         "classes": schema.classes,
         "outputs": schema.n_outputs,
+        "features": schema.names,
         "levels": [
             (column.levels, unseen_text(column)) if column.kind == "nominal" else (None, "")
             for column in schema.columns
@@ -77,6 +80,9 @@ def _answers(
     told: bytes,
     out: Path,
 ) -> Answers:
+    other = f"{path.name!r} has other columns or classes than the model"
+    if process.returncode == _OTHER_COLUMNS:
+        raise VerificationError(other)
     if process.returncode != 0 or not out.is_file():
         lines = told.decode(errors="replace").strip().splitlines() or ["no message"]
         raise VerificationError(
@@ -84,7 +90,7 @@ def _answers(
         )
     content = out.read_bytes()
     if len(content) != 8 * n_rows * (1 + schema.n_outputs):
-        raise VerificationError(f"{path.name!r} did not give {schema.n_outputs} numbers a row")
+        raise VerificationError(f"{other}: it does not give {schema.n_outputs} numbers a row")
     label = np.frombuffer(content, dtype=np.int64, count=n_rows)
     number = np.frombuffer(content, dtype=np.float64, offset=8 * n_rows)
     return Answers(label, number.reshape(n_rows, schema.n_outputs))

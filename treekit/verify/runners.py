@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +76,7 @@ def run_onnx(
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )
+        _check_onnx(session, path, schema)
         with np.errstate(over="ignore", under="ignore"):
             inputs = rows.astype(np.float32)
         yield "batches", _onnx_answers(session, schema, inputs, _BATCH)
@@ -84,6 +86,26 @@ def run_onnx(
         raise
     except Exception as error:  # onnxruntime raises kinds of its own, some bare RuntimeErrors
         raise VerificationError(f"onnxruntime cannot run {path.name!r}: {error}") from error
+
+
+def _check_onnx(session: Any, path: Path, schema: Schema) -> None:
+    """Refuse a graph of another width; a width that is not declared shows when it runs."""
+    wanted: dict[str, int | None] = {"X": schema.n_features}
+    wanted |= (
+        {"label": None, "probabilities": schema.n_outputs}
+        if schema.task == "classification"
+        else {"value": None}
+    )
+    told = {
+        place.name: place.shape[1] if len(place.shape) == 2 else None
+        for place in (*session.get_inputs(), *session.get_outputs())
+    }
+    declared = all(
+        not isinstance(width, int) or wanted.get(name) in (None, width)
+        for name, width in told.items()
+    )
+    if set(told) != set(wanted) or not declared:
+        raise VerificationError(f"{path.name!r} has other columns or classes than the model")
 
 
 def _onnx_answers(
