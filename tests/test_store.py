@@ -358,6 +358,8 @@ def npy_header(descr: str, shape: str, body: bytes = b"") -> bytes:
         ("kind", npy_header("'|O'", "(11,)", b"\x80\x04K\x01."), "not an array"),
         ("kind", npy_header("[('a', '|u1')]", "(11,)", bytes(11)), "not an array"),
         ("kind", npy_header("'|u1'", "__import__('os')", bytes(11)), "not an array"),
+        ("kind", npy_header("'<f1'", "(11,)", bytes(11)), "not an array"),
+        ("kind", npy_header("'|u4'", "(11,)", bytes(44)), "not an array"),
         ("kind", npy_header("'|u1'", "(" * 200, bytes(11)), "not an array"),
         ("kind", npy_header("'|u1'", "(999999999999, 999999999999)", bytes(11)), "its shape is"),
         ("kind", npy_header("'|u1'", "(10,)", bytes(11)), "its shape is"),

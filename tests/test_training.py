@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,11 @@ ARRAYS = (
     "kind", "feature", "threshold", "first_child", "n_children", "missing", "level_start",
     "level_branch", "value", "weight", "gain",
 )  # fmt: skip
+
+
+def few(ensemble: str) -> dict[str, int]:
+    """Three trees, where there is a choice."""
+    return {"trees": 3} if ensemble == "forest" else {}
 
 
 def noisy(n: int = 300, seed: int = 0, task: str = "classification") -> dict[str, list]:
@@ -368,6 +375,78 @@ def test_the_mean_weight_of_a_forest_s_trees_is_that_of_the_table():
         assert tree.weight[tree.leaves].sum() == pytest.approx(weights.sum())
 
 
+@pytest.mark.parametrize("weight", [1e9, 3e9 + 1, 1e15, 1e60, 1e-60])
+def test_heavy_weights_do_not_round_the_target(weight):
+    y = np.random.default_rng(0).normal(size=100)
+    dataset = make_dataset_xy(np.arange(100.0)[:, None], y, weights=np.full(100, weight))
+    settings = {"seed": 0, "min_weight_leaf": 0, "min_weight_split": 0}
+    tree = fit(dataset, settings).model.trees[0]
+    assert tree.n_leaves == 100
+    np.testing.assert_allclose(np.sort(tree.value[tree.leaves, 0]), np.sort(y), rtol=0, atol=1e-12)
+
+
+def test_heavy_weights_grow_the_same_tree_for_any_order_of_the_rows():
+    rng = np.random.default_rng(0)
+    x, y, w = rng.normal(size=(200, 2)), rng.normal(size=200), rng.integers(1, 10**12, 200)
+    mixed = rng.permutation(200)
+    same_tree(
+        *(
+            fit(make_dataset_xy(x[i], y[i], weights=w[i]), {"seed": 0}).model.trees[0]
+            for i in (np.arange(200), mixed)
+        )
+    )
+
+
+@pytest.mark.parametrize("ensemble", ["tree", "forest"])
+@pytest.mark.parametrize("scale", [1e-200, 1e-170, 1e160, 1e300])
+def test_targets_whose_squares_leave_float64_are_refused(scale, ensemble):
+    y = np.arange(40) % 7 * scale
+    with pytest.raises(DataError, match=r"the target .*(overflow|vanish)"):
+        treekit.train(
+            {"x": np.arange(40.0), "y": y}, "y", ensemble=ensemble, seed=0, **few(ensemble)
+        )
+
+
+@pytest.mark.parametrize("scale", [2.0**-440, 2.0**-100, 2.0**440])
+def test_targets_of_any_allowed_size_grow_the_same_splits(scale):
+    table = noisy(task="regression")
+    settings = {"seed": 0}
+    plain = treekit.train(table, "y", **settings)
+    scaled = treekit.train(table | {"y": (np.array(table["y"]) * scale).tolist()}, "y", **settings)
+    for a, b in zip(plain.trees, scaled.trees, strict=True):
+        np.testing.assert_array_equal(a.threshold, b.threshold)
+        np.testing.assert_array_equal(a.value * scale, b.value)
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e200])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_weights_whose_squares_leave_float64_are_refused(weight, task):
+    with pytest.raises(DataError, match="the weights add up to"):
+        treekit.train(noisy(task=task), "y", weights=np.full(300, weight), seed=0)
+
+
+def test_rows_of_no_weight_may_have_any_target():
+    table = noisy(task="regression")
+    weights = np.ones(300)
+    weights[0] = 0
+    models = []
+    for value in (0.0, 1e300):
+        table["y"][0] = value
+        models.append(
+            treekit.train(table, "y", weights=weights, ensemble="forest", trees=3, seed=0)
+        )
+    for a, b in zip(models[0].trees, models[1].trees, strict=True):
+        same_tree(a, b)
+
+
+def test_a_target_of_thousands_of_classes_compiles_at_once():
+    x = np.arange(6000.0)
+    start = time.perf_counter()
+    model = fit(make_dataset_xy(x[:, None], np.arange(6000)), {"seed": 0, "max_depth": 1}).model
+    assert time.perf_counter() - start < 10
+    assert model.n_nodes == 3
+
+
 # ------------------------------------------------------------------ odd tables
 
 
@@ -392,7 +471,7 @@ def test_a_constant_target_makes_one_leaf(constant, pruner):
 @pytest.mark.parametrize("ensemble", ["tree", "forest"])
 def test_one_row_makes_one_leaf(ensemble):
     table = {"x": [1.0], "town": ["Oslo"], "y": ["a"]}
-    model = treekit.train(table, "y", ensemble=ensemble, trees=3, seed=0)
+    model = treekit.train(table, "y", ensemble=ensemble, seed=0, **few(ensemble))
     assert model.n_nodes == model.n_trees
     assert model.predict({"x": [None], "town": ["Bergen"]}).tolist() == ["a"]
 
@@ -423,3 +502,18 @@ def test_a_regression_with_a_large_mean_splits_where_the_same_without_it_does():
     assert small.n_leaves == large.n_leaves == plain.n_leaves
     np.testing.assert_array_equal(small.trees[0].threshold, large.trees[0].threshold)
     np.testing.assert_allclose(large.trees[0].value - 1e8, small.trees[0].value, atol=1e-7, rtol=0)
+
+
+def test_the_out_of_bag_score_is_of_the_pruned_trees():
+    table = noisy()
+    settings = {"ensemble": "forest", "trees": 30, "seed": 0}
+    model = treekit.train(table, "y", pruner="cost_complexity", **settings, **{"pruner.alpha": 1.0})
+    assert model.n_leaves == 30
+    labels, counts = np.unique(np.asarray(table["y"]), return_counts=True)
+    assert len(labels) == 2
+    assert model.provenance["oob"]["accuracy"] <= counts.max() / counts.sum()
+
+
+def test_trees_without_a_forest_are_refused():
+    with pytest.raises(SettingError, match="set ensemble='forest'"):
+        treekit.train(noisy(), "y", trees=5)

@@ -32,6 +32,8 @@ KEY = types.void(MATRIX, types.int64, types.int64, CELLS)
 CHOOSE = types.int64(CELLS, CELLS)
 SCAN = types.int64(MATRIX, types.int64, CELLS, CELLS, _F8, _F8, CELLS)
 TOLERANCE = 1e-9
+MOST_ON_STACK = 64
+"""Cells up to which a scan's statistics are on the stack: compiling more takes quadratic time."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,16 @@ def _gain(impurity: Any, dense: bool) -> Any:
     return gain
 
 
+@nb.njit
+def _heap_matrix(rows, columns):  # type: ignore[no-untyped-def]
+    return np.empty((rows, columns))
+
+
+@nb.njit
+def _heap_cells(cells):  # type: ignore[no-untyped-def]
+    return np.empty(cells)
+
+
 def _make_scan(rank: Any, cells: int, dense: bool) -> Any:
     """The loop over the cuts of one column at one node.
 
@@ -125,11 +137,13 @@ def _make_scan(rank: Any, cells: int, dense: bool) -> Any:
     score, left weight and left statistics.
     """
     weigh = cells if not dense else 1
+    small = cells <= MOST_ON_STACK
+    new_matrix, new_cells = (stack_matrix, stack_cells) if small else (_heap_matrix, _heap_cells)
 
     def scan(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
-        children = stack_matrix(2, cells)
+        children = new_matrix(2, cells)
         view = read_only(children)
-        own = stack_cells(cells)
+        own = new_cells(cells)
         parent = read_only(own)
         zero, one = np.uint64(0), np.uint64(1)
         for k in range(np.uint64(cells)):

@@ -24,6 +24,12 @@ MAX_COPIES = 16
 
 _EXACT_BITS = 52
 
+_HEAVY = 2.0**24
+"""Total whole weight from which weights may be heavier than copies of rows."""
+
+_SMALLEST, _LARGEST = 1e-280, 1e300
+"""Bounds of the sums of squares that criteria may rely on."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -102,30 +108,52 @@ def number_target(
     The center is the weighted median: of all centers it leaves the least
     ``sum(w * |y - center|)``, hence the finest grid, and it is the same number
     for any order of the rows and for repeated rows in place of weights.
+
+    Raises
+    ------
+    DataError
+        If squares of the target, or weighted sums of them, leave float64.
     """
     w, whole = _gridded_weights(len(y), weights)
     center = _median(y, w)
+    _check_range(y[w > 0], center, float(w.sum()))
+    # Rows of no weight may lie anywhere.
+    distance = np.subtract(y, center, out=np.zeros(len(y)), where=w > 0)
     unit, draw_weights = _draws(w, weights, drawn)
+    whole = whole and not _is_heavy(w) and bool(np.all(unit == np.floor(unit)))
     # One row weighs so much, whether it is a row of weight w or one of w copies.
     one = 1.0 if whole else float(w.sum()) / np.count_nonzero(w)
     one = one if draw_weights is None else float(unit[0])
-    with np.errstate(over="ignore"):
-        distance = y - center
-        reach = _reach(float(np.abs(distance) @ w), one * float(np.abs(distance[w > 0]).max()))
-    if not math.isfinite(reach):
-        raise DataError(
-            f"the target reaches from {y.min():g} to {y.max():g}: its sums overflow; scale it down"
-        )
-    step = _step(reach)
-    # First y, then the product: w copies of a row must add up to the row of weight w.
-    wy = unit * _on_grid(distance, step)
-    whole = whole and bool(np.all(unit == np.floor(unit)))
-    if not whole:
-        wy = _on_grid(wy, step)
+    step = _step(_reach(float(np.abs(distance) @ w), one * float(np.abs(distance).max())))
+    # With whole weights first y, then the product: w copies of a row must add up
+    # to the row of weight w.  With others that would round y as coarsely as w * y.
+    wy = unit * _on_grid(distance, step) if whole else _on_grid(unit * distance, step)
     # Several steps: bootstrap counts multiply the rounding of a row.
     noise = 0.0 if whole else 8 * step
     values = np.column_stack([unit, wy])
     return Target(np.empty(0, np.uint32), values, 2, center, noise, draw_weights)
+
+
+def _check_range(y: npt.NDArray[np.float64], center: float, total: float) -> None:
+    """Raise `DataError` where squared errors of rows of this total weight overflow or vanish."""
+    weight = max(total, 1.0)
+    largest = float(np.abs(y).max())
+    if largest > math.sqrt(_LARGEST / weight):
+        raise DataError(
+            f"the target reaches from {y.min():g} to {y.max():g}: squares of it overflow; "
+            "divide the target by a constant"
+        )
+    spread = float(np.abs(y - center).max())
+    if 0 < spread < math.sqrt(_SMALLEST / min(total, 1.0)):
+        raise DataError(
+            f"the target lies within {spread:g} of {center:g}: squares of that vanish; "
+            "multiply the target by a constant"
+        )
+
+
+def _is_heavy(w: npt.NDArray[np.float64]) -> bool:
+    """Whether whole weights are so heavy that grids for as many copies would be coarse."""
+    return float(w.sum()) > max(_HEAVY, float(MAX_COPIES * np.count_nonzero(w)))
 
 
 def _median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
@@ -167,9 +195,15 @@ def _gridded_weights(
     """Weights on a grid, and whether they are whole numbers."""
     if weights is None:
         return np.ones(n), True
-    if np.all(weights == np.floor(weights)) and weights.sum() < 2.0**_EXACT_BITS:
+    total = float(weights.sum())
+    if not 1e-120 < total < 1e120:
+        raise DataError(
+            f"the weights add up to {total:g}: squares of that leave float64; "
+            "multiply the weights by a constant"
+        )
+    if np.all(weights == np.floor(weights)) and total < 2.0**_EXACT_BITS:
         return weights.astype(np.float64), True
-    step = _step(_reach(float(weights.sum()), float(weights.max())))
+    step = _step(_reach(total, float(weights.max())))
     return np.maximum(_on_grid(weights, step), np.where(weights > 0, step, 0.0)), False
 
 

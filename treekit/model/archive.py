@@ -29,7 +29,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 # The only form of header that NumPy writes for the arrays of a model; a regular
 # expression reads it without evaluating anything.
 _HEADER = re.compile(
-    rb"\{'descr': '([<|][iuf][1248])', 'fortran_order': False, "
+    rb"\{'descr': '([|][iu]1|<[iu][248]|<f[48])', 'fortran_order': False, "
     rb"'shape': \((\d{1,12}),?(?: (\d{1,12}))?\), \} *\n"
 )
 _MAGIC = b"\x93NUMPY\x01\x00"
