@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from treekit.contracts import Importer as Importer
     from treekit.contracts import Pruner as Pruner
     from treekit.contracts import PrunerFunctions as PrunerFunctions
+    from treekit.contracts import Ranks as Ranks
     from treekit.contracts import Setting as Setting
     from treekit.contracts import Splitter as Splitter
     from treekit.contracts import SplitterFunctions as SplitterFunctions
+    from treekit.contracts import Sums as Sums
     from treekit.errors import DataError as DataError
     from treekit.errors import ExportError as ExportError
     from treekit.errors import MissingExtraError as MissingExtraError
@@ -60,9 +62,11 @@ _MODULE_OF = {
             "Importer",
             "Pruner",
             "PrunerFunctions",
+            "Ranks",
             "Setting",
             "Splitter",
             "SplitterFunctions",
+            "Sums",
         ),
         "treekit.errors": (
             "DataError",

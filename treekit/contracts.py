@@ -22,9 +22,11 @@ __all__ = [
     "Importer",
     "Pruner",
     "PrunerFunctions",
+    "Ranks",
     "Setting",
     "Splitter",
     "SplitterFunctions",
+    "Sums",
 ]
 
 CONTRACT_VERSION = 1
@@ -60,6 +62,42 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Sums:
+    """Statistics of a number that add up: ``(weight, sum of weight * y)``.
+
+    Attributes
+    ----------
+    centred : bool
+        Whether y is taken from its median, which leaves the finest grid; a
+        criterion that does more than compare means (a logarithm) needs y itself.
+    smallest : float, optional
+        The least y that the criterion is defined for; less is refused by name.
+    """
+
+    centred: bool = True
+    smallest: float | None = None
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Statistics of a number by its order: ``(weight, q, below, above)``.
+
+    q is the weighted quantile of y (centred); ``below`` the sum of
+    ``weight * (q - y)`` over the rows below it and ``above`` that of
+    ``weight * (y - q)`` over those above.  Where a whole interval qualifies,
+    q is its middle: the median of an even number of rows is the mean of the
+    middle two.  Of held-out rows, q is that of the training rows.
+
+    Attributes
+    ----------
+    quantile : float
+        Level, between 0 and 1.
+    """
+
+    quantile: float = 0.5
+
+
+@dataclass(frozen=True)
 class CriterionFunctions:
     """What ``Criterion.make`` returns: plain Python over small float64 arrays.
 
@@ -67,7 +105,7 @@ class CriterionFunctions:
     arrays); what it cannot compile still works, slower, with a warning.
 
     Statistics of a node, shape (S,): classification, the weight of each
-    class; regression, ``(weight, weight * y)`` with y centred and scaled.
+    class; regression, as `statistics` says.
 
     Attributes
     ----------
@@ -86,9 +124,17 @@ class CriterionFunctions:
     order : callable, optional
         ``order(stats) -> float``: sort key of a category for subset splits.
     leaf_value : callable, optional
-        ``leaf_value(stats) -> float`` of a regression leaf, on y's centred scale.
+        ``leaf_value(stats) -> float`` of a regression leaf, on the scale of
+        the statistics.  Default: the mean, or the quantile.
     priority : callable, optional
         ``priority(stats) -> float`` of a node in best-first growth, larger first.
+    loss : callable, optional
+        ``loss(stats, judged) -> float``: what it costs a regression node that
+        answers as `stats` say to be asked for the rows `judged` (statistics,
+        too), summed over their weight; pruners weigh trees by it.  Default:
+        the squared error, or ``weight * impurity(judged)`` with `Ranks`.
+    statistics : Sums or Ranks
+        What a regression criterion is given.
     """
 
     impurity: Callable[..., float] | None = None
@@ -97,6 +143,8 @@ class CriterionFunctions:
     order: Callable[..., float] | None = None
     leaf_value: Callable[..., float] | None = None
     priority: Callable[..., float] | None = None
+    loss: Callable[..., float] | None = None
+    statistics: Sums | Ranks = Sums()
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ from treekit.contracts import (
     Importer,
     Pruner,
     PrunerFunctions,
+    Ranks,
     Setting,
     Splitter,
     SplitterFunctions,
+    Sums,
 )
 from treekit.errors import PluginError, SettingError
 from treekit.settings import check_declaration
@@ -134,9 +136,12 @@ def check_functions(functions: Any, record: Record) -> None:
         )
     for name, value in vars(functions).items():
         absent = value is None and name != "find"
-        if name not in ("coding", "holdout") and not (absent or callable(value)):
+        if name not in ("coding", "holdout", "statistics") and not (absent or callable(value)):
             raise PluginError(f"{name!r} of {where} is {_type_name(value)}, not a function")
-    if problem := _problem(functions):
+    problem = _problem(functions)
+    if isinstance(functions, CriterionFunctions) and not problem:
+        problem = _statistics_problem(functions, record.task)  # type: ignore[union-attr]
+    if problem:
         raise PluginError(f"{where} {problem}")
 
 
@@ -154,6 +159,21 @@ def _problem(functions: Functions) -> str:
         return "gives neither before nor after; a pruner needs one of them"
     elif not 0.0 <= functions.holdout < 1.0:
         return f"has holdout {functions.holdout!r}; it is a share from 0 to below 1"
+    return ""
+
+
+def _statistics_problem(functions: CriterionFunctions, task: str) -> str:
+    """What is wrong with the statistics that a criterion asks for, or nothing."""
+    statistics: Any = functions.statistics
+    if not isinstance(statistics, Sums | Ranks):
+        return f"asks for statistics {_type_name(statistics)}; known: treekit.Sums, treekit.Ranks"
+    if task == "classification" and (statistics != Sums() or functions.loss is not None):
+        return "is for classification, whose statistics are the weights of the classes"
+    if isinstance(statistics, Ranks):
+        if not 0.0 < statistics.quantile < 1.0:
+            return f"asks for the quantile {statistics.quantile!r}; it lies between 0 and 1"
+        if functions.impurity is None and functions.loss is None:
+            return "asks for Ranks and gives neither impurity nor loss, which pruners need"
     return ""
 
 

@@ -101,13 +101,18 @@ def class_target(
 
 
 def number_target(
-    y: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None, *, drawn: bool = False
+    y: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64] | None,
+    *,
+    drawn: bool = False,
+    centred: bool = True,
 ) -> Target:
     """A number as dense statistics ``(w, w * (y - center))``; see `class_target`.
 
-    The center is the weighted median: of all centers it leaves the least
-    ``sum(w * |y - center|)``, hence the finest grid, and it is the same number
-    for any order of the rows and for repeated rows in place of weights.
+    The center is the weighted median (0 unless `centred`): of all centers it
+    leaves the least ``sum(w * |y - center|)``, hence the finest grid, and it is
+    the same number for any order of the rows and for repeated rows in place of
+    weights.
 
     Raises
     ------
@@ -115,7 +120,7 @@ def number_target(
         If squares of the target, or weighted sums of them, leave float64.
     """
     w, whole = _gridded_weights(len(y), weights)
-    center = _median(y, w)
+    center = _median(y, w) if centred else 0.0
     _check_range(y[w > 0], center, float(w.sum()))
     # Rows of no weight may lie anywhere.
     distance = np.subtract(y, center, out=np.zeros(len(y)), where=w > 0)

@@ -15,7 +15,6 @@ from treekit.errors import DataError, PluginError
 from treekit.grow.before import always
 from treekit.grow.builder import GrownTree, Recipe, grow_tree, max_depth_limit
 from treekit.grow.forest import grow_forest
-from treekit.grow.target import Target, class_target, number_target
 from treekit.kernels.node import Limits
 from treekit.model.ensemble import make_model
 from treekit.model.predict import leaf_indices
@@ -23,6 +22,7 @@ from treekit.model.tree import Tree, check_tree
 from treekit.pruners.context import Context
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan
+from treekit.training.target import criterion_target
 
 __all__ = ["Outcome", "run"]
 
@@ -60,7 +60,7 @@ def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
         weights=dataset.weights,
     )
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
-    target = _target(dataset, drawn)
+    target = criterion_target(dataset, plan.criterion, drawn)
     before = plan.pruner.functions.before if plan.pruner else None
     return Recipe(
         table=table,
@@ -79,13 +79,6 @@ def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
             n_try=plan.n_try,
         ),
     )
-
-
-def _target(dataset: Dataset, drawn: bool) -> Target:
-    if dataset.schema.task == "classification":
-        y = np.asarray(dataset.y, dtype=np.int32)
-        return class_target(y, len(dataset.schema.classes), dataset.weights, drawn=drawn)
-    return number_target(np.asarray(dataset.y, dtype=np.float64), dataset.weights, drawn=drawn)
 
 
 def _one_tree(

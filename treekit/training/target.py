@@ -1,0 +1,53 @@
+"""The dataset's target as the statistics that the criterion asks for."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.contracts import CriterionFunctions, Sums
+from treekit.data.dataset import Dataset
+from treekit.errors import DataError
+from treekit.grow.target import Target, class_target, number_target
+from treekit.training.plan import Part
+
+__all__ = ["criterion_target"]
+
+
+def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
+    """Statistics of each row.
+
+    Parameters
+    ----------
+    drawn : bool
+        Rows will be drawn in proportion to their weight (a bootstrap), not weighted by it.
+
+    Raises
+    ------
+    DataError
+        For numbers that the criterion is not defined for, or whose squares leave float64.
+    """
+    schema, weights = dataset.schema, dataset.weights
+    if schema.task == "classification":
+        codes = np.asarray(dataset.y, dtype=np.int32)
+        return class_target(codes, len(schema.classes), weights, drawn=drawn)
+    functions: CriterionFunctions = criterion.functions
+    statistics = functions.statistics
+    y = np.asarray(dataset.y, dtype=np.float64)
+    centred = True
+    if isinstance(statistics, Sums):
+        centred = statistics.centred
+        if statistics.smallest is not None:
+            _refuse_below(statistics.smallest, y, schema.target, criterion.record.name)
+    return number_target(y, weights, drawn=drawn, centred=centred)
+
+
+def _refuse_below(smallest: float, y: npt.NDArray[np.float64], target: str, criterion: str) -> None:
+    below = y < smallest
+    if below.any():
+        row = int(below.argmax())
+        raise DataError(
+            f"criterion {criterion!r} needs a target of at least {smallest:g}, but {target!r} is "
+            f"{y[row]:g} in row {row} (counting from 0; {int(below.sum())} such rows): drop or "
+            "correct them, or choose another criterion"
+        )
