@@ -57,11 +57,11 @@ def leaves(draw: st.DrawFn, schema: Schema) -> Node:
     weights = draw(
         st.lists(
             st.one_of(st.integers(0, 9).map(float), st.floats(0, 1e6)),
-            min_size=schema.n_outputs,
-            max_size=schema.n_outputs,
+            min_size=schema.n_values,
+            max_size=schema.n_values,
         )
     )
-    return leaf(weights if sum(weights) > 0 else [1.0] * schema.n_outputs)
+    return leaf(weights if sum(weights) > 0 else [1.0] * schema.n_values)
 
 
 @st.composite

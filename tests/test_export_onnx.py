@@ -51,7 +51,7 @@ def random_node(rng: np.random.Generator, schema: Schema, depth: int) -> Node:
         if schema.task == "regression":
             return leaf(float(rng.normal()) * 10.0 ** rng.integers(-3, 10))
         return leaf(
-            [float(w) for w in rng.integers(0, 4, schema.n_outputs) + [1, 0, 0][: schema.n_outputs]]
+            [float(w) for w in rng.integers(0, 4, schema.n_values) + [1, 0, 0][: schema.n_values]]
         )
     feature = int(rng.integers(schema.n_features))
     column = schema.columns[feature]

@@ -36,8 +36,9 @@ from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
 from treekit.interop.sklearn import _tree, read_sklearn, recognises_sklearn
+from treekit.model.check import check_tree
 from treekit.model.ensemble import Model
-from treekit.model.tree import Split, check_tree
+from treekit.model.tree import Split
 from treekit.records import KINDS
 
 CLASSIFIERS = [

@@ -29,7 +29,7 @@ NAN = math.nan
 
 def oracle_sums(model: Model, matrix: np.ndarray) -> np.ndarray:
     rows = [evaluate.sums(model, row) for row in matrix.tolist()]
-    return np.array(rows, dtype=np.int64).reshape(len(matrix), model.schema.n_outputs)
+    return np.array(rows, dtype=np.int64).reshape(len(matrix), model.schema.n_values)
 
 
 def mixed_model(**policies) -> Model:
@@ -72,7 +72,7 @@ def random_tree(rng: np.random.Generator, schema: Schema, n_inner: int) -> Tree:
         missing=np.where(at, rng.integers(0, 2, n), 0),
         level_start=np.zeros(n + 1),
         level_branch=np.zeros(0),
-        value=rng.integers(1, 9, (n, schema.n_outputs)),
+        value=rng.integers(1, 9, (n, schema.n_values)),
         weight=np.ones(n),
         gain=np.zeros(n),
     )

@@ -18,16 +18,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import models
-from treekit.data.schema import Column, Schema
+from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError
 from treekit.model import archive
 from treekit.model.archive import array_bytes, narrowest, read_array
-from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.build import (
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
+from treekit.model.check import check_tree
 from treekit.model.ensemble import Model, make_model
 from treekit.model.plain import from_json, to_json
 from treekit.model.predict import sums
 from treekit.model.store import VERSION, load, save
-from treekit.model.tree import DTYPES, Split, Tree, check_tree
+from treekit.model.tree import DTYPES, Split, Tree
 
 SETTINGS = {
     "trees": 100,
@@ -589,3 +599,63 @@ def test_a_hostile_chain_of_a_million_nodes_is_refused_at_once(tmp_path):
     with pytest.raises(ModelFileError, match="more than 5000 deep"):
         load(path)
     assert time.process_time() - started < 2
+
+
+# Oblique splits, surrogates, costs, votes, several outputs
+
+WIDE = Schema(
+    columns=(Column("a"), Column("c", "nominal", ("x", "y")), Column("b")), classes=("no", "yes")
+)
+
+
+def wide_model(**policies) -> Model:
+    instead = [Surrogate("b", 1.5, below=1), Surrogate("c", levels={"x": 0})]
+    inner = threshold("a", 2.5, leaf([3, 0]), leaf([0, 2]), surrogates=instead)
+    tree = build_tree(oblique({"b": -2.0, "a": 1.5}, 0.1, inner, leaf([1, 1])), WIDE)
+    plain = build_tree(threshold("b", 0.0, leaf([1, 3]), leaf([2, 1])), WIDE)
+    return make_model(WIDE, [plain, tree, plain], missing="surrogate", **policies)
+
+
+@pytest.mark.parametrize(
+    "policies", [{}, {"voting": "hard"}, {"costs": [[0, 5], [1, 0]]}, {"unknown": "error"}]
+)
+def test_terms_surrogates_and_policies_come_back(policies, tmp_path):
+    model = wide_model(**policies)
+    save(model, tmp_path / "m")
+    back = load(tmp_path / "m")
+    assert_same_model(model, back)
+    assert (back.voting, back.unit_total) == (model.voting, model.unit_total)
+    assert (back.costs is None) == (model.costs is None)
+    if model.costs is not None:
+        np.testing.assert_array_equal(back.costs, model.costs)
+
+
+def test_costs_that_are_no_table_are_refused(tmp_path):
+    model = wide_model(costs=[[0, 5], [1, 0]])
+    save(model, tmp_path / "m")
+    header = json.loads(entry(tmp_path / "m", "model.json"))
+    for costs in (
+        [[0, 5], [1]],
+        [[0, 5]],
+        [[1, 5], [1, 0]],
+        [[0, -1], [1, 0]],
+        [[0, 99999], [1, 0]],
+    ):
+        rewritten(tmp_path / "m", {"model.json": json.dumps(header | {"costs": costs}).encode()})
+        with pytest.raises(ModelFileError, match="cost"):
+            load(tmp_path / "m")
+
+
+def test_a_model_of_several_outputs_comes_back(tmp_path):
+    schema = Schema(
+        columns=(Column("a"),), target="first", classes=("no", "yes"),
+        more=(Output("second", (1, 2, 3)),),
+    )  # fmt: skip
+    tree = build_tree(threshold("a", 0.5, leaf([1, 2, 3, 0, 0]), leaf([2, 1, 0, 1, 2])), schema)
+    model = make_model(schema, [tree], missing="fractional")
+    save(model, tmp_path / "m")
+    back = load(tmp_path / "m")
+    assert back.schema.blocks == (0, 2, 5)
+    np.testing.assert_array_equal(back.units, model.units)
+    assert back.units[:, :2].sum(axis=1).tolist() == [2**24] * 2
+    assert back.units[:, 2:].sum(axis=1).tolist() == [2**24] * 2

@@ -320,7 +320,7 @@ def slow_votes(fitted: Fitted, table: dict[str, list], unseen: np.ndarray) -> np
     model = fitted.model
     rows = {name: column for name, column in table.items() if name != "y"}
     matrix = encode_rows(rows, model.schema).tolist()
-    votes = np.zeros((len(matrix), model.schema.n_outputs))
+    votes = np.zeros((len(matrix), model.schema.n_values))
     scale = 1.0 if model.schema.task == "classification" else 2.0**model.exponent
     for row, cells in enumerate(matrix):
         for tree, leaf in enumerate(leaf_rows(model, cells)):

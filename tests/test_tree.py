@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,10 +13,22 @@ from hypothesis import strategies as st
 from tests.strategies import models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
-from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.build import (
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
+from treekit.model.check import check_forest, check_tree
+from treekit.model.derived import derive
 from treekit.model.ensemble import make_model
+from treekit.model.fractional import mass_bounds
 from treekit.model.joined import join, separate
-from treekit.model.tree import DTYPES, MAX_DEPTH, Split, Tree, check_forest, check_tree
+from treekit.model.tree import DTYPES, MAX_DEPTH, Split, Tree
 
 SCHEMA = Schema(
     columns=(Column("age"), Column("colour", "nominal", ("red", "green", "blue"))),
@@ -42,6 +55,19 @@ def every_kind() -> Tree:
         missing=0,
     )
     return build_tree(root, SCHEMA)
+
+
+WIDE = Schema(
+    columns=(Column("age"), Column("colour", "nominal", ("red", "green", "blue")), Column("size")),
+    classes=("no", "yes"),
+)
+
+
+def with_terms_and_surrogates() -> Tree:
+    """0 oblique, 1 threshold with two surrogates, 2-4 leaves."""
+    instead = [Surrogate("size", 1.5, below=1), Surrogate("colour", levels={"red": 0, "blue": 1})]
+    inner = threshold("age", 2.5, leaf([3, 0]), leaf([0, 2]), surrogates=instead)
+    return build_tree(oblique({"size": -2.0, "age": 1.5}, 0.125, inner, leaf([1, 1])), WIDE)
 
 
 def changed(tree: Tree, field: str, at, value) -> Tree:
@@ -123,7 +149,7 @@ def test_other_values_leave_the_tree_they_came_from_as_it_was():
 
 
 MALFORMED = [
-    ("kind", 3, Split.OBLIQUE, "unknown kind"),
+    ("kind", 3, Split.OBLIQUE + 1, "unknown kind"),
     ("kind", 3, 200, "unknown kind"),
     ("n_children", 3, 1, "leaf has children"),
     ("feature", 3, 0, "leaf asks a column"),
@@ -152,7 +178,7 @@ MALFORMED = [
     ("feature", 0, 1, "threshold split asks a nominal column"),
     ("feature", 1, 0, "one branch entry for each level"),
     ("level_start", 1, 1, "one branch entry for each level"),
-    ("level_start", 0, 1, "one branch entry for each level"),
+    ("level_start", 0, 1, "level_branch has shape"),
     ("level_start", -1, 7, "level_branch has shape"),
     ("level_start", -1, -1, "level_branch has shape"),
     ("level_branch", 0, 2, "a branch that does not exist"),
@@ -175,10 +201,115 @@ def test_a_malformed_tree_is_refused_by_name(field, at, value, words):
 
 
 @pytest.mark.parametrize("field", [name for name in DTYPES if name != "kind"])
-def test_an_array_of_the_wrong_length_is_refused_by_name(field):
+@pytest.mark.parametrize(
+    ("tree", "schema"), [(every_kind(), SCHEMA), (with_terms_and_surrogates(), WIDE)]
+)
+def test_an_array_of_the_wrong_length_is_refused_by_name(field, tree, schema):
+    array = getattr(tree, field)
+    with pytest.raises(ModelError, match=field.partition("_")[0]):
+        check_tree(
+            replace(
+                tree,
+                **{
+                    field: np.concatenate([array, array[:1] * 0, [0]])
+                    if array.ndim == 1
+                    else array[:-1]
+                },
+            ),
+            schema,
+        )
+
+
+MALFORMED_WIDE = [
+    ("kind", 0, Split.THRESHOLD, "only oblique splits have terms"),
+    ("threshold", 0, np.inf, "threshold is not finite"),
+    ("term_feature", 0, 2, "terms are not in column order"),
+    ("term_feature", 1, 3, "a column that the schema does not have"),
+    ("term_feature", 1, 1, "a term asks a nominal column"),
+    ("feature", 0, 2, "does not name its first column"),
+    ("term_weight", 0, 0.0, "weight is 0"),
+    ("term_weight", 0, 0.1, "not a float32"),
+    ("term_weight", 0, np.nan, "not finite"),
+    ("surrogate_start", 1, 1, "surrogates that is no threshold"),
+    ("surrogate_feature", 0, 3, "a column that the schema does not have"),
+    ("surrogate_feature", 0, 1, "threshold|branch entry"),
+    ("surrogate_threshold", 0, 0.1, "not a float32"),
+    ("surrogate_threshold", 0, np.nan, "not finite"),
+    ("surrogate_below", 0, 2, "a surrogate leads to no branch"),
+    ("surrogate_level_branch", 0, 2, "a surrogate leads to no branch"),
+    ("surrogate_level_branch", 0, -2, "a surrogate leads to no branch"),
+]
+
+
+@pytest.mark.parametrize(("field", "at", "value", "words"), MALFORMED_WIDE)
+def test_malformed_terms_and_surrogates_are_refused_by_name(field, at, value, words):
+    tree = with_terms_and_surrogates()
+    check_tree(tree, WIDE)
+    with pytest.raises(ModelError, match=words):
+        check_tree(changed(tree, field, at, value), WIDE)
+
+
+def test_an_oblique_split_needs_a_float32_model():
+    schema = msgspec.structs.replace(WIDE, dtype="float64")
+    with pytest.raises(ModelError, match="float32 model"):
+        check_tree(with_terms_and_surrogates(), schema)
+
+
+def test_surrogates_need_the_policy_that_asks_them():
+    with pytest.raises(ModelError, match="missing='surrogate'"):
+        make_model(WIDE, [with_terms_and_surrogates()])
+
+
+def test_some_nodes_of_a_tree_keep_what_they_own():
+    tree = with_terms_and_surrogates()
+    nodes = np.array([0, 1, 2, 3, 4])
+    same = tree.take(nodes, np.zeros(5, dtype=bool))
+    for name in DTYPES:
+        np.testing.assert_array_equal(getattr(same, name), getattr(tree, name))
+    cut = tree.take(nodes[:3], np.array([False, True, False]))
+    check_tree(cut, WIDE)
+    assert cut.kind.tolist() == [Split.OBLIQUE, Split.LEAF, Split.LEAF]
+    assert len(cut.surrogate_feature) == len(cut.surrogate_level_branch) == 0
+    assert cut.term_weight.tolist() == [1.5, -2.0]
+
+
+def test_a_node_may_take_the_place_of_one_above_it():
+    tree = with_terms_and_surrogates()
+    raised = tree.take(np.array([0, 3, 4]), np.zeros(3, dtype=bool), np.array([1, 3, 4]))
+    check_tree(raised, WIDE)
+    assert raised.kind.tolist() == [Split.THRESHOLD, Split.LEAF, Split.LEAF]
+    assert raised.surrogate_feature.tolist() == [2, 1]
+    assert raised.first_child[0] == 1
+
+
+def test_derived_columns_hold_the_own_test_first_and_then_the_surrogates():
+    tree = with_terms_and_surrogates()
+    model = make_model(WIDE, [tree, tree], missing="surrogate")
+    derived = derive(model)
+    assert derived.n_columns == 4
+    assert derived.column.tolist() == [0, 1, -1, -1, -1, 2, 3, -1, -1, -1]
+    assert derived.test_start.tolist() == [0, 1, 4, 5, 8]
+    assert derived.threshold[:3].tolist() == [0.125, 2.5, 1.5]
+    assert derived.below[:4].tolist() == [0, 0, 1, 0]
+    assert derived.term_start[:5].tolist() == [0, 2, 3, 4, 4]
+    assert derived.term_feature[:4].tolist() == [0, 2, 0, 2]
+    assert derived.term_weight[:4].tolist() == [1.5, -2.0, 1.0, 1.0]
+    assert derived.level_feature[:4].tolist() == [-1, -1, -1, 1]
+    assert derived.level_start[:5].tolist() == [0, 0, 0, 0, 3]
+    assert derived.level_branch[:3].tolist() == [0, -1, 1]
+
+
+def test_parts_of_a_mass_are_in_proportion_to_the_weights_and_add_up():
     tree = every_kind()
-    with pytest.raises(ModelError, match=field if field != "level_start" else "level_"):
-        check_tree(replace(tree, **{field: getattr(tree, field)[:-1]}), SCHEMA)
+    bounds = mass_bounds(tree)
+    assert bounds[0].tolist() == [0, 2**24]
+    for node in np.flatnonzero(tree.kind != Split.LEAF):
+        children = slice(tree.first_child[node], tree.first_child[node] + tree.n_children[node])
+        low, high = bounds[children].T
+        assert [low[0], high[-1]] == [0, 2**24]
+        np.testing.assert_array_equal(low[1:], high[:-1])
+        share = tree.weight[children] / tree.weight[children].sum()
+        assert np.abs((high - low) / 2**24 - share).max() < 2.0**-24
 
 
 def test_values_of_another_number_of_classes_are_refused():

@@ -35,7 +35,7 @@ class Compiled:
         """Labels (-1 = refused) and outputs (NaN where refused) of the rows."""
         x = np.array(rows, dtype=np.float64)
         labels = np.full(len(x), 99, dtype=np.intc)
-        out = np.full((len(x), self.model.schema.n_outputs), np.nan)
+        out = np.full((len(x), self.model.schema.n_values), np.nan)
         pointer = ctypes.c_void_p
         batch = self.function(
             "predict_batch", ctypes.c_size_t, pointer, ctypes.c_size_t, pointer, pointer

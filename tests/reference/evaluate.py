@@ -50,7 +50,7 @@ def leaf_rows(model: Model, row: Sequence[float]) -> list[int]:
 
 def sums(model: Model, row: Sequence[float]) -> list[int]:
     """Exact integer sum of the leaf vectors of all trees."""
-    total = [0] * model.schema.n_outputs
+    total = [0] * model.schema.n_values
     for leaf in leaf_rows(model, row):
         total = [a + int(b) for a, b in zip(total, model.units[leaf], strict=True)]
     return total

@@ -78,8 +78,8 @@ def _cell(column: Column, x: float) -> Any:
 def _leaf_of(number: int, schema: Schema) -> Node:
     if schema.task == "regression":
         return leaf(1e9 if number == 0 else number * 0.3 - 7)
-    weights = [0.0] * schema.n_outputs
-    weights[number % schema.n_outputs] = number + 1.0
+    weights = [0.0] * schema.n_values
+    weights[number % schema.n_values] = number + 1.0
     weights[0] += number % 3 + 0.5
     return leaf(weights)
 

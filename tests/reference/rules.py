@@ -37,7 +37,7 @@ def _meets(cell: float | str | None, condition: Condition) -> bool:
 
 def sums(rules: RuleList, row: Sequence[float]) -> list[int]:
     """Units of all fitting rules, summed."""
-    total = [0] * rules.schema.n_outputs
+    total = [0] * rules.schema.n_values
     for rule in fitting(rules, row):
         total = [a + b for a, b in zip(total, rule.units, strict=True)]
     return total

@@ -21,7 +21,7 @@ def encode_rows(
     rows: Any,
     schema: Schema,
     *,
-    missing: Literal["direction", "error"] = "direction",
+    missing: str = "direction",
     unknown: Literal["missing", "error"] = "missing",
     missing_marks: Collection[str] | None = None,
 ) -> Floats:
@@ -35,8 +35,8 @@ def encode_rows(
     rows : table
         Anything `treekit.data.table.read_table` takes.
     schema : Schema
-    missing : {"direction", "error"}
-        ``error`` refuses rows with a missing cell.
+    missing : str
+        A model's missing policy; ``error`` refuses rows with a missing cell.
     unknown : {"missing", "error"}
         What a category outside the vocabulary is.
     missing_marks : collection of str, optional

@@ -6,6 +6,7 @@ in this process and in every exported artifact.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ __all__ = [
     "Dtype",
     "Kind",
     "Label",
+    "Output",
     "Schema",
     "Task",
     "level_text",
@@ -59,6 +61,13 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise DataError(f"column {self.name!r} declares a level twice")
 
 
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One target: its column's name, and its labels in order (none for a number)."""
+
+    name: str
+    classes: tuple[Label, ...] = ()
+
+
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Columns, target and input type of a model.
 
@@ -75,6 +84,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The input type: every numeric input is rounded to it first.
     missing_marks : tuple of str
         Texts that mean missing, unless they are levels of their column.
+    more : tuple of Output
+        Targets after the first, of the same task; `outputs` has them all.
     """
 
     columns: tuple[Column, ...]
@@ -83,6 +94,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     classes: tuple[Label, ...] = ()
     dtype: Dtype = "float32"
     missing_marks: tuple[str, ...] = MISSING_MARKS
+    more: tuple[Output, ...] = ()
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -91,19 +103,11 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise DataError(f"column name {twice!r} appears twice; rename one of them")
-        if self.task == "classification" and not self.classes:
-            raise DataError("a classification schema needs at least one class")
-        if self.task == "regression" and self.classes:
-            raise DataError("a regression schema has no classes")
-        kinds = {(type(label), label) for label in self.classes}
-        if len(kinds) != len(self.classes):
-            raise DataError("a class label appears twice in the schema")
-        if len({type(label) for label in self.classes}) > 1:
-            raise DataError(
-                "class labels must all be of one type (text, whole number, number, bool)"
-            )
-        if any(isinstance(label, float) and not math.isfinite(label) for label in self.classes):
-            raise DataError("a class label must be finite")
+        targets = [output.name for output in self.outputs]
+        if len(set(targets)) != len(targets):
+            raise DataError("a target column is named twice; name each target once")
+        for output in self.outputs:
+            _check_output(output, self.task)
 
     @property
     def n_features(self) -> int:
@@ -111,9 +115,20 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return len(self.columns)
 
     @property
-    def n_outputs(self) -> int:
-        """Length of a leaf's integer vector: classes, or 1 for regression."""
-        return len(self.classes) if self.task == "classification" else 1
+    def outputs(self) -> tuple[Output, ...]:
+        """All targets, at least one."""
+        return (Output(self.target, self.classes), *self.more)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Where the part of each output starts in a leaf's vector, and where the last ends."""
+        sizes = [len(output.classes) or 1 for output in self.outputs]
+        return tuple(itertools.accumulate(sizes, initial=0))
+
+    @property
+    def n_values(self) -> int:
+        """Length of a leaf's vector: all classes of all outputs, or a number for each output."""
+        return self.blocks[-1]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,6 +144,19 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def nominal(self) -> np.ndarray:
         """(features,) bool: which columns are nominal."""
         return np.array([column.kind == "nominal" for column in self.columns], dtype=np.bool_)
+
+
+def _check_output(output: Output, task: Task) -> None:
+    if task == "classification" and not output.classes:
+        raise DataError("a classification schema needs at least one class")
+    if task == "regression" and output.classes:
+        raise DataError("a regression schema has no classes")
+    if len({(type(label), label) for label in output.classes}) != len(output.classes):
+        raise DataError("a class label appears twice in the schema")
+    if len({type(label) for label in output.classes}) > 1:
+        raise DataError("class labels must all be of one type (text, whole number, number, bool)")
+    if any(isinstance(label, float) and not math.isfinite(label) for label in output.classes):
+        raise DataError("a class label must be finite")
 
 
 def level_text(value: Any) -> str | None:

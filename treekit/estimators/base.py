@@ -192,7 +192,8 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """(rows, classes) float64: the share of the votes, in the order of ``classes_``."""
         votes = self._sums(X)
-        return probabilities(self.model_, votes)
+        shares: npt.NDArray[np.float64] = probabilities(self.model_, votes)
+        return shares
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
         """(rows,) int64: the class codes of `y`, whose labels become ``classes_``."""

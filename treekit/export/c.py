@@ -61,7 +61,7 @@ def export_c(
         If a name cannot be text in C, or the model outgrows 32-bit tables.
     """
     _check_file_name(name)
-    if model.schema.n_outputs > _MOST_CLASSES:
+    if model.schema.n_values > _MOST_CLASSES:
         raise ExportError(f"the c target handles up to {_MOST_CLASSES} classes")
     trees, leaves = lower(model), leaf_table(model.units)
     chosen, reason = choose_form(form, sum(tree.n_nodes for tree in trees))
@@ -100,7 +100,7 @@ def _common_values(model: Model, name: str) -> dict[str, Any]:
         "file_name": Code(name),
         "features": schema.n_features,
         "classes": len(schema.classes),
-        "outputs": schema.n_outputs,
+        "outputs": schema.n_values,
         "trees": model.n_trees,
         "feature_names": string_literals(schema.names, "c"),
         "class_names": string_literals(map(str, schema.classes), "c"),

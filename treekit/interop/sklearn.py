@@ -235,7 +235,7 @@ def _values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
     whole numbers that most fits count come back exactly: the product is off
     by an ulp or two of the node's weight, and is put right.
     """
-    value: npt.NDArray[np.float64] = tree.value[:, 0, : schema.n_outputs]
+    value: npt.NDArray[np.float64] = tree.value[:, 0, : schema.n_values]
     if schema.task == "regression":
         return value
     node_weight = tree.weighted_n_node_samples[:, None]

@@ -9,15 +9,46 @@ Works for any depth: nothing here recurses.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.tree import Split, Tree, check_tree
+from treekit.model.check import check_tree
+from treekit.model.tree import Split, Tree
 
-__all__ = ["Node", "build_tree", "is_missing", "leaf", "multiway", "subset", "threshold"]
+__all__ = [
+    "Node",
+    "Surrogate",
+    "build_tree",
+    "is_missing",
+    "leaf",
+    "multiway",
+    "oblique",
+    "subset",
+    "threshold",
+]
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """What a row is asked instead.
+
+    Attributes
+    ----------
+    feature : int or str
+    at : float, optional
+        Numeric columns: ``x <= at`` takes branch `below`.
+    below : int
+    levels : mapping of str to int
+        Nominal columns: branch of each level; it does not apply to the others.
+    """
+
+    feature: int | str
+    at: float = np.nan
+    below: int = 0
+    levels: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +63,8 @@ class Node:
     levels: tuple[tuple[str, int], ...] = ()
     value: tuple[float, ...] | None = None
     weight: float | None = None
+    terms: tuple[tuple[int | str, float], ...] = ()
+    surrogates: tuple[Surrogate, ...] = ()
 
 
 def leaf(value: float | Sequence[float], weight: float | None = None) -> Node:
@@ -40,9 +73,25 @@ def leaf(value: float | Sequence[float], weight: float | None = None) -> Node:
     return Node(Split.LEAF, value=values, weight=weight)
 
 
-def threshold(feature: int | str, at: float, left: Node, right: Node, missing: int = 1) -> Node:
+def threshold(
+    feature: int | str,
+    at: float,
+    left: Node,
+    right: Node,
+    missing: int = 1,
+    surrogates: Sequence[Surrogate] = (),
+) -> Node:
     """``x[feature] <= at`` goes left (branch 0); missing values take branch `missing`."""
-    return Node(Split.THRESHOLD, (left, right), feature, float(at), missing)
+    own = tuple(surrogates)
+    return Node(Split.THRESHOLD, (left, right), feature, float(at), missing, surrogates=own)
+
+
+def oblique(
+    weights: Mapping[int | str, float], at: float, left: Node, right: Node, missing: int = 1
+) -> Node:
+    """``sum(weight * x) <= at`` goes left; weights are rounded to float32."""
+    terms = tuple((name, float(np.float32(weight))) for name, weight in weights.items())
+    return Node(Split.OBLIQUE, (left, right), threshold=float(at), missing=missing, terms=terms)
 
 
 def subset(
@@ -52,10 +101,14 @@ def subset(
     right: Node,
     missing: int = 1,
     absent: Sequence[str] = (),
+    surrogates: Sequence[Surrogate] = (),
 ) -> Node:
     """Levels in `left_levels` go left, others right, those in `absent` the missing way."""
     levels = [(level, 0) for level in left_levels] + [(level, -1) for level in absent]
-    return Node(Split.SUBSET, (left, right), feature, missing=missing, levels=tuple(levels))
+    return Node(
+        Split.SUBSET, (left, right), feature, missing=missing, levels=tuple(levels),
+        surrogates=tuple(surrogates),
+    )  # fmt: skip
 
 
 def multiway(feature: int | str, branches: Mapping[str, Node], missing: int = 0) -> Node:
@@ -79,9 +132,16 @@ def build_tree(root: Node, schema: Schema) -> Tree:
     nodes, first_child = _in_breadth(root)
     n = len(nodes)
     value, weight = _values(nodes, first_child, schema)
-    features = np.array([_feature(node, schema) for node in nodes], dtype=np.int32)
+    terms = [sorted((_column(f, schema), w) for f, w in node.terms) for node in nodes]
+    features = np.array(
+        [own[0][0] if own else _column(node.feature, schema)
+         for node, own in zip(nodes, terms, strict=True)],
+        dtype=np.int32,
+    )  # fmt: skip
+    surrogates = [surrogate for node in nodes for surrogate in node.surrogates]
+    asked = [_column(surrogate.feature, schema) for surrogate in surrogates]
+    replies = [_replies(s.levels, f, -1, schema) for s, f in zip(surrogates, asked, strict=True)]
     routes = [_routes(node, int(f), schema) for node, f in zip(nodes, features, strict=True)]
-    starts = np.concatenate([[0], np.cumsum([len(route) for route in routes])])
     tree = Tree(
         kind=np.array([node.kind for node in nodes], dtype=np.uint8),
         feature=features,
@@ -89,11 +149,20 @@ def build_tree(root: Node, schema: Schema) -> Tree:
         first_child=np.array(first_child, dtype=np.int32),
         n_children=np.array([len(node.children) for node in nodes], dtype=np.int32),
         missing=np.array([node.missing for node in nodes], dtype=np.int32),
-        level_start=starts.astype(np.int64),
+        level_start=_starts(routes),
         level_branch=np.array([b for route in routes for b in route], dtype=np.int32),
         value=value,
         weight=weight,
         gain=np.zeros(n),
+        term_start=_starts(terms),
+        term_feature=np.array([f for own in terms for f, _ in own], dtype=np.int32),
+        term_weight=np.array([w for own in terms for _, w in own]),
+        surrogate_start=_starts([node.surrogates for node in nodes]),
+        surrogate_feature=np.array(asked, dtype=np.int32),
+        surrogate_threshold=np.array([surrogate.at for surrogate in surrogates]),
+        surrogate_below=np.array([surrogate.below for surrogate in surrogates], dtype=np.int32),
+        surrogate_level_start=_starts(replies),
+        surrogate_level_branch=np.array([b for reply in replies for b in reply], dtype=np.int32),
     )
     check_tree(tree, schema)
     return tree
@@ -112,14 +181,14 @@ def _in_breadth(root: Node) -> tuple[list[Node], list[int]]:
 def _values(
     nodes: list[Node], first_child: list[int], schema: Schema
 ) -> tuple[np.ndarray, np.ndarray]:
-    value = np.zeros((len(nodes), schema.n_outputs))
+    value = np.zeros((len(nodes), schema.n_values))
     weight = np.zeros(len(nodes))
     for i in range(len(nodes) - 1, -1, -1):
         node = nodes[i]
         if node.value is not None:
-            if len(node.value) != schema.n_outputs:
+            if len(node.value) != schema.n_values:
                 raise ModelError(
-                    f"a leaf has {len(node.value)} values; the schema needs {schema.n_outputs}"
+                    f"a leaf has {len(node.value)} values; the schema needs {schema.n_values}"
                 )
             value[i] = node.value
             default = value[i].sum() if schema.task == "classification" else 1.0
@@ -134,20 +203,28 @@ def _values(
     return value, weight
 
 
-def _feature(node: Node, schema: Schema) -> int:
-    if isinstance(node.feature, int):
-        return node.feature
-    if node.feature not in schema.names:
-        raise ModelError(f"no column {node.feature!r}; columns: {', '.join(schema.names)}")
-    return schema.names.index(node.feature)
+def _starts(owned: Sequence[Sequence[object]]) -> np.ndarray:
+    return np.cumsum([0] + [len(own) for own in owned]).astype(np.int64)
+
+
+def _column(feature: int | str, schema: Schema) -> int:
+    if isinstance(feature, int):
+        return feature
+    if feature not in schema.names:
+        raise ModelError(f"no column {feature!r}; columns: {', '.join(schema.names)}")
+    return schema.names.index(feature)
 
 
 def _routes(node: Node, feature: int, schema: Schema) -> list[int]:
     if node.kind not in (Split.SUBSET, Split.MULTIWAY):
         return []
-    vocabulary = schema.columns[feature].levels
     unnamed = 1 if node.kind == Split.SUBSET else -1
-    named = dict(node.levels)
+    return _replies(dict(node.levels), feature, unnamed, schema)
+
+
+def _replies(named: Mapping[str, int], feature: int, unnamed: int, schema: Schema) -> list[int]:
+    """Branch of each level of a column."""
+    vocabulary = schema.columns[feature].levels
     if strangers := set(named) - set(vocabulary):
         raise ModelError(f"{sorted(strangers)!r} are not levels of {schema.names[feature]!r}")
     return [named.get(level, unnamed) for level in vocabulary]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,20 +12,37 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.portable import Grid, grid_shape, quotas, regression_grid, units_per_tree
-from treekit.model.tree import Tree, check_tree
+from treekit.model.check import check_policies, check_tree
+from treekit.model.portable import (
+    MASS,
+    Grid,
+    grid_shape,
+    regression_grid,
+)
+from treekit.model.tree import Tree
+from treekit.model.votes import spread, units_each
 
 if TYPE_CHECKING:
     from treekit.kernels.predict import PackedTrees
     from treekit.rules import RuleList
 
-__all__ = ["MissingPolicy", "Model", "UnknownPolicy", "make_model"]
+__all__ = ["MissingPolicy", "Model", "UnknownPolicy", "Voting", "make_model"]
 
-MissingPolicy = Literal["direction", "error"]
-"""``direction``: the branch stored in each split.  ``error``: prediction refuses the row."""
+MissingPolicy = Literal["direction", "fractional", "surrogate", "error"]
+"""What happens to a missing value.
+
+``direction``: the branch stored in each split.  ``fractional``: down every
+branch, in proportion to training weight (Quinlan 1993).  ``surrogate``: the
+first of the split's surrogates that applies decides, then the stored branch
+(Breiman et al. 1984).  ``error``: prediction refuses the row.
+"""
 
 UnknownPolicy = Literal["missing", "error"]
 """What a category outside the vocabulary is: ``missing``, or an ``error``."""
+
+
+Voting = Literal["soft", "hard"]
+"""``soft``: a leaf spreads its votes as its class weights.  ``hard``: one vote for its label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +55,17 @@ class Model:
     ----------
     schema : Schema
     trees : tuple of Tree
-    units : (leaves, outputs) int64
+    units : (leaves, values) int64
         Leaf values on the integers (see `treekit.model.portable`), leaves of
         all trees one after the other, each tree's in node order.
     exponent : int
         Regression: the grid's step is ``2**exponent``.  0 for classification.
     missing, unknown : str
         What happens to missing cells and to categories outside the vocabulary.
+    voting : {"soft", "hard"}
+    costs : (classes, classes) int64, or None
+        ``costs[i, j]`` of saying class j when it is class i, 0 to `treekit.model.check.MAX_COST`:
+        the label is the first of least expected cost.  None: most votes.
     settings : dict
         Every setting the model was trained with, as plain values.
     provenance : dict
@@ -57,13 +78,16 @@ class Model:
     exponent: int = 0
     missing: MissingPolicy = "direction"
     unknown: UnknownPolicy = "missing"
+    voting: Voting = "soft"
+    costs: npt.NDArray[np.int64] | None = None
     settings: dict[str, Any] = field(default_factory=dict, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         trees = "1 tree" if self.n_trees == 1 else f"{self.n_trees} trees"
+        targets = ", ".join(repr(output.name) for output in self.schema.outputs)
         return (
-            f"<Model: {self.schema.task} of {self.schema.target!r} by "
+            f"<Model: {self.schema.task} of {targets} by "
             f"{self.schema.n_features} columns, {trees}, {self.n_leaves} leaves>"
         )
 
@@ -88,14 +112,24 @@ class Model:
         return max(tree.depth for tree in self.trees)
 
     @property
+    def mass(self) -> int:
+        """What a row weighs in integer sums: `MASS` if it may divide, else 1."""
+        return MASS if self.missing == "fractional" else 1
+
+    @property
+    def units_each(self) -> int:
+        """Classification: votes that each leaf spreads over the classes of an output, U."""
+        return units_each(self)
+
+    @property
     def unit_total(self) -> int:
-        """Classification: the sum of one row's votes over all classes, U * T."""
-        return units_per_tree(self.n_trees, self.schema.dtype) * self.n_trees
+        """Classification: the sum of one row's votes over all classes of an output."""
+        return self.units_each * self.n_trees * self.mass
 
     @property
     def grid(self) -> Grid:
         """Regression: the integer grid of the leaf values."""
-        return Grid(self.exponent, *grid_shape(self.n_trees, self.schema.dtype))
+        return Grid(self.exponent, *grid_shape(self.n_trees, self.schema.dtype, self.mass))
 
     @cached_property
     def leaf_offsets(self) -> npt.NDArray[np.int64]:
@@ -125,14 +159,18 @@ class Model:
         Returns
         -------
         (rows,) array
-            Labels of the schema's type, or float64 for regression.
+            Labels of the schema's type, or float64 for regression;
+            (rows, outputs) if the model has several outputs.
         """
         from treekit.model.predict import predict
 
         return predict(self, rows)
 
-    def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
-        """(rows, classes) float64: the share of the votes of each class, in schema order."""
+    def predict_proba(self, rows: Any) -> Any:
+        """(rows, classes) float64: the share of the votes of each class, in schema order.
+
+        A list of such arrays if the model has several outputs.
+        """
         from treekit.model.predict import predict_proba
 
         return predict_proba(self, rows)
@@ -156,6 +194,8 @@ def make_model(
     *,
     missing: MissingPolicy = "direction",
     unknown: UnknownPolicy = "missing",
+    voting: Voting = "soft",
+    costs: npt.ArrayLike | None = None,
     settings: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Model:
@@ -164,32 +204,33 @@ def make_model(
     Raises
     ------
     ModelError
-        If a tree is malformed for `schema`, or a policy is unknown.
+        If a tree is malformed for `schema`, or a policy, a way to vote or a
+        cost is unknown.
     """
-    if missing not in ("direction", "error"):
-        raise ModelError(f"unknown missing policy {missing!r}; known: direction, error")
-    if unknown not in ("missing", "error"):
-        raise ModelError(f"unknown policy for unseen categories {unknown!r}; known: missing, error")
     if not trees:
         raise ModelError("a model needs at least one tree")
     for tree in trees:
         check_tree(tree, schema)
-    leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
-    exponent = 0
-    if schema.task == "classification":
-        units = quotas(leaf_values, units_per_tree(len(trees), schema.dtype))
-    else:
-        largest = float(np.abs(leaf_values).max())
-        grid = regression_grid(largest, len(trees), schema.dtype)
-        exponent, units = grid.exponent, grid.to_grid(leaf_values)
-    units.flags.writeable = False
-    return Model(
+    frame = Model(
         schema=schema,
         trees=tuple(trees),
-        units=units,
-        exponent=exponent,
+        units=np.empty((0, schema.n_values), dtype=np.int64),
         missing=missing,
         unknown=unknown,
+        voting=voting,
+        costs=None if costs is None else _frozen(np.array(costs)),
         settings=settings or {},
         provenance=provenance or {},
     )
+    check_policies(frame)
+    leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
+    if schema.task == "classification":
+        return replace(frame, units=_frozen(spread(frame, leaf_values)))
+    largest = float(np.abs(leaf_values).max())
+    grid = regression_grid(largest, len(trees), schema.dtype, frame.mass)
+    return replace(frame, units=_frozen(grid.to_grid(leaf_values)), exponent=grid.exponent)
+
+
+def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    array.flags.writeable = False
+    return array

@@ -9,9 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError
-from treekit.model.tree import DTYPES, Split, Tree
+from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
 __all__ = ["join", "separate"]
+
+# What the nodes own, and what the surrogates own: starts, and the arrays they give out.
+_OF_NODES = {
+    "level_start": ("level_branch",),
+    "term_start": ("term_feature", "term_weight"),
+    "surrogate_start": ("surrogate_feature", "surrogate_threshold", "surrogate_below"),
+}
+_OF_SURROGATES = {"surrogate_level_start": ("surrogate_level_branch",)}
 
 
 def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
@@ -20,21 +28,28 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
     Returns
     -------
     nodes : Tree
-        Not a tree: children and level entries count from the first node of all.
+        Not a tree: children and whatever nodes own count from the first node of all.
     roots : (trees + 1,) int64
         Tree t owns nodes ``roots[t]`` to ``roots[t + 1]``.
     """
     roots = np.cumsum([0] + [tree.n_nodes for tree in trees]).astype(np.int64)
-    entries = np.cumsum([0] + [len(tree.level_branch) for tree in trees])
     if roots[-1] > np.iinfo(np.int32).max:
         raise ModelError(f"the trees have {roots[-1]} nodes in all; the bound is 2147483647")
-    joined = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in DTYPES}
+    starts = _OF_NODES | _OF_SURROGATES
+    joined = {
+        name: np.concatenate([getattr(tree, name) for tree in trees])
+        for name in DTYPES
+        if name not in starts
+    }
     shift = np.repeat(roots[:-1], np.diff(roots))
     joined["first_child"] = np.where(
         joined["kind"] == Split.LEAF, -1, joined["first_child"] + shift
     )
-    starts = [tree.level_start[:-1] + at for tree, at in zip(trees, entries[:-1], strict=True)]
-    joined["level_start"] = np.concatenate([*starts, entries[-1:]])
+    for name in starts:
+        own = [getattr(tree, name) for tree in trees]
+        ends = np.cumsum([0] + [int(start[-1]) for start in own])
+        parts = [start[:-1] + at for start, at in zip(own, ends[:-1], strict=True)]
+        joined[name] = np.concatenate([*parts, ends[-1:]])
     return Tree(**joined), roots
 
 
@@ -44,10 +59,21 @@ def separate(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:
     child = np.where(nodes.kind == Split.LEAF, -1, nodes.first_child - shift).astype(np.int32)
     trees = []
     for first, last in itertools.pairwise(roots.tolist()):
-        start = nodes.level_start[first : last + 1]
-        own = {name: getattr(nodes, name)[first:last] for name in DTYPES}
+        own = {name: getattr(nodes, name)[first:last] for name in PER_NODE}
         own["first_child"] = child[first:last]
-        own["level_start"] = start - start[0]
-        own["level_branch"] = nodes.level_branch[start[0] : start[-1]]
+        for start, names in _OF_NODES.items():
+            own |= _owned(nodes, start, names, first, last)
+        bounds = nodes.surrogate_start[[first, last]].tolist()
+        for start, names in _OF_SURROGATES.items():
+            own |= _owned(nodes, start, names, *bounds)
         trees.append(Tree(**own))
     return tuple(trees)
+
+
+def _owned(
+    nodes: Tree, start: str, names: tuple[str, ...], first: int, last: int
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Starts of the owners `first` to `last`, and views of what they own."""
+    own = getattr(nodes, start)[first : last + 1]
+    found = {name: getattr(nodes, name)[own[0] : own[-1]] for name in names}
+    return {start: own - own[0], **found}

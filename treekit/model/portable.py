@@ -12,6 +12,10 @@ Regression
     leaf values are integers ``v`` on a grid of step ``2**exponent``
     (`Grid`); the prediction is ``(sum / T) * 2**exponent``: one division, then
     an exact scaling.  A float32 graph carries v as two limbs.
+Fractional missing values
+    a row's mass is an integer out of `MASS`; a leaf's integers are multiplied
+    by the mass that reaches it, and sums stay within 2**53 (regression) or
+    2**48 (votes): exact in 64-bit integers.
 Thresholds
     are numbers of the input type (`threshold_between`, `floor_to`); a target
     that computes in double tests ``x <= t'`` without rounding x
@@ -31,6 +35,7 @@ from treekit.data.schema import Dtype
 from treekit.errors import ModelError
 
 __all__ = [
+    "MASS",
     "MAX_TREES",
     "UNITS",
     "Grid",
@@ -45,6 +50,9 @@ __all__ = [
 UNITS: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
 MAX_TREES = 100_000
 """Beyond it a tree would have under 168 units to spread: refused by name."""
+
+MASS = 2**24
+"""The mass of one row, where missing values send parts of it down several branches."""
 
 _SCALE_BITS = 30
 _HALF_BITS = 27
@@ -144,12 +152,15 @@ class Grid(NamedTuple):
         return high, v - high * self.base
 
 
-def grid_shape(n_trees: int, dtype: Dtype) -> tuple[int, int]:
-    """``(base, limit)`` of the grid of `n_trees` trees.
+def grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
+    """``(base, limit)`` of the grid of `n_trees` trees over rows of integer `mass`.
 
     float32: ``T * |high|`` and ``T * |low|`` stay within 2**24.
     float64: one limb, ``T * |v|`` within 2**53.
+    With a mass: one limb, ``T * mass * |v|`` within 2**53.
     """
+    if mass > 1:
+        return 1 << 55, units_per_tree(n_trees, "float64") // mass
     share = units_per_tree(n_trees, dtype)
     if dtype == "float64":
         return 1 << 55, share  # v + base / 2 < base: the high limb is always 0
@@ -157,9 +168,9 @@ def grid_shape(n_trees: int, dtype: Dtype) -> tuple[int, int]:
     return base, (share - 1) * base
 
 
-def regression_grid(largest: float, n_trees: int, dtype: Dtype) -> Grid:
+def regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
     """The finest grid that holds leaf values up to `largest` in magnitude."""
-    base, limit = grid_shape(n_trees, dtype)
+    base, limit = grid_shape(n_trees, dtype, mass)
     if not math.isfinite(largest):
         raise ModelError("leaf values must be finite")
     if largest == 0.0:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Schema
+from treekit.data.schema import Output, Schema
 from treekit.errors import DataError, ModelError
+from treekit.model.votes import least_cost
 
 if TYPE_CHECKING:
     from treekit.kernels.predict import PackedTrees
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "decide",
+    "label_codes",
     "leaf_indices",
     "predict",
     "predict_proba",
@@ -42,7 +44,8 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     Returns
     -------
     (rows,) array
-        Labels of the schema's type, or float64 for regression.
+        Labels of the schema's type, or float64 for regression; (rows, outputs)
+        if the model has several outputs.
 
     Raises
     ------
@@ -52,30 +55,54 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     return decide(model, sums(model, _encoded(model, rows), n_threads))
 
 
-def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[np.float64]:
-    """(rows, classes) float64: the share of the votes of each class, in schema order."""
+def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
+    """(rows, classes) float64: the share of the votes of each class, in schema order.
+
+    A list of such arrays if the model has several outputs.
+    """
     return probabilities(model, sums(model, _encoded(model, rows), n_threads))
 
 
 def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The answers that integer `sums` (rows, outputs) stand for: (rows,).
+    """The answers that integer `sums` (rows, values) stand for.
 
-    Classification: the first class with the largest sum.  Regression: one
-    division by the number of trees, then an exact scaling.
+    Classification: the first class with the largest sum, or of least expected
+    cost.  Regression: one division by the number of trees (times the mass of a
+    row), then an exact scaling.
+
+    Returns
+    -------
+    (rows,) array, or (rows, outputs) if the model has several outputs
     """
-    if model.schema.task == "classification":
-        # argmax takes the first of equals.
-        labels: npt.NDArray[Any] = _label_array(model.schema)[sums.argmax(axis=1)]
-        return labels
-    numbers: npt.NDArray[np.float64] = np.ldexp(sums[:, 0] / model.n_trees, model.exponent)
-    return numbers
+    schema = model.schema
+    if schema.task == "regression":
+        numbers = np.ldexp(sums / (model.n_trees * model.mass), model.exponent)
+        return numbers if schema.more else numbers[:, 0]
+    codes = label_codes(model, sums)
+    answers = [_label_array(output)[codes[:, k]] for k, output in enumerate(schema.outputs)]
+    if not schema.more:
+        return answers[0]
+    same = len({answer.dtype.kind for answer in answers}) == 1
+    return np.stack(answers if same else [a.astype(object) for a in answers], axis=1)
 
 
-def probabilities(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """(rows, classes) float64: one correctly rounded division of `sums` by all votes."""
+def label_codes(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """(rows, outputs) int64: position of the label of each output among its classes."""
+    blocks = itertools.pairwise(model.schema.blocks)
+    return np.stack([least_cost(sums[:, a:b], model.costs) for a, b in blocks], axis=1)
+
+
+def probabilities(model: Model, sums: npt.NDArray[np.int64]) -> Any:
+    """(rows, classes) float64: one correctly rounded division of `sums` by all votes.
+
+    A list of such arrays if the model has several outputs.
+    """
     if model.schema.task != "classification":
         raise ModelError("a regression model has no class probabilities; use predict")
-    return sums / model.unit_total
+    shares = sums / model.unit_total
+    if not model.schema.more:
+        return shares
+    return [shares[:, a:b] for a, b in itertools.pairwise(model.schema.blocks)]
 
 
 def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int64]:
@@ -93,7 +120,7 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
 
     Returns
     -------
-    (rows, outputs) int64
+    (rows, values) int64
 
     Raises
     ------
@@ -104,7 +131,7 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
 
     checked = _checked(model, matrix)
     packed, leaf_row = model.packed
-    result = np.zeros((len(checked), model.schema.n_outputs), dtype=np.int64)
+    result = np.zeros((len(checked), model.schema.n_values), dtype=np.int64)
     cells, block = _cells(packed, checked)
 
     def score(part: slice) -> None:
@@ -139,14 +166,14 @@ def _encoded(model: Model, rows: Any) -> Matrix:
     return encode_rows(rows, model.schema, missing=model.missing, unknown=model.unknown)
 
 
-def _label_array(schema: Schema) -> npt.NDArray[Any]:
+def _label_array(output: Output) -> npt.NDArray[Any]:
     """(classes,) labels in the narrowest array type that keeps each of them as it is."""
-    labels = np.array(schema.classes)
+    labels = np.array(output.classes)
     kept = labels.tolist()
-    same = kept == list(schema.classes) and isinstance(kept[0], type(schema.classes[0]))
+    same = kept == list(output.classes) and isinstance(kept[0], type(output.classes[0]))
     if not same:  # huge integers, text that ends in NUL
-        labels = np.empty(len(schema.classes), dtype=object)
-        labels[:] = schema.classes
+        labels = np.empty(len(output.classes), dtype=object)
+        labels[:] = output.classes
     return labels
 
 

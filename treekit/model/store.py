@@ -4,11 +4,13 @@ Arrays hold the nodes of all trees, one after the other (see
 `treekit.model.joined`), each in the smallest type that is exact.  What follows
 from the rest is not stored: where a node's level entries start.  A file from a
 stranger is safe to load: nothing is executed, no size is believed, and the
-model is checked like one built by hand.
+model is checked like one built by hand.  Only models with oblique splits, or
+with surrogates, have the arrays of these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,12 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ModelError, ModelFileError
 from treekit.model.archive import array_bytes, narrowest, read_array, read_entries, write_entries
-from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy
+from treekit.model.check import check_forest, check_policies
+from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy, Voting
 from treekit.model.joined import join, separate
 from treekit.model.plain import from_json, to_json
-from treekit.model.portable import MAX_TREES, Grid, grid_shape, units_per_tree
-from treekit.model.tree import DTYPES, Split, Tree, check_forest
+from treekit.model.portable import MAX_TREES
+from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
 __all__ = ["VERSION", "load", "save"]
 
@@ -35,13 +38,27 @@ holds ``format`` and ``version``, so that older readers can say what is wrong.
 """
 
 _FORMAT = "treekit-model"
+_GROUPS = {
+    "n_terms": ("term_feature", "term_weight"),
+    "n_surrogates": (
+        "surrogate_feature",
+        "surrogate_threshold",
+        "surrogate_below",
+        "surrogate_level_branch",
+    ),
+}
+"""Arrays that a file has all of or none: how many each node owns, and what it owns."""
+
+_PLAIN = ("roots", "units", *PER_NODE, "level_branch")
 _ARRAYS: dict[str, type[np.generic]] = {
     "roots": np.int64,
     "units": np.int64,
-    **{name: dtype for name, dtype in DTYPES.items() if name != "level_start"},
+    "n_terms": np.int64,
+    "n_surrogates": np.int64,
+    **{name: dtype for name, dtype in DTYPES.items() if not name.endswith("_start")},
 }
-_ENTRIES = {"model.json", *(f"{name}.npy" for name in _ARRAYS)}
 
+_MOST_OWNED = 2**31 - 1
 _LOWEST_EXPONENT, _HIGHEST_EXPONENT = -960, 1024
 
 
@@ -61,6 +78,8 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exponent: int
     missing: MissingPolicy
     unknown: UnknownPolicy
+    voting: Voting
+    costs: tuple[tuple[int, ...], ...] | None
     settings: dict[str, Any]
     provenance: dict[str, Any]
 
@@ -83,17 +102,29 @@ def save(model: Model, path: str | Path) -> None:
             exponent=model.exponent,
             missing=model.missing,
             unknown=model.unknown,
+            voting=model.voting,
+            costs=None if model.costs is None else tuple(map(tuple, model.costs.tolist())),
             settings=to_json(model.settings),
             provenance=to_json(model.provenance),
         )
         entries = {"model.json": msgspec.json.format(msgspec.json.encode(header), indent=1)}
     except (ModelError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ModelFileError(f"the model cannot be saved to {path}: {error}") from error
-    nodes, roots = join(model.trees)
-    arrays = {name: getattr(nodes, name) for name in DTYPES if name in _ARRAYS}
-    for name, array in {"roots": roots, "units": model.units, **arrays}.items():
+    for name, array in _arrays_of(model).items():
         entries[f"{name}.npy"] = array_bytes(narrowest(array))
     write_entries(path, entries)
+
+
+def _arrays_of(model: Model) -> dict[str, npt.NDArray[Any]]:
+    nodes, roots = join(model.trees)
+    arrays = {"roots": roots, "units": model.units}
+    arrays |= {name: getattr(nodes, name) for name in _PLAIN if name not in arrays}
+    for count, names in _GROUPS.items():
+        owned = np.diff(getattr(nodes, f"{count[2:-1]}_start"))
+        if owned.any():
+            arrays[count] = owned
+            arrays |= {name: getattr(nodes, name) for name in names}
+    return arrays
 
 
 def load(path: str | Path) -> Model:
@@ -110,11 +141,11 @@ def load(path: str | Path) -> Model:
     entries = read_entries(path)
     try:
         _check_stamp(entries)
-        if set(entries) != _ENTRIES:
-            strange = sorted(set(entries) ^ _ENTRIES)
+        expected = _expected(entries)
+        if strange := sorted(set(entries) ^ {f"{name}.npy" for name in expected} ^ {"model.json"}):
             raise ModelFileError(f"entries are missing or unknown: {', '.join(strange)!r}")
         header = msgspec.json.decode(entries.pop("model.json"), type=_Header)
-        arrays = {name: _array(name, entries.pop(f"{name}.npy")) for name in _ARRAYS}
+        arrays = {name: _array(name, entries.pop(f"{name}.npy")) for name in expected}
         return _model(header, arrays)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
@@ -135,6 +166,12 @@ def _check_stamp(entries: dict[str, bytes]) -> None:
         )
 
 
+def _expected(entries: Mapping[str, bytes]) -> list[str]:
+    """The arrays that belong in a file with these entries."""
+    groups = [group for group in _GROUPS if f"{group}.npy" in entries]
+    return [*_PLAIN, *groups, *(name for group in groups for name in _GROUPS[group])]
+
+
 def _array(name: str, content: bytes) -> npt.NDArray[Any]:
     try:
         return read_array(content, _ARRAYS[name])
@@ -146,51 +183,91 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
     """Build the model after every check that a model built by hand passes."""
     schema, roots, units = header.schema, arrays.pop("roots"), arrays.pop("units")
     for name, array in arrays.items():
-        if name not in ("level_branch", "value") and array.shape != arrays["kind"].shape:
+        if (
+            name in (*PER_NODE, *_GROUPS)
+            and name != "value"
+            and array.shape != arrays["kind"].shape
+        ):
             raise ModelFileError(f"{name} has shape {array.shape}, kind {arrays['kind'].shape}")
     if roots.ndim != 1 or not 2 <= len(roots) <= MAX_TREES + 1:
         raise ModelFileError(f"a model holds 1 to {MAX_TREES} trees; roots has {roots.shape}")
-    nodes = Tree(**arrays, level_start=_level_start(arrays, schema))
+    arrays |= _starts(arrays, schema)
+    for group in _GROUPS:
+        arrays.pop(group, None)
+    nodes = Tree(**arrays)
     check_forest(nodes, roots, schema)
-    _check_units(units, header, nodes.n_leaves, len(roots) - 1)
+    costs = None if header.costs is None else _cost_table(header.costs)
     units.flags.writeable = False
-    return Model(
+    model = Model(
         schema=schema,
         trees=separate(nodes, roots),
         units=units,
         exponent=header.exponent,
         missing=header.missing,
         unknown=header.unknown,
+        voting=header.voting,
+        costs=costs,
         settings=from_json(header.settings),
         provenance=from_json(header.provenance),
     )
+    check_policies(model)
+    _check_units(model, nodes.n_leaves)
+    return model
 
 
-def _level_start(arrays: dict[str, npt.NDArray[Any]], schema: Schema) -> npt.NDArray[np.int64]:
-    """Where the level entries of each node start: a level split has one for each level."""
+def _cost_table(costs: tuple[tuple[int, ...], ...]) -> npt.NDArray[np.int64]:
+    if len({len(row) for row in costs}) != 1:
+        raise ModelFileError("costs is no table")
+    table = np.array(costs, dtype=np.int64)
+    table.flags.writeable = False
+    return table
+
+
+def _starts(
+    arrays: Mapping[str, npt.NDArray[Any]], schema: Schema
+) -> dict[str, npt.NDArray[np.int64]]:
+    """Where the entries of each owner start: what the file leaves out."""
     kind, feature = arrays["kind"], arrays["feature"]
     asks = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
-    asks &= (feature >= 0) & (feature < schema.n_features)  # others are refused later, by name
-    counts = np.zeros(len(kind) + 1, dtype=np.int64)
+    starts = {"level_start": _level_starts(feature, asks, schema)}
+    for group in _GROUPS:
+        if group in arrays:
+            if np.any((arrays[group] < 0) | (arrays[group] > _MOST_OWNED)):
+                raise ModelFileError(f"{group} is out of range")
+            starts[f"{group[2:-1]}_start"] = np.cumsum(np.append(0, arrays[group]))
+    if "n_surrogates" in arrays:
+        asked = arrays["surrogate_feature"]
+        everyone = np.ones(len(asked), dtype=np.bool_)
+        starts["surrogate_level_start"] = _level_starts(asked, everyone, schema)
+    return starts
+
+
+def _level_starts(
+    feature: npt.NDArray[Any], asks: npt.NDArray[np.bool_], schema: Schema
+) -> npt.NDArray[np.int64]:
+    """A level split has one entry for each level of its column."""
+    asks = (
+        asks & (feature >= 0) & (feature < schema.n_features)
+    )  # others are refused later, by name
+    counts = np.zeros(len(feature) + 1, dtype=np.int64)
     counts[1:][asks] = schema.n_levels[feature[asks]]
     return np.cumsum(counts)
 
 
-def _check_units(
-    units: npt.NDArray[np.int64], header: _Header, n_leaves: int, n_trees: int
-) -> None:
+def _check_units(model: Model, n_leaves: int) -> None:
     """Refuse integers that `make_model` could not have made."""
-    schema = header.schema
-    if units.shape != (n_leaves, schema.n_outputs):
-        raise ModelFileError(f"units has shape {units.shape}, not {(n_leaves, schema.n_outputs)}")
+    schema, units = model.schema, model.units
+    if units.shape != (n_leaves, schema.n_values):
+        raise ModelFileError(f"units has shape {units.shape}, not {(n_leaves, schema.n_values)}")
     if schema.task == "classification":
-        total = units_per_tree(n_trees, schema.dtype)
-        fits = bool(np.all((units >= 0) & (units <= total)))
-        if header.exponent != 0 or not fits or not bool(np.all(units.sum(axis=1) == total)):
+        total = model.units_each
+        fits = model.exponent == 0 and bool(np.all((units >= 0) & (units <= total)))
+        sums = np.add.reduceat(units, schema.blocks[:-1], axis=1)
+        if not fits or not bool(np.all(sums == total)):
             raise ModelFileError(f"the votes of a leaf do not share {total} units")
         return
-    if not _LOWEST_EXPONENT <= header.exponent <= _HIGHEST_EXPONENT:
-        raise ModelFileError(f"the grid's exponent {header.exponent} is out of range")
-    bound = Grid(header.exponent, *grid_shape(n_trees, schema.dtype)).bound
+    if not _LOWEST_EXPONENT <= model.exponent <= _HIGHEST_EXPONENT:
+        raise ModelFileError(f"the grid's exponent {model.exponent} is out of range")
+    bound = model.grid.bound
     if not bool(np.all((units >= -bound) & (units <= bound))):
         raise ModelFileError(f"a leaf's integer lies beyond the grid's {bound}")

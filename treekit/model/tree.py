@@ -7,16 +7,14 @@ first (or last).  Nothing here knows names or labels; `Schema` does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Schema
-from treekit.errors import ModelError
-
-__all__ = ["MAX_DEPTH", "Split", "Tree", "check_forest", "check_tree", "node_depths"]
+__all__ = ["DTYPES", "MAX_DEPTH", "PER_NODE", "Split", "Tree", "node_depths", "ranges"]
 
 MAX_DEPTH = 5000
 """Deepest tree that every part must handle; deeper models are refused by name."""
@@ -35,7 +33,17 @@ class Split(IntEnum):
     MISSING = 4
     """Missing values go to branch 0, all others to branch 1."""
     OBLIQUE = 5
-    """Sparse linear combination; no grower or reader makes it yet."""
+    """``sum(w * x) <= threshold``: branch 0, else branch 1; see `Tree.term_start`."""
+
+
+_OWNED = ("level", "term", "surrogate")
+_NOTHING: npt.NDArray[Any] = np.empty(0)
+_STARTS = ("term_start", "surrogate_start", "surrogate_level_start")
+
+
+def _nothing() -> npt.NDArray[Any]:
+    """What trees are given that have no terms and no surrogates."""
+    return _NOTHING
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,9 +55,10 @@ class Tree:
     kind : (n,) uint8
         A `Split`.
     feature : (n,) int32
-        Column that the node asks; -1 in leaves.
+        Column that the node asks (OBLIQUE: its first); -1 in leaves.
     threshold : (n,) float64
-        THRESHOLD nodes: a finite number of the model's input type; NaN elsewhere.
+        THRESHOLD nodes: a finite number of the model's input type; OBLIQUE
+        nodes: any finite number; NaN elsewhere.
     first_child : (n,) int32
         Node of branch 0; branch b is ``first_child + b``.  -1 in leaves.
     n_children : (n,) int32
@@ -62,13 +71,33 @@ class Tree:
     level_branch : (levels,) int32
         Branch of each level; -1 = the level was absent at the node and goes
         the missing way.
-    value : (n, outputs) float64
+    value : (n, values) float64
         What the training rows of the node say: the weight of each class, or
-        the mean target.
+        the mean target; one output after the other.
     weight : (n,) float64
         Training weight that reached the node.
     gain : (n,) float64
         Score of the node's split; 0 in leaves.
+    term_start : (n + 1,) int64
+        OBLIQUE node i owns terms ``term_start[i]:term_start[i + 1]``; others none.
+    term_feature : (terms,) int32
+        Numeric columns, ascending within a node.
+    term_weight : (terms,) float64
+        Numbers exact in float32, not 0.  The sum is taken in double, in this
+        order, from 0.0; NaN goes the missing way.
+    surrogate_start : (n + 1,) int64
+        THRESHOLD or SUBSET node i owns surrogates ``surrogate_start[i]`` to
+        ``surrogate_start[i + 1]``: what a row is asked whose own value is
+        missing, or a level that the node never saw; the first that applies decides.
+    surrogate_feature : (surrogates,) int32
+    surrogate_threshold : (surrogates,) float64
+        Numeric columns: a number of the input type.  NaN for nominal columns.
+    surrogate_below : (surrogates,) int32
+        Numeric columns: branch of ``x <= threshold``; larger values take the
+        other.  0 for nominal columns.
+    surrogate_level_start : (surrogates + 1,) int64
+    surrogate_level_branch : (levels,) int32
+        Nominal columns: branch of each level; -1 = the surrogate does not apply.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -82,15 +111,28 @@ class Tree:
     value: npt.NDArray[np.float64]
     weight: npt.NDArray[np.float64]
     gain: npt.NDArray[np.float64]
+    term_start: npt.NDArray[np.int64] = field(default_factory=_nothing)
+    term_feature: npt.NDArray[np.int32] = field(default_factory=_nothing)
+    term_weight: npt.NDArray[np.float64] = field(default_factory=_nothing)
+    surrogate_start: npt.NDArray[np.int64] = field(default_factory=_nothing)
+    surrogate_feature: npt.NDArray[np.int32] = field(default_factory=_nothing)
+    surrogate_threshold: npt.NDArray[np.float64] = field(default_factory=_nothing)
+    surrogate_below: npt.NDArray[np.int32] = field(default_factory=_nothing)
+    surrogate_level_start: npt.NDArray[np.int64] = field(default_factory=_nothing)
+    surrogate_level_branch: npt.NDArray[np.int32] = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            dtype = DTYPES[field.name]
-            array = np.ascontiguousarray(getattr(self, field.name), dtype=dtype)
+        for one in fields(self):
+            dtype = DTYPES[one.name]
+            array = getattr(self, one.name)
+            if array is _NOTHING and one.name in _STARTS:
+                owners = self.surrogate_feature if "level" in one.name else self.kind
+                array = np.zeros(len(owners) + 1, dtype=np.int64)
+            array = np.ascontiguousarray(array, dtype=dtype)
             if array.flags.writeable:
                 array = array.view()
                 array.flags.writeable = False
-            object.__setattr__(self, field.name, array)
+            object.__setattr__(self, one.name, array)
 
     @property
     def n_nodes(self) -> int:
@@ -131,6 +173,55 @@ class Tree:
         """Branch of each level of a SUBSET or MULTIWAY node (a view; see `level_branch`)."""
         return self.level_branch[self.level_start[node] : self.level_start[node + 1]]
 
+    def take(
+        self,
+        nodes: npt.NDArray[np.int64],
+        closed: npt.NDArray[np.bool_],
+        contents: npt.NDArray[np.int64] | None = None,
+    ) -> Tree:
+        """The tree of some of the nodes, in a new order.
+
+        Parameters
+        ----------
+        nodes : (m,) int64
+            Root first, siblings side by side, children after parents.
+        closed : (m,) bool
+            Which of them become leaves.
+        contents : (m,) int64, optional
+            Nodes that take the places of `nodes`, with what they ask and say;
+            default `nodes` themselves.
+        """
+        source = nodes if contents is None else contents
+        closed = closed | (self.kind[source] == Split.LEAF)
+        number = np.full(self.n_nodes, -1)
+        number[nodes] = np.arange(len(nodes))
+        levels, level_start = ranges(self.level_start, source, closed)
+        terms, term_start = ranges(self.term_start, source, closed)
+        surrogates, surrogate_start = ranges(self.surrogate_start, source, closed)
+        entries, entry_start = ranges(self.surrogate_level_start, surrogates)
+        return Tree(
+            kind=np.where(closed, Split.LEAF, self.kind[source]),
+            feature=np.where(closed, -1, self.feature[source]),
+            threshold=np.where(closed, np.nan, self.threshold[source]),
+            first_child=np.where(closed, -1, number[self.first_child[source]]),
+            n_children=np.where(closed, 0, self.n_children[source]),
+            missing=np.where(closed, 0, self.missing[source]),
+            level_start=level_start,
+            level_branch=self.level_branch[levels],
+            value=self.value[source],
+            weight=self.weight[source],
+            gain=np.where(closed, 0.0, self.gain[source]),
+            term_start=term_start,
+            term_feature=self.term_feature[terms],
+            term_weight=self.term_weight[terms],
+            surrogate_start=surrogate_start,
+            surrogate_feature=self.surrogate_feature[surrogates],
+            surrogate_threshold=self.surrogate_threshold[surrogates],
+            surrogate_below=self.surrogate_below[surrogates],
+            surrogate_level_start=entry_start,
+            surrogate_level_branch=self.surrogate_level_branch[entries],
+        )
+
     def with_value(self, value: npt.NDArray[np.float64]) -> Tree:
         """The same tree with other node values, shape (n, outputs)."""
         return replace(self, value=value)
@@ -148,7 +239,41 @@ DTYPES: dict[str, type[np.generic]] = {
     "value": np.float64,
     "weight": np.float64,
     "gain": np.float64,
+    "term_start": np.int64,
+    "term_feature": np.int32,
+    "term_weight": np.float64,
+    "surrogate_start": np.int64,
+    "surrogate_feature": np.int32,
+    "surrogate_threshold": np.float64,
+    "surrogate_below": np.int32,
+    "surrogate_level_start": np.int64,
+    "surrogate_level_branch": np.int32,
 }
+
+PER_NODE = tuple(name for name in DTYPES if name.partition("_")[0] not in _OWNED)
+"""Fields with one entry, or one row, for each node."""
+
+
+def ranges(
+    start: npt.NDArray[np.int64],
+    owners: npt.NDArray[np.int64],
+    without: npt.NDArray[np.bool_] | None = None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """What the `owners` own of an array, where owner i owns ``start[i]:start[i + 1]``.
+
+    Returns
+    -------
+    positions : (entries,) int64
+        Of what they own, but not those of the mask `without`, in the old array.
+    starts : (owners + 1,) int64
+        Where the entries of each begin in the new one.
+    """
+    sizes = np.diff(start)[owners]
+    if without is not None:
+        sizes = np.where(without, 0, sizes)
+    starts = np.cumsum(np.append(0, sizes))
+    offset = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+    return np.repeat(start[owners], sizes) + offset, starts
 
 
 def node_depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.NDArray[np.int64]:
@@ -164,123 +289,3 @@ def node_depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.ND
         level = np.repeat(nodes.first_child[level].astype(np.int64), counts) + offset
         depth[level] = at
     return depth
-
-
-def check_tree(tree: Tree, schema: Schema) -> None:
-    """Raise `ModelError` unless `tree` is well formed for `schema`.
-
-    Whole-array checks, linear in nodes: a child after its parent, each node one
-    parent, indices in range, thresholds finite and of the input type, one
-    branch entry for each level, values finite, depth within `MAX_DEPTH`.
-    """
-    check_forest(tree, np.array([0, tree.n_nodes]), schema)
-
-
-def check_forest(nodes: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> None:
-    """`check_tree` for all trees of `treekit.model.joined.join` at once.
-
-    Raises
-    ------
-    ModelError
-        If a tree is malformed, or has no node.
-    """
-    in_order = len(roots) > 1 and roots[0] == 0 and roots[-1] == nodes.n_nodes
-    _require(in_order and bool(np.all(np.diff(roots) >= 1)), "a tree needs at least one node")
-    for name, shape in _shapes(nodes, schema).items():
-        if getattr(nodes, name).shape != shape:
-            raise ModelError(f"{name} has shape {getattr(nodes, name).shape}, expected {shape}")
-    leaf = nodes.kind == Split.LEAF
-    inner = np.flatnonzero(~leaf)
-    _require(bool(np.all(nodes.kind <= Split.MISSING)), "a node has an unknown kind of split")
-    _check_links(nodes, roots, leaf, inner)
-    features = nodes.feature[inner]
-    _require(
-        bool(np.all((features >= 0) & (features < schema.n_features))),
-        "a split asks a column that the schema does not have",
-    )
-    _check_thresholds(nodes, schema)
-    _check_levels(nodes, schema)
-    _require(bool(np.all(np.isfinite(nodes.value))), "a node value is not finite")
-    weights_ok = np.all(np.isfinite(nodes.weight) & (nodes.weight >= 0))
-    _require(bool(weights_ok), "a node weight is negative or not finite")
-    if schema.task == "classification":
-        _require(bool(np.all(nodes.value >= 0)), "a class weight is negative")
-    depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
-    if np.any(~leaf[depths == MAX_DEPTH]):
-        raise ModelError(f"a tree is more than {MAX_DEPTH} deep, the bound: set max_depth")
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ModelError(message)
-
-
-def _shapes(tree: Tree, schema: Schema) -> dict[str, tuple[int, ...]]:
-    n = tree.n_nodes
-    shapes: dict[str, tuple[int, ...]] = {
-        name: (n,) for name in DTYPES if name not in {"level_start", "level_branch", "value"}
-    }
-    levels = (
-        int(tree.level_start[-1]) if tree.level_start.ndim == 1 and len(tree.level_start) else 0
-    )
-    return shapes | {
-        "level_start": (n + 1,),
-        "level_branch": (levels,),
-        "value": (n, schema.n_outputs),
-    }
-
-
-def _check_links(
-    nodes: Tree,
-    roots: npt.NDArray[np.int64],
-    leaf: npt.NDArray[np.bool_],
-    inner: npt.NDArray[np.int64],
-) -> None:
-    _require(bool(np.all(nodes.n_children[leaf] == 0)), "a leaf has children")
-    _require(bool(np.all(nodes.feature[leaf] == -1)), "a leaf asks a column")
-    counts = nodes.n_children[inner].astype(np.int64)
-    first = nodes.first_child[inner].astype(np.int64)
-    _require(bool(np.all(counts >= 1)), "an inner node has no children")
-    two = nodes.kind[inner] != Split.MULTIWAY
-    _require(bool(np.all(counts[two] == 2)), "a two-way split does not have two children")
-    _require(bool(np.all(first > inner)), "a child does not come after its parent")
-    end = roots[np.searchsorted(roots, inner, side="right")]
-    _require(bool(np.all(first + counts <= end)), "a child lies outside the tree")
-    # Opened minus closed ranges of children: how many parents a node has.
-    cover = np.bincount(first, minlength=nodes.n_nodes + 1)
-    cover -= np.bincount(first + counts, minlength=nodes.n_nodes + 1)
-    parents = np.cumsum(cover)[:-1]
-    parents[roots[:-1]] += 1
-    _require(bool(np.all(parents == 1)), "a node has no parent or several")
-    missing = nodes.missing[inner]
-    _require(bool(np.all((missing >= 0) & (missing < counts))), "missing values go to no branch")
-
-
-def _check_thresholds(tree: Tree, schema: Schema) -> None:
-    at = tree.kind == Split.THRESHOLD
-    thresholds = tree.threshold[at]
-    _require(bool(np.all(np.isfinite(thresholds))), "a threshold is not finite")
-    if schema.dtype == "float32":
-        exact = np.abs(thresholds) <= np.finfo(np.float32).max
-        _require(
-            bool(np.all(exact)) and bool(np.all(thresholds.astype(np.float32) == thresholds)),
-            "a threshold is not a float32, the model's input type",
-        )
-    nominal = schema.nominal[tree.feature[at]]
-    _require(not bool(np.any(nominal)), "a threshold split asks a nominal column")
-
-
-def _check_levels(tree: Tree, schema: Schema) -> None:
-    sets = (tree.kind == Split.SUBSET) | (tree.kind == Split.MULTIWAY)
-    expected = np.zeros(tree.n_nodes, dtype=np.int64)
-    expected[sets] = schema.n_levels[tree.feature[sets]]
-    _require(
-        bool(np.array_equal(np.diff(tree.level_start), expected)) and tree.level_start[0] == 0,
-        "a node does not have one branch entry for each level of its column",
-    )
-    _require(
-        bool(np.all(schema.nominal[tree.feature[sets]])), "a level split asks a numeric column"
-    )
-    owner_children = np.repeat(tree.n_children, expected)
-    inside = (tree.level_branch >= -1) & (tree.level_branch < owner_children)
-    _require(bool(np.all(inside)), "a level goes to a branch that does not exist")

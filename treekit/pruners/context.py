@@ -93,24 +93,4 @@ def collapse(tree: Tree, cut: npt.NDArray[np.bool_]) -> Tree:
     gone[:] = True
     gone[np.concatenate(kept)] = False
     keep = np.flatnonzero(~gone)
-    number = np.cumsum(~gone) - 1
-    leaf = closed[keep]
-    sizes = np.where(leaf, 0, np.diff(tree.level_start)[keep])
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    entries = np.repeat(tree.level_start[keep], sizes) + (
-        np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    )
-    first = tree.first_child[keep]
-    return Tree(
-        kind=np.where(leaf, Split.LEAF, tree.kind[keep]),
-        feature=np.where(leaf, -1, tree.feature[keep]),
-        threshold=np.where(leaf, np.nan, tree.threshold[keep]),
-        first_child=np.where(leaf, -1, number[np.where(leaf, 0, first)]),
-        n_children=np.where(leaf, 0, tree.n_children[keep]),
-        missing=np.where(leaf, 0, tree.missing[keep]),
-        level_start=starts,
-        level_branch=tree.level_branch[entries],
-        value=tree.value[keep],
-        weight=tree.weight[keep],
-        gain=np.where(leaf, 0.0, tree.gain[keep]),
-    )
+    return tree.take(keep, closed[keep])

@@ -58,7 +58,7 @@ def sums(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
             f"row {int(np.argmax(stop))} has a missing value or an unseen category, which this "
             f"model refuses (missing: {rules.missing}, unknown: {rules.unknown}); fill or drop it"
         )
-    result = np.zeros((len(matrix), rules.schema.n_outputs), dtype=np.int64)
+    result = np.zeros((len(matrix), rules.schema.n_values), dtype=np.int64)
     for first in range(0, len(rules), _RULES):
         last = min(first + _RULES, len(rules))
         columns = _columns(rules, first, last)

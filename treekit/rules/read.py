@@ -119,7 +119,7 @@ class _Reader:
         n, end_of_header = facts["rules"], self.at
         places, ends = np.zeros((n, 2), np.int32), np.zeros(n, np.int64)
         support = np.zeros(n)
-        units = np.zeros((n, schema.n_outputs), dtype=np.int64)
+        units = np.zeros((n, schema.n_values), dtype=np.int64)
         conditions: list[_Fields] = []
         reader = _Then(schema, facts)
         rule = _Condition(schema)

@@ -16,9 +16,10 @@ from treekit.grow.before import always
 from treekit.grow.builder import GrownTree, Recipe, grow_tree, max_depth_limit
 from treekit.grow.forest import grow_forest
 from treekit.kernels.node import Limits
+from treekit.model.check import check_tree
 from treekit.model.ensemble import make_model
 from treekit.model.predict import leaf_indices
-from treekit.model.tree import Tree, check_tree
+from treekit.model.tree import Tree
 from treekit.pruners.context import Context
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan

@@ -45,7 +45,7 @@ def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Ans
 
     n_accepted = len(rows) - n_refused
     label = np.full(len(rows), REFUSED, dtype=np.int64)
-    number = np.zeros((len(rows), model.schema.n_outputs))
+    number = np.zeros((len(rows), model.schema.n_values))
     total = sums(model, rows[:n_accepted])
     if model.schema.task == "classification":
         label[:n_accepted] = total.argmax(axis=1)

@@ -114,7 +114,7 @@ class _Faces:
             levels = table.levels[self.level_start[mine[some]] + number]
             more[to, table.column[mine[some]]] = levels
             yield more
-        if self.model.missing == "direction":
+        if self.model.missing != "error":
             # What a rule does not ask may be missing.
             asked = np.zeros(corner.shape, dtype=np.bool_)
             asked[owner, table.column[mine]] = ~table.missing[mine]
@@ -127,7 +127,7 @@ class _Faces:
         yield finite, next_above(table.high[finite], dtype)
         finite = mine[np.isfinite(table.low[mine])]
         yield finite, table.low[finite]
-        if self.model.missing == "direction":
+        if self.model.missing != "error":
             barred = mine[~table.missing[mine]]
             yield barred, np.full(len(barred), np.nan)
         never = mine[~table.known[mine] & ~self.nominal[mine]]

@@ -123,7 +123,7 @@ def accepts_any(model: Model) -> bool:
     None if missing values are an error and a column has no levels.
     """
     schema = model.schema
-    return model.missing == "direction" or bool(np.all(~schema.nominal | (schema.n_levels > 0)))
+    return model.missing != "error" or bool(np.all(~schema.nominal | (schema.n_levels > 0)))
 
 
 def next_above(values: Array, dtype: Dtype) -> Array:
@@ -226,7 +226,7 @@ def _probing(model: Model, number: int, wanted: npt.NDArray[np.bool_], pool: Poo
         around=_around(tree.threshold[chosen], dtype),
         pool=np.stack([pool.value, next_above(pool.value, dtype)], axis=1),
         pool_start=pool.start,
-        unseen=model.unknown == "missing" and model.missing == "direction",
+        unseen=model.unknown == "missing" and model.missing != "error",
         narrow=dtype == "float32",
         budget=_BUDGET,
     )

@@ -37,7 +37,7 @@ def run_c(
         program = _compiled(path, schema, Path(folder))
         _check_names(program, path, schema)
         _check_codes(program, path, schema)
-        record = np.dtype([("label", np.intc), ("number", np.float64, (schema.n_outputs,))])
+        record = np.dtype([("label", np.intc), ("number", np.float64, (schema.n_values,))])
         for mode in ("single", "batch"):
             answer = _run([str(program), mode], rows.tobytes(), path.name)
             if len(answer) != len(rows) * record.itemsize:
@@ -65,12 +65,12 @@ def _compiled(path: Path, schema: Schema, folder: Path) -> Path:
     outputs = re.search(r"^#define \w+_OUTPUTS ([0-9]+)", text, re.MULTILINE)
     if macro is None or function is None or outputs is None:
         raise VerificationError(f"{header.name!r} is not a header that treekit writes")
-    if (int(macro[2]), int(outputs[1])) != (schema.n_features, schema.n_outputs):
+    if (int(macro[2]), int(outputs[1])) != (schema.n_features, schema.n_values):
         raise VerificationError(f"{header.name!r} has other columns or classes than the model")
     prefix = function[1]
     names = ("predict", "predict_batch", "level_code", "class_name", "feature_name")
     macros = [f"-D{name.upper()}={prefix}_{name}" for name in names]
-    macros += [f"-DFEATURES={schema.n_features}", f"-DOUTPUTS={schema.n_outputs}"]
+    macros += [f"-DFEATURES={schema.n_features}", f"-DOUTPUTS={schema.n_values}"]
     program = folder / "model"
     source, include = str(path.resolve()), str(header.resolve())
     _run([_compiler(), *_FLAGS, "-c", source, "-o", str(folder / "model.o")], b"", path.name)

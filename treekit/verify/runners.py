@@ -92,7 +92,7 @@ def _check_onnx(session: Any, path: Path, schema: Schema) -> None:
     """Refuse a graph of another width; a width that is not declared shows when it runs."""
     wanted: dict[str, int | None] = {"X": schema.n_features}
     wanted |= (
-        {"label": None, "probabilities": schema.n_outputs}
+        {"label": None, "probabilities": schema.n_values}
         if schema.task == "classification"
         else {"value": None}
     )
@@ -113,7 +113,7 @@ def _onnx_answers(
 ) -> Answers:
     classes = schema.task == "classification"
     outputs = ["label", "probabilities"] if classes else ["value"]
-    labels, numbers = [np.zeros(0, np.int64)], [np.zeros((0, schema.n_outputs))]
+    labels, numbers = [np.zeros(0, np.int64)], [np.zeros((0, schema.n_values))]
     for at in range(0, len(inputs), size):
         block = inputs[at : at + size]
         *label, number = session.run(outputs, {"X": block})  # type: ignore[attr-defined]
@@ -121,7 +121,7 @@ def _onnx_answers(
             raise VerificationError(f"{outputs[-1]} is {number.dtype}, not double")
         codes = label_codes(schema, label[0].tolist()) if classes else np.zeros(len(block), int)
         labels.append(codes)
-        numbers.append(number.reshape(len(block), schema.n_outputs))
+        numbers.append(number.reshape(len(block), schema.n_values))
     return Answers(np.concatenate(labels), np.concatenate(numbers))
 
 
@@ -138,7 +138,7 @@ def run_rules(
     answered = ~rules.refused(rows)
     total = rules.sums(rows[answered])
     label = np.full(len(rows), REFUSED, dtype=np.int64)
-    number = np.zeros((len(rows), schema.n_outputs))
+    number = np.zeros((len(rows), schema.n_values))
     if schema.task == "classification":
         label[answered] = total.argmax(axis=1)
         number[answered] = total / rules.unit_total

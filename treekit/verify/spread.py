@@ -47,7 +47,7 @@ def random_rows(model: Model, pools: list[Array], n_rows: int, rng: np.random.Ge
             if column.kind == "nominal"
             else _numbers(pools[f], model.schema.dtype, n_rows, rng)
         )
-        if model.missing == "direction":
+        if model.missing != "error":
             rows[rng.random(n_rows) < 0.1, f] = np.nan
     return rows
 
@@ -55,7 +55,7 @@ def random_rows(model: Model, pools: list[Array], n_rows: int, rng: np.random.Ge
 def _levels(model: Model, column: Column, n_rows: int, rng: np.random.Generator) -> Array:
     n_levels = len(column.levels)
     codes = np.floor(rng.random(n_rows) * n_levels)
-    if model.unknown == "missing" and model.missing == "direction":
+    if model.unknown == "missing" and model.missing != "error":
         unseen = np.array([code if code < 0 else n_levels + code for code in UNSEEN_CODES])
         strange = (rng.random(n_rows) < 0.1) | (n_levels == 0)
         codes[strange] = rng.choice(unseen, int(strange.sum()))

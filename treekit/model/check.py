@@ -1,0 +1,228 @@
+"""What a well-formed tree is, and a well-formed model.
+
+Whole-array checks, linear in nodes: a child after its parent, each node one
+parent, indices in range, thresholds finite and of the input type, one branch
+entry for each level, values finite, depth within `MAX_DEPTH`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+from treekit.errors import ModelError
+from treekit.model.tree import DTYPES, MAX_DEPTH, PER_NODE, Split, Tree, node_depths
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+
+__all__ = ["MAX_COST", "check_forest", "check_policies", "check_tree"]
+
+MAX_COST = 2**14
+"""Largest cost: sums of votes times costs stay within 62 bits."""
+
+
+def check_tree(tree: Tree, schema: Schema) -> None:
+    """Raise `ModelError` unless `tree` is well formed for `schema`."""
+    check_forest(tree, np.array([0, tree.n_nodes]), schema)
+
+
+def check_forest(nodes: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> None:
+    """`check_tree` for all trees of `treekit.model.joined.join` at once.
+
+    Raises
+    ------
+    ModelError
+        If a tree is malformed, or has no node.
+    """
+    in_order = len(roots) > 1 and roots[0] == 0 and roots[-1] == nodes.n_nodes
+    _require(in_order and bool(np.all(np.diff(roots) >= 1)), "a tree needs at least one node")
+    for name, shape in _shapes(nodes, schema).items():
+        if getattr(nodes, name).shape != shape:
+            raise ModelError(f"{name} has shape {getattr(nodes, name).shape}, expected {shape}")
+    leaf = nodes.kind == Split.LEAF
+    inner = np.flatnonzero(~leaf)
+    _require(bool(np.all(nodes.kind <= Split.OBLIQUE)), "a node has an unknown kind of split")
+    _check_links(nodes, roots, leaf, inner)
+    features = nodes.feature[inner]
+    _require(
+        bool(np.all((features >= 0) & (features < schema.n_features))),
+        "a split asks a column that the schema does not have",
+    )
+    _check_thresholds(nodes, schema)
+    _check_levels(nodes, schema)
+    _check_terms(nodes, schema)
+    _check_surrogates(nodes, schema)
+    _require(bool(np.all(np.isfinite(nodes.value))), "a node value is not finite")
+    weights_ok = np.all(np.isfinite(nodes.weight) & (nodes.weight >= 0))
+    _require(bool(weights_ok), "a node weight is negative or not finite")
+    if schema.task == "classification":
+        _require(bool(np.all(nodes.value >= 0)), "a class weight is negative")
+    depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
+    if np.any(~leaf[depths == MAX_DEPTH]):
+        raise ModelError(f"a tree is more than {MAX_DEPTH} deep, the bound: set max_depth")
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ModelError(message)
+
+
+def _shapes(nodes: Tree, schema: Schema) -> dict[str, tuple[int, ...]]:
+    n, surrogates = nodes.n_nodes, len(nodes.surrogate_feature)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(PER_NODE, (n,))
+    shapes |= {"value": (n, schema.n_values), "surrogate_level_start": (surrogates + 1,)}
+    for name in DTYPES:
+        owner = name.rpartition("_")[0]
+        if name.endswith("_start"):
+            shapes.setdefault(name, (n + 1,))
+        elif name not in shapes:
+            shapes[name] = (_owned(nodes, owner if name != "level_branch" else "level"),)
+    return shapes
+
+
+def _owned(nodes: Tree, owner: str) -> int:
+    """Entries that the starts of `owner` give out; -1 if these are no starts."""
+    start = getattr(nodes, f"{owner}_start")
+    ascending = (
+        start.ndim == 1 and len(start) and start[0] == 0 and bool(np.all(np.diff(start) >= 0))
+    )
+    return int(start[-1]) if ascending else -1
+
+
+def _check_links(
+    nodes: Tree,
+    roots: npt.NDArray[np.int64],
+    leaf: npt.NDArray[np.bool_],
+    inner: npt.NDArray[np.int64],
+) -> None:
+    _require(bool(np.all(nodes.n_children[leaf] == 0)), "a leaf has children")
+    _require(bool(np.all(nodes.feature[leaf] == -1)), "a leaf asks a column")
+    counts = nodes.n_children[inner].astype(np.int64)
+    first = nodes.first_child[inner].astype(np.int64)
+    _require(bool(np.all(counts >= 1)), "an inner node has no children")
+    two = nodes.kind[inner] != Split.MULTIWAY
+    _require(bool(np.all(counts[two] == 2)), "a two-way split does not have two children")
+    _require(bool(np.all(first > inner)), "a child does not come after its parent")
+    end = roots[np.searchsorted(roots, inner, side="right")]
+    _require(bool(np.all(first + counts <= end)), "a child lies outside the tree")
+    # Opened minus closed ranges of children: how many parents a node has.
+    cover = np.bincount(first, minlength=nodes.n_nodes + 1)
+    cover -= np.bincount(first + counts, minlength=nodes.n_nodes + 1)
+    parents = np.cumsum(cover)[:-1]
+    parents[roots[:-1]] += 1
+    _require(bool(np.all(parents == 1)), "a node has no parent or several")
+    missing = nodes.missing[inner]
+    _require(bool(np.all((missing >= 0) & (missing < counts))), "missing values go to no branch")
+
+
+def _check_thresholds(tree: Tree, schema: Schema) -> None:
+    at = tree.kind == Split.THRESHOLD
+    _require_type(tree.threshold[at], schema, "a threshold")
+    nominal = schema.nominal[tree.feature[at]]
+    _require(not bool(np.any(nominal)), "a threshold split asks a nominal column")
+
+
+def _require_type(values: npt.NDArray[np.float64], schema: Schema, what: str) -> None:
+    """Finite numbers of the model's input type."""
+    _require(bool(np.all(np.isfinite(values))), f"{what} is not finite")
+    if schema.dtype == "float32":
+        exact = np.abs(values) <= np.finfo(np.float32).max
+        _require(
+            bool(np.all(exact)) and bool(np.all(values.astype(np.float32) == values)),
+            f"{what} is not a float32, the model's input type",
+        )
+
+
+def _check_levels(tree: Tree, schema: Schema) -> None:
+    sets = (tree.kind == Split.SUBSET) | (tree.kind == Split.MULTIWAY)
+    expected = np.zeros(tree.n_nodes, dtype=np.int64)
+    expected[sets] = schema.n_levels[tree.feature[sets]]
+    _require(
+        bool(np.array_equal(np.diff(tree.level_start), expected)),
+        "a node does not have one branch entry for each level of its column",
+    )
+    _require(
+        bool(np.all(schema.nominal[tree.feature[sets]])), "a level split asks a numeric column"
+    )
+    owner_children = np.repeat(tree.n_children, expected)
+    inside = (tree.level_branch >= -1) & (tree.level_branch < owner_children)
+    _require(bool(np.all(inside)), "a level goes to a branch that does not exist")
+
+
+def _check_terms(tree: Tree, schema: Schema) -> None:
+    oblique = tree.kind == Split.OBLIQUE
+    counts = np.diff(tree.term_start)
+    _require(bool(np.all((counts > 0) == oblique)), "only oblique splits have terms")
+    if not oblique.any():
+        return
+    _require(schema.dtype == "float32", "an oblique split needs a float32 model")
+    _require(bool(np.all(np.isfinite(tree.threshold[oblique]))), "a threshold is not finite")
+    feature = tree.term_feature
+    _require(
+        bool(np.all((feature >= 0) & (feature < schema.n_features))),
+        "a term asks a column that the schema does not have",
+    )
+    _require(not bool(np.any(schema.nominal[feature])), "a term asks a nominal column")
+    first = np.zeros(len(feature), dtype=np.bool_)
+    first[tree.term_start[:-1][oblique]] = True
+    _require(bool(np.all((np.diff(feature) > 0) | first[1:])), "terms are not in column order")
+    _require(
+        bool(np.array_equal(tree.feature[oblique], feature[first])),
+        "an oblique split does not name its first column",
+    )
+    _require_type(tree.term_weight, schema, "a term's weight")
+    _require(bool(np.all(tree.term_weight != 0)), "a term's weight is 0")
+
+
+def _check_surrogates(tree: Tree, schema: Schema) -> None:
+    binary = (tree.kind == Split.THRESHOLD) | (tree.kind == Split.SUBSET)
+    _require(
+        bool(np.all(binary | (np.diff(tree.surrogate_start) == 0))),
+        "a node has surrogates that is no threshold and no subset",
+    )
+    feature = tree.surrogate_feature
+    _require(
+        bool(np.all((feature >= 0) & (feature < schema.n_features))),
+        "a surrogate asks a column that the schema does not have",
+    )
+    nominal = schema.nominal[feature]
+    _require_type(tree.surrogate_threshold[~nominal], schema, "a surrogate's threshold")
+    below = tree.surrogate_below
+    _require(bool(np.all((below == 0) | (below == 1))), "a surrogate leads to no branch")
+    _require(
+        bool(np.array_equal(np.diff(tree.surrogate_level_start), schema.n_levels[feature])),
+        "a surrogate does not have one branch entry for each level of its column",
+    )
+    branch = tree.surrogate_level_branch
+    _require(bool(np.all((branch >= -1) & (branch <= 1))), "a surrogate leads to no branch")
+
+
+def check_policies(model: Model) -> None:
+    """Raise `ModelError` unless the policies are known and fit the trees and the schema."""
+    schema = model.schema
+    for what, value, known in (
+        ("missing policy", model.missing, ("direction", "fractional", "surrogate", "error")),
+        ("policy for unseen categories", model.unknown, ("missing", "error")),
+        ("voting", model.voting, ("soft", "hard")),
+    ):
+        if value not in known:
+            raise ModelError(f"unknown {what} {value!r}; known: {', '.join(known)}")
+    if model.missing != "surrogate" and any(len(tree.surrogate_feature) for tree in model.trees):
+        raise ModelError(f"trees with surrogates need missing='surrogate', not {model.missing!r}")
+    if schema.task == "regression" and (model.voting == "hard" or model.costs is not None):
+        raise ModelError("hard voting and costs are for classification")
+    if model.costs is None:
+        return
+    if schema.more:
+        raise ModelError("costs are for models of one output")
+    k = len(schema.classes)
+    if model.costs.shape != (k, k) or model.costs.dtype != np.int64:
+        raise ModelError(f"costs are a table of {k} x {k} whole numbers, not {model.costs.shape}")
+    if np.any(np.diagonal(model.costs) != 0):
+        raise ModelError("the cost of a right answer is 0")
+    if np.any((model.costs < 0) | (model.costs > MAX_COST)):
+        raise ModelError(f"a cost lies between 0 and {MAX_COST}")

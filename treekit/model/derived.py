@@ -1,0 +1,129 @@
+"""Derived columns: what oblique splits and splits with surrogates ask, as columns of their own.
+
+A derived column is 0.0 or 1.0, the branch that a row takes, or NaN if nothing
+that it asks is known.  Behind the raw columns it makes every tree a plain one:
+such a node asks ``x' <= 0``.  A derived column is a list of tests in order;
+the first whose value is known decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.model.joined import join
+from treekit.model.tree import Split, Tree, ranges
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+
+__all__ = ["DerivedColumns", "derive"]
+
+
+class DerivedColumns(NamedTuple):
+    """The derived columns of a model, D of them, asking T tests in all.
+
+    Attributes
+    ----------
+    column : (nodes,) int64
+        Derived column of each node of all trees joined; -1 = a plain node.
+    test_start : (D + 1,) int64
+        Tests of a column.
+    threshold : (T,) float64
+        Linear tests: ``0.0 + w0 * x0 + w1 * x1 + ...`` in double over inputs of
+        the model's type, unknown if that is NaN.
+    below : (T,) int64
+        Linear tests: branch where the sum is at most the threshold, else ``1 - below``.
+    term_start : (T + 1,) int64
+        Terms of a linear test; a test by levels has none.
+    term_feature : (terms,) int64
+    term_weight : (terms,) float64
+    level_feature : (T,) int64
+        Column of a test by levels; -1 for linear tests.
+    level_start : (T + 1,) int64
+    level_branch : (levels,) int64
+        Branch of each level; -1 = unknown to this test, as a missing value is.
+    """
+
+    column: npt.NDArray[np.int64]
+    test_start: npt.NDArray[np.int64]
+    threshold: npt.NDArray[np.float64]
+    below: npt.NDArray[np.int64]
+    term_start: npt.NDArray[np.int64]
+    term_feature: npt.NDArray[np.int64]
+    term_weight: npt.NDArray[np.float64]
+    level_feature: npt.NDArray[np.int64]
+    level_start: npt.NDArray[np.int64]
+    level_branch: npt.NDArray[np.int64]
+
+    @property
+    def n_columns(self) -> int:
+        """D, the number of derived columns."""
+        return len(self.test_start) - 1
+
+
+def derive(model: Model) -> DerivedColumns:
+    """The derived columns of a model's trees, in node order; none for plain trees."""
+    nodes, _ = join(model.trees)
+    surrogates = np.diff(nodes.surrogate_start)
+    owners = np.flatnonzero((nodes.kind == Split.OBLIQUE) | (surrogates > 0))
+    column = np.full(nodes.n_nodes, -1)
+    column[owners] = np.arange(len(owners))
+    sizes = 1 + surrogates[owners]
+    test_start = np.cumsum(np.append(0, sizes))
+    own = np.zeros(test_start[-1], dtype=np.bool_)  # a node's own test comes first
+    own[test_start[:-1]] = True
+    behind, _ = ranges(nodes.surrogate_start, owners)
+
+    def tests(of_nodes: npt.NDArray[np.generic], of_surrogates: npt.NDArray[np.generic]) -> Any:
+        merged = np.empty(len(own), dtype=np.result_type(of_nodes, of_surrogates))
+        merged[own], merged[~own] = of_nodes, of_surrogates
+        return merged
+
+    feature = tests(nodes.feature[owners], nodes.surrogate_feature[behind]).astype(np.int64)
+    nominal = model.schema.nominal[feature]
+    terms, term_counts = _terms(nodes, owners, own, nominal)
+    term_feature = np.repeat(feature, term_counts)
+    term_weight = np.ones(len(term_feature))
+    oblique = np.repeat(
+        tests(np.diff(nodes.term_start)[owners] > 0, np.zeros(len(behind), bool)), term_counts
+    )
+    term_feature[oblique] = nodes.term_feature[terms]
+    term_weight[oblique] = nodes.term_weight[terms]
+    own_levels, own_starts = ranges(nodes.level_start, owners)
+    their_levels, their_starts = ranges(nodes.surrogate_level_start, behind)
+    level_counts = tests(np.diff(own_starts), np.diff(their_starts))
+    of_own = np.repeat(own, level_counts)
+    level_branch = np.empty(len(of_own), dtype=np.int64)
+    level_branch[of_own] = nodes.level_branch[own_levels]
+    level_branch[~of_own] = nodes.surrogate_level_branch[their_levels]
+    return DerivedColumns(
+        column=column,
+        test_start=test_start,
+        threshold=tests(nodes.threshold[owners], nodes.surrogate_threshold[behind]),
+        below=tests(np.zeros(len(owners), np.int64), nodes.surrogate_below[behind]).astype(
+            np.int64
+        ),
+        term_start=np.cumsum(np.append(0, term_counts)),
+        term_feature=term_feature,
+        term_weight=term_weight,
+        level_feature=np.where(nominal, feature, -1),
+        level_start=np.cumsum(np.append(0, level_counts)),
+        level_branch=level_branch,
+    )
+
+
+def _terms(
+    nodes: Tree,
+    owners: npt.NDArray[np.int64],
+    own: npt.NDArray[np.bool_],
+    nominal: npt.NDArray[np.bool_],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Positions of the oblique terms, and how many terms each test has."""
+    terms, _ = ranges(nodes.term_start, owners)
+    counts = np.where(nominal, 0, 1)
+    oblique = np.diff(nodes.term_start)[owners]
+    counts[np.flatnonzero(own)[oblique > 0]] = oblique[oblique > 0]
+    return terms, counts

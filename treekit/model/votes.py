@@ -1,0 +1,46 @@
+"""How leaves vote, and how sums of votes become a label."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.model.portable import UNITS, quotas, units_per_tree
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+
+__all__ = ["least_cost", "spread", "units_each"]
+
+
+def units_each(model: Model) -> int:
+    """Votes that each leaf of a model spreads over the classes of an output."""
+    if model.voting == "hard":
+        return 1
+    wide = model.mass == 1 and model.costs is None
+    return units_per_tree(model.n_trees, model.schema.dtype if wide else "float32")
+
+
+def spread(model: Model, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Class weights (leaves, values) as votes, each output's classes apart."""
+    blocks = model.schema.blocks
+    parts = []
+    for first, last in itertools.pairwise(blocks):
+        weights = values[:, first:last]
+        if model.voting == "hard":
+            label = least_cost(quotas(weights, UNITS["float32"]), model.costs)
+            weights = np.eye(last - first)[label]
+        parts.append(quotas(weights, units_each(model)))
+    return np.concatenate(parts, axis=1)
+
+
+def least_cost(
+    votes: npt.NDArray[np.int64], costs: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.int64]:
+    """(rows,) int64: the first class of most votes, or of least expected cost."""
+    label: npt.NDArray[np.int64]
+    label = votes.argmax(axis=1) if costs is None else (votes @ costs).argmin(axis=1)
+    return label
