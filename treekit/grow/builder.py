@@ -72,6 +72,8 @@ class GrownTree:
         Held-out row numbers in leaf order.
     held_leaf : (held,) int64
         The leaf node that each of `held_ids` reaches.
+    held_values : (held, 1) or (held, S) float64
+        Weight, or dense statistics, of each of `held_ids`.
     """
 
     tree: Tree
@@ -79,10 +81,20 @@ class GrownTree:
     held_stats: npt.NDArray[np.float64]
     held_ids: npt.NDArray[np.uint32]
     held_leaf: npt.NDArray[np.int64]
+    held_values: npt.NDArray[np.float64]
 
 
-def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) -> GrownTree:
+def grow_tree(
+    recipe: Recipe,
+    rows: Rows,
+    held: Rows,
+    rng: np.random.Generator,
+    held_table: Table | None = None,
+) -> GrownTree:
     """Grow one tree on `rows`; `held` rows travel along without shaping it.
+
+    The held-out rows are rows of `held_table`, by default of the recipe's own;
+    its codes are of the same type.
 
     Cost: about rows x columns tried x depth; memory a few words a row.
     """
@@ -96,7 +108,8 @@ def grow_tree(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) 
     )
     room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
     arguments = (
-        recipe.table, rows, held, spare, room, recipe.limits, recipe.target.noise,
+        recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
+        recipe.target.noise,
         splitter.coding == "exact", splitter.find, criterion.scan, criterion.many, criterion.key,
         criterion.choose, criterion.n_keys, criterion.use_choose, criterion.score,
         criterion.impurity, criterion.priority, criterion.use_priority, recipe.before,
@@ -245,7 +258,8 @@ def _assemble(recipe: Recipe, grown: Grown, n: int, held: Rows) -> GrownTree:
     leaves = tree.leaves
     leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
     counts = g["held_end"][leaves] - g["held_begin"][leaves]
-    return GrownTree(tree, stats, grown.held_stats[:n], held.ids, np.repeat(leaves, counts))
+    ends = np.repeat(leaves, counts)
+    return GrownTree(tree, stats, grown.held_stats[:n], held.ids, ends, held.values)
 
 
 def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:

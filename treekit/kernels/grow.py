@@ -83,6 +83,7 @@ class Grown(NamedTuple):
 def grow(
     table,
     rows,
+    held_table,
     held,
     spare,
     room,
@@ -112,6 +113,9 @@ def grow(
 
     Parameters
     ----------
+    held_table : Table
+        The columns of the held-out rows: `table` itself, or those of another
+        table, whose numeric columns have codes of their own.
     spare : Rows
         Working memory as long as the longer of `rows` and `held`.
     room : Grown
@@ -119,8 +123,8 @@ def grow(
     noise : float
         Bound on the rounding of one row's dense statistics, 0 if they are exact.
     midpoints : bool
-        Thresholds will lie halfway to the next value present in the node, and
-        held-out rows may have values between.
+        Thresholds will lie halfway to the next value present in the node, not
+        to the next one of the table.
 
     Returns
     -------
@@ -261,11 +265,13 @@ def grow(
             ends,
         )
         if len(held_ids) > 0:
-            if midpoints and this.kind == 1 and np.isnan(this.threshold):
-                cut = _middle_cut(table, this.feature, this.cut, this.after)
+            feature = np.uint64(this.feature)
+            if this.kind == 1:
+                after = this.after if midpoints else this.cut + 1
+                cut = _held_cut(table, held_table, feature, this.cut, after, this.threshold)
             partition(
-                column,
-                np.int64(missing_code),
+                held_table.codes[feature],
+                np.int64(held_table.n_codes[feature]),
                 cut,
                 np.int64(this.missing),
                 levels_of,
@@ -330,21 +336,33 @@ def _is_pure(stats, values, begin, end, dense, noise):
 
 
 @inlined
-def _middle_cut(table, feature, cut, after):
-    """The last code whose value is at most halfway from that of `cut` to that of `after`."""
-    values = table.low[table.value_start[np.uint64(feature)] :]
-    a, b = values[np.uint64(cut)], values[np.uint64(after)]
+def _held_cut(table, held_table, feature, cut, after, threshold):
+    """The last code of `held_table` whose values do not exceed the threshold; -1 = none.
+
+    A threshold of NaN lies halfway between the values of codes `cut` and
+    `after` of `table`.
+    """
+    a = table.high[np.uint64(table.value_start[feature] + cut)]
+    b = table.low[np.uint64(table.value_start[feature] + after)]
     # Knuth 1969, section 4.2.2, theorem B: the exact error of the rounded sum.
     double = a + b
     part = double - a
     error = (a - (double - part)) + (b - part)
-    at = np.int64(cut)
-    while at + 1 < after:
-        twice = 2.0 * values[np.uint64(at + 1)]
-        if twice > double or (twice == double and error < 0.0):
-            break
-        at += 1
-    return at
+    start = held_table.value_start[feature]
+    low, high = np.int64(-1), np.int64(held_table.n_codes[feature])
+    while high - low > 1:
+        middle = (low + high) // 2
+        value = held_table.low[np.uint64(start + middle)]
+        if np.isnan(threshold):
+            twice = 2.0 * value
+            beyond = twice > double or (twice == double and error < 0.0)
+        else:
+            beyond = value > threshold
+        if beyond:
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 @inlined

@@ -34,7 +34,12 @@ def cost_complexity(alpha: float | None, folds: int, holdout: float) -> PrunerFu
 
     def after(tree: Tree, context: Context) -> Tree:
         grown = GrownTree(
-            tree, context.stats, context.held_stats, np.empty(0, np.uint32), np.empty(0, np.int64)
+            tree,
+            context.stats,
+            context.held_stats,
+            np.empty(0, np.uint32),
+            np.empty(0, np.int64),
+            np.empty((0, 1)),
         )
         alpha_of, alphas, held = _sequence(grown, context)
         if alpha is not None:

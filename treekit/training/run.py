@@ -10,20 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.data.matrix import make_table
-from treekit.errors import DataError, PluginError
-from treekit.grow.before import always
-from treekit.grow.builder import GrownTree, Recipe, grow_tree, max_depth_limit
+from treekit.errors import DataError
+from treekit.grow.builder import GrownTree, Recipe, grow_tree
 from treekit.grow.forest import grow_forest
-from treekit.kernels.node import Limits
-from treekit.model.check import check_tree
 from treekit.model.ensemble import make_model
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Tree
-from treekit.pruners.context import Context
-from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan
-from treekit.training.target import criterion_target
+from treekit.training.prune import prune
+from treekit.training.recipe import make_recipe
 
 __all__ = ["Outcome", "run"]
 
@@ -46,40 +41,6 @@ def run(dataset: Dataset, plan: Plan, progress: Callable[[int, int], None] | Non
     if plan.settings["ensemble"] == "tree":
         return _one_tree(dataset, recipe, plan, ids, np.random.default_rng(seed))
     return _forest(dataset, recipe, plan, ids, seed, progress)
-
-
-def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
-    """Code the table and compile the plan's parts for it."""
-    schema, settings = dataset.schema, plan.settings
-    table = make_table(
-        dataset.columns,
-        schema.n_levels,
-        schema.nominal,
-        plan.splitter.functions.coding,
-        multiway=settings["nominal_splits"] == "multiway",
-        max_bins=settings["max_bins"],
-        weights=dataset.weights,
-    )
-    drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
-    target = criterion_target(dataset, plan.criterion, drawn)
-    before = plan.pruner.functions.before if plan.pruner else None
-    return Recipe(
-        table=table,
-        target=target,
-        dtype=schema.dtype,
-        criterion=criterion_pointers(plan.criterion, target),
-        splitter=splitter_pointer(plan.splitter, table, target),
-        before=always() if before is None or plan.pruner is None else before_pointer(plan.pruner),
-        use_before=before is not None,
-        limits=Limits(
-            max_depth=max_depth_limit(settings["max_depth"]),
-            min_weight_split=float(settings["min_weight_split"]),
-            min_weight_leaf=float(settings["min_weight_leaf"]),
-            min_gain=float(settings["min_gain"]),
-            max_leaves=settings["max_leaves"] or 0,
-            n_try=plan.n_try,
-        ),
-    )
 
 
 def _one_tree(
@@ -111,7 +72,7 @@ def _one_tree(
         return [_grow_without(recipe, ids, part, rng) for part in parts]
 
     report: dict[str, Any] = {}
-    tree = _pruned(dataset, plan, grown, folds, report)
+    tree = prune(dataset, plan, grown, folds, report)
     return Outcome([tree], report={"pruner": report} if report else {})
 
 
@@ -144,13 +105,13 @@ def _forest(
     def no_folds(k: int) -> list[GrownTree]:
         raise DataError(f"a forest's trees are not regrown in {k} folds; give pruner.alpha")
 
-    prune = plan.pruner is not None and plan.pruner.functions.after is not None
-    matrix = _matrix(dataset) if prune else np.empty((0, 0))
+    pruned = plan.pruner is not None and plan.pruner.functions.after is not None
+    matrix = _matrix(dataset) if pruned else np.empty((0, 0))
 
     def finish(grown: GrownTree) -> GrownTree:
         if held and len(grown.held_ids) == 0:
             return grown  # no row was out of bag to prune by
-        tree = _pruned(dataset, plan, grown, no_folds, {})
+        tree = prune(dataset, plan, grown, no_folds, {})
         ids = grown.held_ids
         leaf = leaf_indices(make_model(dataset.schema, [tree]), matrix[ids])[:, 0].astype(np.int64)
         return replace(grown, tree=tree, held_leaf=leaf)
@@ -163,7 +124,7 @@ def _forest(
         bootstrap=settings["bootstrap"],
         n_jobs=settings["n_jobs"],
         out_of_bag=score or held,
-        finish=finish if prune else None,
+        finish=finish if pruned else None,
         progress=None if progress is None else lambda done: progress(done, total),
     )
     report: dict[str, Any] = {}
@@ -202,29 +163,3 @@ def oob_score(
     total = float((spread * w).sum())
     r2 = 1.0 - float((error * w).sum()) / total if total > 0 else 0.0
     return {"rows": int(seen.sum()), "r2": r2}
-
-
-def _pruned(
-    dataset: Dataset,
-    plan: Plan,
-    grown: GrownTree,
-    folds: Callable[[int], list[GrownTree]],
-    report: dict[str, Any],
-) -> Tree:
-    pruner = plan.pruner
-    if pruner is None or pruner.functions.after is None:
-        return grown.tree
-    context = Context(dataset.schema.task, grown.stats, grown.held_stats, folds, report)
-    try:
-        tree = pruner.functions.after(grown.tree, context)
-        if not isinstance(tree, Tree):
-            raise TypeError(f"after() returned a {type(tree).__name__}, not a Tree")
-        check_tree(tree, dataset.schema)
-    except (DataError, PluginError):
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"pruner {pruner.record.name!r} failed with {type(error).__name__}: {error}; "
-            "no model was made"
-        ) from error
-    return tree

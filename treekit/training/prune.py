@@ -1,0 +1,43 @@
+"""A grown tree handed to the plan's pruner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from treekit.data.dataset import Dataset
+from treekit.errors import DataError, PluginError
+from treekit.grow.builder import GrownTree
+from treekit.model.check import check_tree
+from treekit.model.tree import Tree
+from treekit.pruners.context import Context
+from treekit.training.plan import Plan
+
+__all__ = ["prune"]
+
+
+def prune(
+    dataset: Dataset,
+    plan: Plan,
+    grown: GrownTree,
+    folds: Callable[[int], list[GrownTree]],
+    report: dict[str, Any],
+) -> Tree:
+    """The tree that the pruner makes of `grown`; what it chose goes into `report`."""
+    pruner = plan.pruner
+    if pruner is None or pruner.functions.after is None:
+        return grown.tree
+    context = Context(dataset.schema.task, grown.stats, grown.held_stats, folds, report)
+    try:
+        tree = pruner.functions.after(grown.tree, context)
+        if not isinstance(tree, Tree):
+            raise TypeError(f"after() returned a {type(tree).__name__}, not a Tree")
+        check_tree(tree, dataset.schema)
+    except (DataError, PluginError):
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"pruner {pruner.record.name!r} failed with {type(error).__name__}: {error}; "
+            "no model was made"
+        ) from error
+    return tree
