@@ -272,10 +272,14 @@ def test_the_table_of_settings_needs_nothing_else():
     lines = call("train", "--help-settings").stdout.splitlines()
     assert lines[0].split() == ["setting", "accepts", "default", "meaning"]
     from treekit.training import SETTINGS
+    from treekit.training.presets import PRESETS
 
-    *table, blank, note = lines
+    *tables, blank, note = lines
+    table, algorithms = tables[: tables.index("")], tables[tables.index("") + 1 :]
     assert [line.split()[0] for line in table[1:]] == [setting.name for setting in SETTINGS]
     assert not any("." in line.split()[0] for line in table)
+    assert algorithms[0].split() == ["algorithm", "meaning", "its", "settings"]
+    assert [line.split()[0] for line in algorithms[1:]] == list(PRESETS)
     assert blank == ""
     assert "--criterion NAME, --splitter NAME or --pruner NAME" in note
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from treekit.contracts import Setting
 from treekit.errors import SettingError
 from treekit.settings import help_rows, parse_assignments
 
-__all__ = ["PARTS", "settings_help", "training_settings"]
+if TYPE_CHECKING:
+    from treekit.training.presets import Preset
+
+__all__ = ["PARTS", "algorithms_help", "settings_help", "training_settings"]
 
 PARTS = ("criterion", "splitter", "pruner")
 
@@ -48,8 +51,19 @@ def training_settings(
         own[kind if dot else None].append(text.strip().partition(".")[2] if dot else text)
     settings = parse_assignments(SETTINGS, own[None], "training")
     for kind in PARTS:
-        settings |= _component_settings(kind, settings.get(kind), own[kind])
+        settings |= _component_settings(kind, _chosen(kind, settings), own[kind])
     return settings
+
+
+def _chosen(kind: str, settings: Mapping[str, Any]) -> str | None:
+    """The component of a kind that is named, or that the named algorithm takes."""
+    from treekit.training.presets import PRESETS
+
+    if kind in settings or settings.get("algorithm") is None:
+        named: str | None = settings.get(kind)
+        return named
+    algorithm = PRESETS[settings["algorithm"]]
+    return {**algorithm.settings, **algorithm.alone}.get(kind)
 
 
 def _component_settings(kind: str, name: str | None, assignments: list[str]) -> dict[str, Any]:
@@ -75,11 +89,55 @@ def _declared(kind: str, name: str | None) -> tuple[Setting, ...] | None:
 
 
 def settings_help(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Rows of the table of settings: name, what it accepts, default, meaning."""
+    """Rows of the table of settings: name, what it accepts, default, meaning.
+
+    The defaults are those of the algorithm in `settings`, if one is named.
+    """
+    from treekit.training.presets import PRESETS
     from treekit.training.settings import SETTINGS
 
     rows = help_rows(SETTINGS)
     for kind in PARTS:
-        declared = _declared(kind, settings.get(kind))
+        declared = _declared(kind, _chosen(kind, settings))
         rows += [(f"{kind}.{row[0]}", *row[1:]) for row in help_rows(declared or ())]
-    return rows
+    name = settings.get("algorithm")
+    if name is None:
+        return rows
+    algorithm = PRESETS[name]
+    own = {**algorithm.settings, **algorithm.alone, "algorithm": name}
+    for values in algorithm.by_task.values():
+        own |= {key: _by_task(algorithm.by_task, key) for key in values}
+    return [
+        (key, accepts, _text(own[key]) if key in own else default, meaning)
+        for key, accepts, default, meaning in rows
+    ]
+
+
+def algorithms_help() -> list[tuple[str, str, str]]:
+    """Rows of the table of algorithms: name, meaning, and the settings that it stands for."""
+    from treekit.training.presets import PRESETS
+
+    return [
+        (name, algorithm.summary, ", ".join(_settings_of(algorithm)))
+        for name, algorithm in PRESETS.items()
+    ]
+
+
+def _settings_of(algorithm: Preset) -> Iterator[str]:
+    for key, value in {**algorithm.settings, **algorithm.alone}.items():
+        yield f"{key}={_text(value)}"
+    for task, values in algorithm.by_task.items():
+        yield from (f"{key}={_text(value)} ({task})" for key, value in values.items())
+
+
+def _by_task(by_task: Mapping[Any, Mapping[str, Any]], key: str) -> str:
+    """The values that a setting has for each task, in one text."""
+    return ", ".join(
+        f"{_text(values[key])} ({task})" for task, values in by_task.items() if key in values
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -78,7 +78,7 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
     type=click.Path(path_type=Path),
     help="Model file to write.",
 )
-@click.option("--algorithm", metavar="NAME", help="Named set of settings to start from.")
+@click.option("--algorithm", metavar="NAME", help="Settings to start from: c45, cart, ...")
 @click.option("--ensemble", metavar="tree|forest", help="One tree (default), or a random forest.")
 @click.option("--trees", metavar="N", help="Trees of a forest.")
 @click.option("--criterion", metavar="NAME", help="Measure of a split: gini, entropy, ...")
@@ -116,12 +116,14 @@ def train_command(**given: Any) -> None:
 
     Columns of text are categories, others numbers; empty cells are missing.
     """
-    from treekit.cli.assignments import settings_help, training_settings
+    from treekit.cli.assignments import algorithms_help, settings_help, training_settings
 
     names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
     settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())
     if given["help_settings"]:
         print_table(["setting", "accepts", "default", "meaning"], settings_help(settings))
+        click.echo()
+        print_table(["algorithm", "meaning", "its settings"], algorithms_help())
         click.echo(_COMPONENTS)
         return
     check_place(given["output"], *filter(None, (given["table"], given["test_table"])))

@@ -51,8 +51,16 @@ class Bootstrap:
         return np.bincount(drawn, minlength=n).astype(np.float64)
 
 
-def make_bootstrap(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> Bootstrap:
+def make_bootstrap(
+    ids: npt.NDArray[np.uint32],
+    table: Table,
+    target: Target,
+    max_samples: int | float | None = None,
+) -> Bootstrap:
     """Prepare to draw from the training rows `ids`.
+
+    `max_samples` are the rows drawn: a number, or as float a share of as many
+    as there are; None: all of them.  Each draw weighs the same in any case.
 
     Cost: a pass over each column, and one sort of as many integers as rows.
     """
@@ -61,9 +69,18 @@ def make_bootstrap(ids: npt.NDArray[np.uint32], table: Table, target: Target) ->
         ids = ids[own[ids] > 0]
     order = ids[np.argsort(_contents(ids, table, target), kind="stable")]
     if own is None:
-        return Bootstrap(order, None, len(ids))
+        return Bootstrap(order, None, _n_draws(len(ids), max_samples))
     weights = own[order]
-    return Bootstrap(order, np.cumsum(weights), draws_of(weights), float(target.values[0, 0]))
+    n_draws = _n_draws(draws_of(weights), max_samples)
+    return Bootstrap(order, np.cumsum(weights), n_draws, float(target.values[0, 0]))
+
+
+def _n_draws(full: int, max_samples: int | float | None) -> int:
+    if max_samples is None:
+        return full
+    if isinstance(max_samples, float):
+        return max(round(max_samples * full), 1)
+    return max_samples
 
 
 def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.NDArray[np.uint64]:

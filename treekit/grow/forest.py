@@ -47,6 +47,7 @@ def grow_forest(
     seed: np.random.SeedSequence,
     *,
     bootstrap: bool = True,
+    max_samples: int | float | None = None,
     n_jobs: int | None = 1,
     out_of_bag: bool = False,
     finish: Callable[[GrownTree], GrownTree] | None = None,
@@ -58,6 +59,8 @@ def grow_forest(
     ----------
     bootstrap : bool
         Each tree sees rows drawn with replacement; otherwise all rows.
+    max_samples : int or float, optional
+        Rows drawn for each tree; see `treekit.grow.bootstrap.make_bootstrap`.
     n_jobs : int or None
         joblib's threads; the kernels release the GIL.
     out_of_bag : bool
@@ -69,7 +72,9 @@ def grow_forest(
     """
     from joblib import Parallel, delayed
 
-    draws = make_bootstrap(ids, recipe.table, recipe.target) if bootstrap else None
+    draws = None
+    if bootstrap:
+        draws = make_bootstrap(ids, recipe.table, recipe.target, max_samples)
 
     def one(
         child: np.random.SeedSequence,

@@ -7,7 +7,7 @@ call, too.  Names become components here and nowhere deeper.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from treekit._version import __version__
 from treekit.data.dataset import Dataset, make_dataset
 from treekit.errors import DataError
 from treekit.model.ensemble import Model, make_model
+from treekit.training.classes import weighted
 from treekit.training.plan import make_plan
 from treekit.training.settings import SETTINGS
 
@@ -95,6 +96,8 @@ def train(
 def fit(dataset: Dataset, settings: Mapping[str, Any], progress: Progress | None = None) -> Fitted:
     """Train a model on a `Dataset`; see `train` for the settings."""
     plan = make_plan(dataset, settings)
+    if plan.class_weights is not None:
+        dataset = replace(dataset, weights=weighted(dataset, plan.class_weights))
     _refuse_missing(dataset, plan.settings["missing"])
     from treekit.training.run import run  # numba is imported when it is first needed
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from treekit import registry
 from treekit.contracts import (
     Criterion,
@@ -18,9 +21,13 @@ from treekit.contracts import (
     SplitterFunctions,
 )
 from treekit.data.dataset import Dataset
+from treekit.data.schema import Task
 from treekit.errors import SettingError
 from treekit.settings import resolve
-from treekit.training.settings import SETTINGS, features_to_try
+from treekit.training.classes import class_weights, shares
+from treekit.training.named import label_names
+from treekit.training.presets import PRESETS, preset
+from treekit.training.settings import BY_NAME, SETTINGS, features_to_try
 
 __all__ = ["EXACT_ROWS", "Part", "Plan", "make_plan"]
 
@@ -63,6 +70,8 @@ class Plan:
     pruner : Part or None
     n_try : int
         Columns tried at a node.
+    class_weights : (classes,) float64 or None
+        Factors of the rows' weights.
     """
 
     settings: dict[str, Any]
@@ -70,6 +79,7 @@ class Plan:
     splitter: Part
     pruner: Part | None
     n_try: int
+    class_weights: npt.NDArray[np.float64] | None = None
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -98,29 +108,103 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     SettingError
         For unknown names and values out of range, or a criterion of another task.
     """
-    own = {key: value for key, value in given.items() if "." not in key}
-    records = {name: own.pop(name) for name in _PARTS if not isinstance(own.get(name, ""), str)}
-    settings = resolve(SETTINGS, own, "training")
-    settings |= {name: record for name, record in records.items() if record is not None}
     task = dataset.schema.task
+    wanted = _with_preset(given, task)
+    own = {key: value for key, value in wanted.items() if "." not in key}
+    # Records, and mappings of classes or columns: no plain values, so kept aside.
+    apart = {name: own.pop(name) for name in _PARTS if not isinstance(own.get(name, ""), str)}
+    apart |= {name: own.pop(name) for name in BY_NAME if not isinstance(own.get(name, ""), str)}
+    settings = resolve(SETTINGS, own, "training")
+    settings |= {name: value for name, value in apart.items() if value is not None}
+    _decide(settings, dataset, given)
+    criterion = _part("criterion", settings, wanted)
+    if criterion.record.task != task:
+        raise SettingError(
+            f"criterion {criterion.record.name!r}{_chosen_by(settings, given)} is for "
+            f"{criterion.record.task}, but the target {dataset.schema.target!r} is a {task} "
+            "target; choose another criterion or set task"
+        )
+    pruner = _part("pruner", settings, wanted) if settings["pruner"] is not None else None
+    _check_component_settings(given, pruner)
+    weights = class_weights(dataset, settings["class_weight"], settings["priors"])
+    settings |= _recorded_by_name(dataset, settings, weights)
+    forest = settings["ensemble"] == "forest"
+    n_try = features_to_try(
+        settings["max_features"],
+        dataset.schema.n_features,
+        forest and task == "classification",
+    )
+    splitter = _part("splitter", settings, wanted)
+    return Plan(settings, criterion, splitter, pruner, n_try, weights)
+
+
+def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """The settings of the algorithm that is named, and over them those given."""
+    name = given.get("algorithm")
+    if name not in PRESETS:  # none, or a mistake that `resolve` will tell
+        return dict(given)
+    ensemble = given.get("ensemble")
+    base = preset(name, task, forest=None if ensemble is None else ensemble == "forest")
+    for part in _PARTS:
+        if part in given and given[part] != base.get(part):
+            base = {key: value for key, value in base.items() if not key.startswith(f"{part}.")}
+    return base | dict(given)
+
+
+def _decide(settings: dict[str, Any], dataset: Dataset, given: Mapping[str, Any]) -> None:
+    """Fill in, in place, what depends on the data, and refuse what does not go together."""
     settings["criterion"] = settings["criterion"] or (
-        "gini" if task == "classification" else "squared_error"
+        "gini" if dataset.schema.task == "classification" else "squared_error"
     )
     if settings["splitter"] in (None, "auto"):
         settings["splitter"] = "exact" if dataset.n_rows <= EXACT_ROWS else "histogram"
-    if settings["ensemble"] == "tree" and settings["trees"] != _DEFAULT_TREES:
-        raise SettingError("trees is given, but one tree is trained; set ensemble='forest'")
     if settings["pruner"] == "none":
         settings["pruner"] = None
     if settings["seed"] is None:
         settings["seed"] = secrets.randbits(32)
-    criterion = _part("criterion", settings, given)
-    if criterion.record.task != task:
+    if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
+        raise SettingError("trees is given, but one tree is trained; set ensemble='forest'")
+    _check_max_samples(settings, given)
+
+
+def _check_max_samples(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    wanted = settings["max_samples"]
+    if wanted is None:
+        return
+    drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
+    if not drawn and given.get("max_samples") is not None:
         raise SettingError(
-            f"criterion {criterion.record.name!r} is for {criterion.record.task}, but the target "
-            f"{dataset.schema.target!r} is a {task} target; choose another criterion or set task"
+            "max_samples is given, but no rows are drawn; set ensemble='forest' and bootstrap=True"
         )
-    pruner = _part("pruner", settings, given) if settings["pruner"] is not None else None
+    if not 0 < wanted <= (1.0 if isinstance(wanted, float) else wanted):
+        raise SettingError(
+            f"max_samples is {wanted}; give a number of rows, or a share above 0.0 and at most 1.0"
+        )
+
+
+def _recorded_by_name(
+    dataset: Dataset,
+    settings: Mapping[str, Any],
+    weights: npt.NDArray[np.float64] | None,
+) -> dict[str, Any]:
+    """What was said of classes as plain values, which may be given again as they are."""
+    plain: dict[str, Any] = {}
+    if weights is not None:
+        names = label_names(dataset.schema.classes)
+        if settings["priors"] is not None:
+            weights = shares(dataset, weights)
+        name = "class_weight" if settings["priors"] is None else "priors"
+        plain[name] = dict(zip(names, weights.tolist(), strict=True))
+    return plain
+
+
+def _chosen_by(settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    algorithm = settings["algorithm"]
+    return "" if algorithm is None or given.get("criterion") else f" of algorithm {algorithm!r}"
+
+
+def _check_component_settings(given: Mapping[str, Any], pruner: Part | None) -> None:
+    """Refuse settings of components that there are not."""
     for key in given:
         if "." in key and key.partition(".")[0] not in _PARTS:
             raise SettingError(
@@ -129,12 +213,6 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
             )
         if key.startswith("pruner.") and pruner is None:
             raise SettingError(f"{key!r} is given but no pruner is chosen; set pruner=NAME")
-    forest = settings["ensemble"] == "forest"
-    n_features = dataset.schema.n_features
-    n_try = features_to_try(
-        settings["max_features"], n_features, forest and task == "classification"
-    )
-    return Plan(settings, criterion, _part("splitter", settings, given), pruner, n_try)
 
 
 def component_settings(

@@ -122,6 +122,7 @@ def _forest(
         total,
         seed,
         bootstrap=settings["bootstrap"],
+        max_samples=settings["max_samples"],
         n_jobs=settings["n_jobs"],
         out_of_bag=score or held,
         finish=finish if pruned else None,

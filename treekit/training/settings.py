@@ -6,11 +6,16 @@ from typing import Any
 
 from treekit.contracts import Setting
 from treekit.errors import SettingError
+from treekit.training.presets import PRESETS
 
-__all__ = ["SETTINGS", "features_to_try"]
+__all__ = ["BY_NAME", "SETTINGS", "features_to_try"]
+
+BY_NAME = ("class_weight", "priors")
+"""Settings of numbers for classes or columns: a text, or a mapping from Python."""
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("algorithm", "cart", "named set of settings to start from", choices=("cart",)),
+    Setting("algorithm", None, "named set of settings to start from; none: what is listed here",
+            type=(str, type(None)), choices=tuple(PRESETS)),
     Setting("ensemble", "tree", "one tree, or a random forest", choices=("tree", "forest")),
     Setting("trees", 100, "trees of a forest", minimum=1, maximum=100_000),
     Setting(
@@ -40,7 +45,18 @@ SETTINGS: tuple[Setting, ...] = (
         "and sqrt in a classification forest",
         type=(str, int, float, type(None)), choices=("sqrt", "log2", "all"),
     ),
+    Setting(
+        "class_weight", None,
+        "factor of the weight of a class's rows: yes=2,no=1, or balanced: all classes alike",
+        type=(str, type(None)),
+    ),
+    Setting("priors", None, "share of all weight that each class has: yes=0.1,no=0.9",
+            type=(str, type(None))),
     Setting("bootstrap", True, "forest: draw rows with replacement for each tree"),
+    Setting(
+        "max_samples", None, "forest with bootstrap: rows drawn, a number or a share; none: all",
+        type=(int, float, type(None)), minimum=0,
+    ),
     Setting("oob", True, "forest with bootstrap: score the out-of-bag rows"),
     Setting("missing", "direction", "missing cells: a learned side, or an error",
             choices=("direction", "error")),

@@ -1,0 +1,141 @@
+"""Class weights and priors: what they are worth in rows, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import treekit
+from tests.test_training import noisy, same_tree
+from treekit import DecisionTreeClassifier, SettingError
+from treekit.training.named import read_named
+
+
+def trained(table=None, **settings):
+    return treekit.train(table or noisy(), "y", seed=0, **settings)
+
+
+def root(model):
+    return dict(zip(model.schema.classes, model.trees[0].value[0].tolist(), strict=True))
+
+
+def test_a_whole_class_weight_is_worth_as_many_copies_of_the_rows():
+    table = noisy()
+    rows = np.repeat(np.arange(300), np.where(np.array(table["y"]) == "yes", 2, 1))
+    copies = {name: [cells[row] for row in rows] for name, cells in table.items()}
+    same_tree(trained(table, class_weight="yes=2").trees[0], trained(copies).trees[0])
+
+
+def test_class_weights_multiply_the_rows_own():
+    weights = np.random.default_rng(0).integers(1, 4, 300).astype(float)
+    labels = np.array(noisy()["y"])
+    own = treekit.train(noisy(), "y", seed=0, weights=weights * np.where(labels == "yes", 3, 1))
+    named = treekit.train(noisy(), "y", seed=0, weights=weights, class_weight={"yes": 3})
+    same_tree(own.trees[0], named.trees[0])
+
+
+def test_balanced_classes_weigh_alike_and_keep_the_sum():
+    found = root(trained(class_weight="balanced"))
+    assert found == pytest.approx({"no": 150, "yes": 150}, rel=1e-9)
+
+
+def test_priors_are_the_classes_shares_of_weight():
+    model = trained(priors="yes=1,no=3")
+    assert root(model) == pytest.approx({"no": 225, "yes": 75}, rel=1e-9)
+    assert model.settings["priors"] == pytest.approx({"no": 0.75, "yes": 0.25})
+    # Breiman et al. 1984, section 4.4: priors as they are in the data change nothing.
+    share = float(np.mean(np.array(noisy()["y"]) == "yes"))
+    same = trained(priors={"yes": share, "no": 1 - share})
+    np.testing.assert_array_equal(same.trees[0].feature, trained().trees[0].feature)
+
+
+def test_weights_are_recorded_as_plain_values_that_may_be_given_again():
+    model = trained(class_weight="yes=2.5")
+    assert model.settings["class_weight"] == {"no": 1.0, "yes": 2.5}
+    same_tree(trained(class_weight=model.settings["class_weight"]).trees[0], model.trees[0])
+    balanced = trained(class_weight="balanced")
+    again = trained(class_weight=balanced.settings["class_weight"])
+    same_tree(again.trees[0], balanced.trees[0])
+
+
+def test_the_estimators_agree_with_the_front_door():
+    table = noisy()
+    x = np.column_stack([table["size"], table["age"]])
+    by_dict = DecisionTreeClassifier(random_state=0, class_weight={"yes": 3, "no": 1})
+    front = treekit.train(
+        {"a": x[:, 0], "b": x[:, 1], "y": table["y"]}, "y", seed=0, class_weight="yes=3"
+    )
+    same_tree(by_dict.fit(x, table["y"]).model_.trees[0], front.trees[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"class_weight": "ye=2"}, "class_weight names class 'ye'; did you mean 'yes'"),
+        ({"class_weight": "yes"}, "'yes'; write NAME=NUMBER"),
+        ({"class_weight": "yes=1,yes=2"}, "'yes' twice"),
+        ({"class_weight": "yes=much"}, "'yes' the value 'much'; give a finite number"),
+        ({"class_weight": {"yes": True}}, "the value True"),
+        ({"class_weight": "yes=nan"}, "'nan'; give a finite number"),
+        ({"class_weight": "yes=-1"}, "'yes' is -1; give 0 or more"),
+        ({"class_weight": "yes=0,no=0"}, "leaves no row any weight"),
+        ({"class_weight": 3}, "is 3; give NAME=NUMBER"),
+        ({"class_weight": '"yes=3'}, "write NAME=NUMBER"),
+        ({"priors": "yes=0.5"}, "priors name no share of class 'no'"),
+        ({"priors": "yes=1,no=0"}, "the prior of 'no' is 0; give more than 0"),
+        ({"priors": "yes=1,no=1", "class_weight": "balanced"}, "give one of them"),
+    ],
+)
+def test_a_mistake_is_told_with_its_remedy(settings, said):
+    with pytest.raises(SettingError, match=said):
+        trained(**settings)
+
+
+def test_numbers_have_no_class_weights():
+    for settings in ({"class_weight": "balanced"}, {"priors": "a=1"}):
+        with pytest.raises(SettingError, match="is for classes, but the target 'y' is a number"):
+            treekit.train(noisy(task="regression"), "y", **settings)
+
+
+def test_labels_that_hold_signs_are_quoted_and_numbers_are_read_alike():
+    names = ("a,b", "x=y", "3")
+    assert read_named('"a,b=2",x=y=0.5, 3.0=1e2', names, "w") == {0: 2.0, 1: 0.5, 2: 100.0}
+    assert read_named({"a,b": 1, 3.0: 7}, names, "w") == {0: 1.0, 2: 7.0}
+    with pytest.raises(SettingError, match="3 twice"):
+        read_named({"3": 1, 3: 7}, names, "w")
+
+
+@given(st.dictionaries(st.sampled_from(["no", "yes", "perhaps"]), st.floats(-1e300, 1e300)))
+def test_a_text_reads_as_the_mapping_it_writes(numbers):
+    text = ",".join(f"{name}={value!r}" for name, value in numbers.items())
+    names = ("no", "yes", "perhaps")
+    assert read_named(text, names, "w") == {names.index(n): v for n, v in numbers.items()}
+
+
+# ------------------------------------------------------------------ how many rows are drawn
+
+
+def in_bag(**settings):
+    model = trained(ensemble="forest", trees=3, oob=False, **settings)
+    return [float(tree.weight[0]) for tree in model.trees]
+
+
+def test_a_forest_draws_as_many_rows_as_asked():
+    assert in_bag() == [300, 300, 300]
+    assert in_bag(max_samples=40) == [40, 40, 40]
+    assert in_bag(max_samples=0.25) == [75, 75, 75]
+    assert in_bag(max_samples=1.0) == in_bag()
+
+
+@pytest.mark.parametrize("wanted", [0, 0.0, 1.5])
+def test_a_sample_that_cannot_be_drawn_is_refused(wanted):
+    with pytest.raises(SettingError, match=r"above 0\.0 and at most 1\.0"):
+        in_bag(max_samples=wanted)
+
+
+@pytest.mark.parametrize("settings", [{}, {"ensemble": "forest", "bootstrap": False}])
+def test_without_a_bootstrap_no_rows_are_drawn(settings):
+    with pytest.raises(SettingError, match="set ensemble='forest' and bootstrap=True"):
+        trained(max_samples=10, **settings)

@@ -1,0 +1,121 @@
+"""Algorithms of the literature by name: each is a dict of ordinary settings.
+
+Nothing in treekit asks for an algorithm's name: a model trained by one equals
+the model trained by its settings written out.  Explicit settings win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from treekit.data.schema import Task
+
+__all__ = ["PRESETS", "Preset", "preset"]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named set of settings.
+
+    Attributes
+    ----------
+    summary : str
+        What it is and whose.
+    settings : mapping
+        Settings of `treekit.train`, those of components under dotted names.
+    by_task : mapping
+        Further settings of one task.
+    alone : mapping
+        Settings of a tree that stands alone.  A forest that is grown of such
+        trees leaves them out.
+    """
+
+    summary: str
+    settings: Mapping[str, Any]
+    by_task: Mapping[Task, Mapping[str, Any]] = field(default_factory=dict)
+    alone: Mapping[str, Any] = field(default_factory=dict)
+
+
+PRESETS: dict[str, Preset] = {
+    "id3": Preset(
+        "information gain, one branch a value (Quinlan 1986)",
+        {
+            "ensemble": "tree",
+            "criterion": "entropy",
+            "criterion.base": 2.0,
+            "splitter": "exact",
+            "nominal_splits": "multiway",
+            "missing": "error",
+        },
+    ),
+    "c45": Preset(
+        "gain ratio, one branch a value (Quinlan 1993, release 8)",
+        {
+            "ensemble": "tree",
+            "criterion": "gain_ratio",
+            "criterion.slack": 1e-3,
+            "splitter": "exact",
+            "nominal_splits": "multiway",
+            "min_weight_leaf": 2.0,
+        },
+    ),
+    "cart": Preset(
+        "two branches, cost-complexity pruning (Breiman et al. 1984)",
+        {
+            "splitter": "exact",
+            "nominal_splits": "subset",
+        },
+        alone={"pruner": "cost_complexity", "min_weight_split": 6.0},
+    ),
+    "stump": Preset(
+        "a tree of one split (Iba and Langley 1992)",
+        {"ensemble": "tree", "splitter": "exact", "max_depth": 1},
+    ),
+    "bagging": Preset(
+        "trees of bootstrap samples, each node tries all columns (Breiman 1996)",
+        {"ensemble": "forest", "bootstrap": True, "max_features": "all"},
+        {"classification": {"trees": 50}, "regression": {"trees": 25}},
+    ),
+    "random_forest": Preset(
+        "trees of bootstrap samples, each node tries some columns (Breiman 2001)",
+        {"ensemble": "forest", "bootstrap": True, "trees": 100},
+        {
+            "classification": {"max_features": "sqrt"},
+            "regression": {"max_features": 1 / 3, "min_weight_split": 6.0},
+        },
+    ),
+}
+"""The algorithms, in the order of the literature's chapters.
+
+id3
+    J. R. Quinlan, "Induction of decision trees", Machine Learning 1, 1986, pp.
+    81-106.  Quinlan's attributes are nominal; numeric columns split in two.
+bagging
+    L. Breiman, "Bagging predictors", Machine Learning 24, 1996, pp. 123-140: 50
+    samples for classes and 25 for numbers (section 2).
+random_forest
+    L. Breiman, "Random forests", Machine Learning 45, 2001, pp. 5-32; columns
+    tried and smallest nodes as Hastie, Tibshirani and Friedman, *The Elements
+    of Statistical Learning*, 2009, section 15.3 recommend (a third of the columns,
+    nodes of up to five rows left alone, for numbers).
+"""
+
+
+def preset(name: str, task: Task, *, forest: bool | None = None) -> dict[str, Any]:
+    """The settings of an algorithm for a task.
+
+    Parameters
+    ----------
+    name : str
+        A key of `PRESETS`.
+    task : {"classification", "regression"}
+    forest : bool, optional
+        Whether a forest is grown; default: as the algorithm itself says.
+    """
+    found = PRESETS[name]
+    settings = {**found.settings, **found.by_task.get(task, {})}
+    if forest is None:
+        forest = settings.get("ensemble") == "forest"
+    return settings if forest else {**settings, **found.alone}
