@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 import treekit
 from tests.test_training import noisy, same_tree
 from treekit import DecisionTreeClassifier, SettingError
-from treekit.training.named import read_named
+from treekit.model.check import MAX_COST
+from treekit.training.costs import whole_costs
+from treekit.training.named import read_named, read_pairs
 
 
 def trained(table=None, **settings):
@@ -139,3 +141,81 @@ def test_a_sample_that_cannot_be_drawn_is_refused(wanted):
 def test_without_a_bootstrap_no_rows_are_drawn(settings):
     with pytest.raises(SettingError, match="set ensemble='forest' and bootstrap=True"):
         trained(max_samples=10, **settings)
+
+
+# ------------------------------------------------------------------ costs and votes
+
+
+def test_costs_are_whole_numbers_in_the_same_ratios():
+    def whole(*rows):
+        return whole_costs(np.array(rows, float)).tolist()
+
+    assert whole([0, 5], [1, 0]) == [[0, 5], [1, 0]]
+    assert whole([0, 2.5], [1, 0]) == [[0, 5], [2, 0]]
+    assert whole([0, 0.1], [0.25, 0]) == [[0, 2], [5, 0]]
+    assert whole([0, 20_000], [5_000, 0]) == [[0, 4], [1, 0]]
+    assert whole([0, 2**0.5], [1, 0]) == [[0, MAX_COST], [round(MAX_COST / 2**0.5), 0]]
+
+
+@given(st.lists(st.floats(1e-3, 1.0), min_size=2, max_size=6))
+def test_whole_costs_keep_their_ratios_to_half_a_step(values):
+    k = len(values)
+    matrix = np.zeros((k, k))
+    matrix[np.arange(k), (np.arange(k) + 1) % k] = values
+    found = whole_costs(matrix)
+    assert ((found > 0) == (matrix > 0)).all()
+    assert found.max() <= MAX_COST
+    scale = found.max() / matrix.max()
+    assert np.abs(found - matrix * scale).max() <= 0.5 + 1e-6
+
+
+def test_a_costly_mistake_is_said_less_often():
+    table = noisy()
+    plain, careful = trained(table, max_depth=1), trained(table, max_depth=1, costs="yes>no=20")
+    assert careful.costs.tolist() == [[0, 1], [20, 0]] == careful.settings["costs"]
+    same_tree(plain.trees[0], careful.trees[0])
+    said = careful.predict(table)
+    assert (said == "yes").sum() > (plain.predict(table) == "yes").sum()
+    # Label of least expected cost: yes where its share exceeds 1/21.
+    share = careful.predict_proba(table)[:, 1]
+    np.testing.assert_array_equal(said == "yes", share * 20 > 1 - share)
+
+
+def test_costs_are_given_as_text_pairs_or_a_matrix():
+    for costs in ("yes>no=3", {("yes", "no"): 3}, [[0, 1], [3, 0]], np.array([[0.0, 1], [3, 0]])):
+        assert trained(costs=costs, max_depth=1).costs.tolist() == [[0, 1], [3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        ("yes=2", "write TRUE>SAID=COST"),
+        ("yes>n=2", "names class 'n'"),
+        ("yes>no=-2", "saying 'no' for 'yes' costs -2"),
+        ({("yes", "yes"): 1}, "is no mistake and costs 0"),
+        ({("yes",): 1}, "is no pair"),
+        ("yes>no=0,no>yes=0", "all costs are 0"),
+        ("yes>no=20000,no>yes=0.5", "the largest may be 16,384 times the smallest"),
+        ([[0, 1]], "a matrix of finite numbers, 2 x 2"),
+        ([[0, np.nan], [1, 0]], "a matrix of finite numbers, 2 x 2"),
+    ],
+)
+def test_a_cost_that_makes_no_sense_is_refused(costs, said):
+    with pytest.raises(SettingError, match=said):
+        trained(costs=costs)
+
+
+def test_labels_that_hold_the_sign_are_read_where_there_is_one_way():
+    assert read_pairs("a>b>c=2", ("a>b", "c"), "costs") == {(0, 1): 2.0}
+    with pytest.raises(SettingError, match="reads in 2 ways"):
+        read_pairs("a>b>c=2", ("a>b", "c", "a", "b>c"), "costs")
+
+
+def test_out_of_bag_labels_weigh_costs_and_votes():
+    table = noisy()
+    forest = {"ensemble": "forest", "trees": 15}
+    plain = trained(table, **forest).provenance["oob"]["accuracy"]
+    careful = trained(table, **forest, costs="yes>no=30").provenance["oob"]["accuracy"]
+    assert careful < plain
+    hard = trained(table, **forest, voting="hard", max_depth=2)
+    assert set(np.unique(hard.units)) == {0, 1}

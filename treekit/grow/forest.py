@@ -15,10 +15,11 @@ import numpy.typing as npt
 from treekit.grow.bootstrap import Bootstrap, make_bootstrap
 from treekit.grow.builder import GrownTree, Recipe, grow_tree
 from treekit.kernels.node import Rows
-from treekit.model.portable import quotas, units_per_tree
 from treekit.model.tree import Tree
 
-__all__ = ["Forest", "grow_forest"]
+__all__ = ["Forest", "Vote", "grow_forest"]
+
+Vote = Callable[[Tree, npt.NDArray[np.int64]], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Forest:
     Attributes
     ----------
     trees : list of Tree
-    votes : (rows, outputs) float64 or None
-        Sums over the trees for which the row was out of bag: units of each
+    votes : (rows, values) float64 or None
+        Sums over the trees for which the row was out of bag: votes for each
         class (whole numbers, exact in any order), or predictions.
     times : (rows,) int64 or None
         For how many trees each row was out of bag.
@@ -49,7 +50,8 @@ def grow_forest(
     bootstrap: bool = True,
     max_samples: int | float | None = None,
     n_jobs: int | None = 1,
-    out_of_bag: bool = False,
+    first: int = 0,
+    vote: Vote | None = None,
     finish: Callable[[GrownTree], GrownTree] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Forest:
@@ -63,8 +65,12 @@ def grow_forest(
         Rows drawn for each tree; see `treekit.grow.bootstrap.make_bootstrap`.
     n_jobs : int or None
         joblib's threads; the kernels release the GIL.
-    out_of_bag : bool
-        Sum what each tree says of the rows it has not seen.
+    first : int
+        Leave out so many trees, which are there already: the others are those
+        that a forest of `n_trees` has in their places.
+    vote : callable, optional
+        ``vote(tree, leaves)``: what these leaves say, (leaves, values).  If
+        given, it is summed for each row over the trees that have not seen it.
     finish : callable, optional
         Applied to each grown tree (a pruner); `held_leaf` is of the new tree.
     progress : callable, optional
@@ -80,22 +86,24 @@ def grow_forest(
         child: np.random.SeedSequence,
     ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
         rng = np.random.default_rng(child)
-        rows, held = _sample(recipe, ids, rng, draws, out_of_bag)
+        rows, held = _sample(recipe, ids, rng, draws, vote is not None)
         grown = grow_tree(recipe, rows, held, rng)
         if finish is not None:
             grown = finish(grown)
-        if not out_of_bag:
+        if vote is None:
             return grown.tree, held.ids, np.empty((0, 0))
-        return grown.tree, grown.held_ids, _held_votes(recipe, grown, n_trees)
+        leaves, at = np.unique(grown.held_leaf, return_inverse=True)
+        return grown.tree, grown.held_ids, vote(grown.tree, leaves)[at]
 
     trees: list[Tree] = []
     votes = times = None
-    if out_of_bag:
+    if vote is not None:
         width = 1 if recipe.target.dense else recipe.target.size
         votes = np.zeros((len(recipe.target.values), width))
         times = np.zeros(len(votes), dtype=np.int64)
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    for tree, held_ids, held_votes in parallel(delayed(one)(c) for c in seed.spawn(n_trees)):
+    children = seed.spawn(n_trees)[first:]
+    for tree, held_ids, held_votes in parallel(delayed(one)(c) for c in children):
         trees.append(tree)
         if votes is not None and times is not None:
             votes[held_ids] += held_votes  # each row at most once a tree
@@ -126,11 +134,3 @@ def _sample(
     rest = ids[~drawn]
     own = target.draw_weights
     return rows, target.rows(rest, None if own is None else own[rest] / draws.unit)
-
-
-def _held_votes(recipe: Recipe, grown: GrownTree, n_trees: int) -> npt.NDArray[np.float64]:
-    leaves, at = np.unique(grown.held_leaf, return_inverse=True)
-    value = grown.tree.value[leaves]
-    if not recipe.target.dense and len(leaves):
-        value = quotas(value, units_per_tree(n_trees, recipe.dtype)).astype(np.float64)
-    return value[at]

@@ -108,6 +108,8 @@ def fit(dataset: Dataset, settings: Mapping[str, Any], progress: Progress | None
         outcome.trees,
         missing=plan.settings["missing"],
         unknown=plan.settings["unknown"],
+        voting=plan.settings["voting"],
+        costs=plan.costs,
         settings=plan.recorded,
         provenance=provenance,
     )

@@ -15,7 +15,7 @@ from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
 from treekit.training.named import label_names, read_named
 
-__all__ = ["class_weights", "shares", "weighted"]
+__all__ = ["class_weights", "need_classes", "shares", "weighted"]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def class_weights(
     if class_weight is not None and priors is not None:
         raise SettingError("class_weight and priors both weigh the classes; give one of them")
     where = "class_weight" if priors is None else "priors"
-    _need_classes(dataset, where)
+    need_classes(dataset, where)
     names = label_names(dataset.schema.classes)
     present = _weight_of_classes(dataset)
     if priors is not None:
@@ -90,16 +90,19 @@ def weighted(dataset: Dataset, factors: Numbers | None) -> npt.NDArray[np.float6
     if factors is None:
         return dataset.weights
     by_class = factors[dataset.y]
-    return by_class if dataset.weights is None else by_class * dataset.weights
+    return np.asarray(by_class if dataset.weights is None else by_class * dataset.weights)
 
 
 def shares(dataset: Dataset, factors: Numbers) -> Numbers:
     """(classes,) float64: the share of all weight of each class under these factors."""
     weight: Numbers = _weight_of_classes(dataset) * factors
-    return weight / weight.sum()
+    return np.asarray(weight / weight.sum())
 
 
-def _need_classes(dataset: Dataset, where: str) -> None:
+def need_classes(dataset: Dataset, where: str) -> None:
+    """Raise `SettingError` unless the target is one of classes."""
+    if dataset.schema.more:
+        raise SettingError(f"{where} is for one target, but there are several; leave it out")
     if dataset.schema.task != "classification":
         raise SettingError(
             f"{where} is for classes, but the target {dataset.schema.target!r} is a number; leave "

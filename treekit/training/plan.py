@@ -25,6 +25,7 @@ from treekit.data.schema import Task
 from treekit.errors import SettingError
 from treekit.settings import resolve
 from treekit.training.classes import class_weights, shares
+from treekit.training.costs import costs_of_mistakes
 from treekit.training.named import label_names
 from treekit.training.presets import PRESETS, preset
 from treekit.training.settings import BY_NAME, SETTINGS, features_to_try
@@ -72,6 +73,8 @@ class Plan:
         Columns tried at a node.
     class_weights : (classes,) float64 or None
         Factors of the rows' weights.
+    costs : (classes, classes) int64 or None
+        ``costs[i][j]``: cost of saying class j when it is i.
     """
 
     settings: dict[str, Any]
@@ -80,6 +83,7 @@ class Plan:
     pruner: Part | None
     n_try: int
     class_weights: npt.NDArray[np.float64] | None = None
+    costs: npt.NDArray[np.int64] | None = None
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -127,7 +131,8 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     pruner = _part("pruner", settings, wanted) if settings["pruner"] is not None else None
     _check_component_settings(given, pruner)
     weights = class_weights(dataset, settings["class_weight"], settings["priors"])
-    settings |= _recorded_by_name(dataset, settings, weights)
+    costs = costs_of_mistakes(dataset, settings["costs"])
+    settings |= _recorded_by_name(dataset, settings, weights, costs)
     forest = settings["ensemble"] == "forest"
     n_try = features_to_try(
         settings["max_features"],
@@ -135,7 +140,7 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
         forest and task == "classification",
     )
     splitter = _part("splitter", settings, wanted)
-    return Plan(settings, criterion, splitter, pruner, n_try, weights)
+    return Plan(settings, criterion, splitter, pruner, n_try, weights, costs)
 
 
 def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
@@ -186,6 +191,7 @@ def _recorded_by_name(
     dataset: Dataset,
     settings: Mapping[str, Any],
     weights: npt.NDArray[np.float64] | None,
+    costs: npt.NDArray[np.int64] | None,
 ) -> dict[str, Any]:
     """What was said of classes as plain values, which may be given again as they are."""
     plain: dict[str, Any] = {}
@@ -195,6 +201,8 @@ def _recorded_by_name(
             weights = shares(dataset, weights)
         name = "class_weight" if settings["priors"] is None else "priors"
         plain[name] = dict(zip(names, weights.tolist(), strict=True))
+    if costs is not None:
+        plain["costs"] = costs.tolist()
     return plain
 
 

@@ -76,13 +76,13 @@ PRESETS: dict[str, Preset] = {
     "bagging": Preset(
         "trees of bootstrap samples, each node tries all columns (Breiman 1996)",
         {"ensemble": "forest", "bootstrap": True, "max_features": "all"},
-        {"classification": {"trees": 50}, "regression": {"trees": 25}},
+        {"classification": {"trees": 50, "voting": "hard"}, "regression": {"trees": 25}},
     ),
     "random_forest": Preset(
         "trees of bootstrap samples, each node tries some columns (Breiman 2001)",
         {"ensemble": "forest", "bootstrap": True, "trees": 100},
         {
-            "classification": {"max_features": "sqrt"},
+            "classification": {"max_features": "sqrt", "voting": "hard"},
             "regression": {"max_features": 1 / 3, "min_weight_split": 6.0},
         },
     ),

@@ -12,10 +12,11 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
 from treekit.grow.builder import GrownTree, Recipe, grow_tree
-from treekit.grow.forest import grow_forest
-from treekit.model.ensemble import make_model
+from treekit.grow.forest import Vote, grow_forest
+from treekit.model.ensemble import Model, make_model
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Tree
+from treekit.model.votes import least_cost, spread
 from treekit.training.plan import Plan
 from treekit.training.prune import prune
 from treekit.training.recipe import make_recipe
@@ -124,16 +125,36 @@ def _forest(
         bootstrap=settings["bootstrap"],
         max_samples=settings["max_samples"],
         n_jobs=settings["n_jobs"],
-        out_of_bag=score or held,
+        vote=_vote(dataset, plan) if score or held else None,
         finish=finish if pruned else None,
         progress=None if progress is None else lambda done: progress(done, total),
     )
     report: dict[str, Any] = {}
     if score and forest.votes is not None and forest.times is not None:
-        report["oob"] = oob_score(dataset, forest.votes, forest.times)
+        report["oob"] = oob_score(dataset, forest.votes, forest.times, plan.costs)
         if held:
             report["oob"]["pruned_by_the_same_rows"] = True
     return Outcome(forest.trees, forest.votes, forest.times, report)
+
+
+def _vote(dataset: Dataset, plan: Plan) -> Vote:
+    """What leaves of a tree say out of bag: votes for each class, or numbers."""
+
+    def vote(tree: Tree, leaves: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        if dataset.schema.task == "regression":
+            return tree.value[leaves]
+        # Of a model of this tree alone: the votes do not depend on how many trees there are.
+        alone = Model(
+            schema=dataset.schema,
+            trees=(tree,),
+            units=np.empty((0, 0), dtype=np.int64),
+            missing=plan.settings["missing"],
+            voting=plan.settings["voting"],
+            costs=plan.costs,
+        )
+        return spread(alone, tree.value[leaves]).astype(np.float64)
+
+    return vote
 
 
 def _matrix(dataset: Dataset) -> npt.NDArray[Any]:
@@ -147,7 +168,10 @@ def _matrix(dataset: Dataset) -> npt.NDArray[Any]:
 
 
 def oob_score(
-    dataset: Dataset, votes: npt.NDArray[np.float64], times: npt.NDArray[np.int64]
+    dataset: Dataset,
+    votes: npt.NDArray[np.float64],
+    times: npt.NDArray[np.int64],
+    costs: npt.NDArray[np.int64] | None = None,
 ) -> dict[str, float]:
     """Accuracy, or R squared, on the rows that were out of bag at least once."""
     seen = times > 0
@@ -156,7 +180,7 @@ def oob_score(
     y = np.asarray(dataset.y, dtype=np.float64)[seen]
     w = np.ones(len(y)) if dataset.weights is None else dataset.weights[seen]
     if dataset.schema.task == "classification":
-        right = votes[seen].argmax(axis=1) == y
+        right = least_cost(votes[seen].astype(np.int64), costs) == y
         return {"rows": int(seen.sum()), "accuracy": float((right * w).sum() / w.sum())}
     # Within float64: training refuses targets whose squares overflow.
     error = (y - votes[seen, 0] / times[seen]) ** 2

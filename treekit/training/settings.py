@@ -10,7 +10,7 @@ from treekit.training.presets import PRESETS
 
 __all__ = ["BY_NAME", "SETTINGS", "features_to_try"]
 
-BY_NAME = ("class_weight", "priors")
+BY_NAME = ("class_weight", "priors", "costs")
 """Settings of numbers for classes or columns: a text, or a mapping from Python."""
 
 SETTINGS: tuple[Setting, ...] = (
@@ -52,6 +52,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("priors", None, "share of all weight that each class has: yes=0.1,no=0.9",
             type=(str, type(None))),
+    Setting(
+        "costs", None,
+        "what mistakes cost, in labels and pruning: yes>no=5 for no where it is yes; others 1",
+        type=(str, type(None)),
+    ),
+    Setting("voting", "soft", "leaves of a forest vote by class shares, or for their label alone",
+            choices=("soft", "hard")),
     Setting("bootstrap", True, "forest: draw rows with replacement for each tree"),
     Setting(
         "max_samples", None, "forest with bootstrap: rows drawn, a number or a share; none: all",
