@@ -27,7 +27,7 @@ from treekit.errors import ModelFileError
 
 ROOT = Path(__file__).resolve().parents[1]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
-COMMANDS = ["train", "inspect", "predict", "rules", "export", "verify", "plugins", "demo"]
+COMMANDS = ["train", "inspect", "predict", "rules", "plot", "export", "verify", "plugins", "demo"]
 HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "rich"}
 TREEKIT = "import sys; from treekit.cli import main; main(prog_name='treekit')"
 
@@ -464,6 +464,7 @@ def test_an_output_below_a_file_is_named_before_any_work(tree: Path, tmp_path: P
         ["train", demo_table(), "--target", DEMO_TARGET],
         ["predict", tree, demo_table()],
         ["rules", tree],
+        ["plot", tree],
         ["export", tree, "--to", "c"],
     ):
         said = " ".join(call(*command, "-o", file / "m.c", code=2).stderr.split())

@@ -52,7 +52,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
         treekit.trian  # noqa: B018
 
 
-@pytest.mark.parametrize("room", ["export", "verify"])
+@pytest.mark.parametrize("room", ["export", "plot", "verify"])
 @pytest.mark.parametrize("first", ["treekit", "treekit.{room}", "treekit.cli"])
 def test_a_room_named_as_its_function_is_called_whoever_imported_it_first(room: str, first: str):
     code = f"import {first.format(room=room)}; import treekit; print(callable(treekit.{room}))"

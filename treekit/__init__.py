@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from treekit.interop import read_model as read_model
     from treekit.model.ensemble import Model as Model
     from treekit.model.store import load as load
+    from treekit.plot import plot as plot
     from treekit.training import train as train
     from treekit.verify import verify as verify
 
@@ -94,7 +95,7 @@ _MODULE_OF = {
     }.items()
     for name in names
 }
-_CALLABLE_ROOMS = ("export", "verify")
+_CALLABLE_ROOMS = ("export", "plot", "verify")
 
 
 class _CallableRoom(ModuleType):

@@ -16,6 +16,7 @@ from treekit.cli.artifacts import export_command, verify_command
 from treekit.cli.demo import demo_command
 from treekit.cli.listing import plugins_command
 from treekit.cli.model import inspect_command, predict_command, rules_command
+from treekit.cli.picture import plot_command
 from treekit.cli.terminal import Commands, colour_default
 from treekit.cli.train import train_command
 
@@ -29,6 +30,7 @@ __all__ = ["main"]
         inspect_command,
         predict_command,
         rules_command,
+        plot_command,
         export_command,
         verify_command,
         plugins_command,

@@ -12,16 +12,23 @@ import re
 import secrets
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelFileError
 
-__all__ = ["array_bytes", "narrowest", "read_array", "read_entries", "write_entries"]
+__all__ = [
+    "array_bytes",
+    "narrowest",
+    "read_array",
+    "read_entries",
+    "replacing",
+    "write_entries",
+]
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 """Of every entry: the same model gives the same bytes."""
@@ -49,8 +56,9 @@ _BROKEN = (
 )
 
 
-def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
-    """Write the file in one step: readers see the old file or the new one, whole.
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write in one step: readers see the old file or the new one, whole.
 
     A temporary file in the same folder is written, flushed to the disk and
     renamed; if anything fails it is removed, and an existing file stays.
@@ -60,18 +68,23 @@ def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for name, content in entries.items():
-                    info = zipfile.ZipInfo(name, _DATE)
-                    info.create_system = 3  # the same bytes on every system
-                    info.external_attr = 0o644 << 16
-                    archive.writestr(info, content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
+    """Write the file in one step; see `replacing`."""
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in entries.items():
+            info = zipfile.ZipInfo(name, _DATE)
+            info.create_system = 3  # the same bytes on every system
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, content)
 
 
 def read_entries(path: str | Path) -> dict[str, bytes]:

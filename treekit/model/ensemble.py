@@ -24,6 +24,7 @@ from treekit.model.votes import spread, units_each
 
 if TYPE_CHECKING:
     from treekit.kernels.predict import PackedTrees
+    from treekit.plot import Picture
     from treekit.rules import RuleList
 
 __all__ = ["MissingPolicy", "Model", "UnknownPolicy", "Voting", "make_model"]
@@ -186,6 +187,16 @@ class Model:
         from treekit.rules import rules
 
         return rules(self)
+
+    def plot(self, path: str | Path | None = None, **options: Any) -> Picture:
+        """A tree as a picture, written to a file if one is named; see `treekit.plot.plot`."""
+        from treekit.plot import plot
+
+        return plot(self, path, **options)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the tree, or the first one of a forest."""
+        return self.plot()._repr_html_()
 
 
 def make_model(

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
-from treekit.export import model_of
 from treekit.model.ensemble import Model
+from treekit.model.given import model_of
 from treekit.verify.answers import INCONSISTENT, REFUSED, STRANGE, Answers, differing, expected
 from treekit.verify.bounds import rule_rows
 from treekit.verify.certificate import file_sha256, model_sha256, write_certificate

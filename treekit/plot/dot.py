@@ -1,0 +1,78 @@
+"""A picture in the DOT language, for Graphviz and what reads its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from treekit.plot.colours import INK, PAPER, class_colour, mixed
+from treekit.plot.picture import Picture
+from treekit.plot.words import percent_text, weight_text
+
+__all__ = ["dot", "quoted"]
+
+
+def quoted(*lines: str) -> str:
+    r"""A DOT string of some lines.
+
+    Graphviz reads ``\n`` and the like in labels, and HTML entities; a name's
+    own backslashes, quotes and ampersands are none of these.  Control
+    characters become U+FFFD: names have theirs escaped before.
+    """
+    clean = ("".join(c if c >= " " and c != "\x7f" else "\ufffd" for c in line) for line in lines)
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "&": "&amp;"})
+    return '"' + "\\n".join(line.translate(escapes) for line in clean) + '"'
+
+
+def dot(picture: Picture) -> str:
+    """The picture as the text of one ``digraph``."""
+    return "".join(f"{line}\n" for line in _lines(picture))
+
+
+def _lines(picture: Picture) -> Iterator[str]:
+    font = 'fontname="Helvetica,Arial,sans-serif"'
+    yield "digraph tree {"
+    yield f"  graph [label={quoted(picture.title, *picture.notes)}, labelloc=t, {font}];"
+    yield f'  node [shape=box, style="filled", fillcolor="{PAPER}", color="{INK}", {font}];'
+    yield f"  edge [{font}, fontsize=11];"
+    for at, drawn in enumerate(picture.nodes):
+        yield f"  n{drawn.node} [label={quoted(*_label(picture, at))}{_look(picture, at)}];"
+    for drawn in picture.nodes:
+        for child in range(drawn.first_child, drawn.first_child + drawn.n_children):
+            below = picture.nodes[child]
+            branch = below.branch
+            said = f"{branch.label} {branch.rest}".strip() if branch else ""
+            width = 1 + 4 * below.share
+            yield f"  n{drawn.node} -> n{below.node} [label={quoted(said)}, penwidth={width:.2f}];"
+    yield "}"
+
+
+def _label(picture: Picture, at: int) -> Iterator[str]:
+    drawn, words = picture.nodes[at], picture.language
+    if drawn.question:
+        yield drawn.question.text
+        yield from (words.instead.format(text) for text in drawn.question.instead)
+    elif drawn.hidden:
+        yield (words.hidden_one if drawn.hidden == 1 else words.hidden).format(f"{drawn.hidden:,}")
+    for target in picture.targets:
+        answer = target.answers[at]
+        yield answer.text if len(picture.targets) == 1 else f"{target.name}: {answer.text}"
+        weights = zip(target.entries, answer.bars, strict=False)
+        counts = [f"{entry} {weight_text(weight)}" for entry, weight in weights if weight]
+        if counts:
+            yield " · ".join(counts)
+    yield f"{percent_text(drawn.share)} · {weight_text(drawn.weight)}"
+
+
+def _look(picture: Picture, at: int) -> str:
+    drawn = picture.nodes[at]
+    look = ""
+    entry = picture.targets[0].answers[at].entry
+    if not drawn.question and not drawn.hidden and len(picture.targets) == 1 and entry >= 0:
+        colour = class_colour(entry)
+        look = f', fillcolor="{mixed(PAPER, colour, 0.13)}", color="{mixed(colour, INK, 0.2)}"'
+    styles = ["filled"]
+    if not drawn.question:
+        styles.append("rounded")
+    if drawn.hidden or drawn.weight == 0:
+        styles.append("dashed")
+    return look + f', style="{",".join(styles)}"'

@@ -1,0 +1,169 @@
+"""Where the nodes of a drawing stand: a tidy tree, in linear time.
+
+Reingold and Tilford (1981, "Tidier drawings of trees", IEEE TSE 7(2)) asked
+for it: nodes of one level on a line, a parent over the middle of its children,
+equal subtrees drawn equally, as narrow as that allows.  Walker's extension to
+any number of children, in the linear form of Buchheim, Juenger and Leipert
+(2002, "Improving Walker's algorithm to run in linear time", Graph Drawing),
+for nodes of any width.  Nothing recurses: trees may be thousands of levels deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["tidy"]
+
+
+def tidy(
+    first_child: Sequence[int],
+    n_children: Sequence[int],
+    widths: Sequence[float],
+    gap: float,
+    stranger_gap: float | None = None,
+) -> list[float]:
+    """The centre of each node, so that no two of one level come closer than a gap.
+
+    Parameters
+    ----------
+    first_child, n_children : (n,) int
+        As in `treekit.model.tree.Tree`: node 0 is the root, children have
+        adjacent numbers and come after their parent; a leaf has no children.
+    widths : (n,) float
+    gap : float
+        Least free space between two children of one parent, in the unit of `widths`.
+    stranger_gap : float, optional
+        The same between other nodes of one level; default `gap`.
+
+    Returns
+    -------
+    (n,) float
+        Centres from left to right; the leftmost edge of all is at 0.
+    """
+    plan = _Plan(
+        first_child, n_children, widths, gap, gap if stranger_gap is None else stranger_gap
+    )
+    # A child comes after its parent, so backwards all subtrees are there before
+    # they are put side by side: the first walk of the paper without recursion.
+    for node in range(len(widths) - 1, -1, -1):
+        if n_children[node]:
+            plan.join_children(node)
+    return plan.centres()
+
+
+class _Plan:
+    """The paper's fields of each node, and its procedures."""
+
+    def __init__(
+        self,
+        first_child: Sequence[int],
+        n_children: Sequence[int],
+        widths: Sequence[float],
+        gap: float,
+        stranger_gap: float,
+    ) -> None:
+        n = len(widths)
+        self.first_child, self.n_children = first_child, n_children
+        self.widths, self.gap, self.stranger_gap = widths, gap, stranger_gap
+        self.parent = [-1] * n
+        self.middle = [0.0] * n
+        """Of the children, counted from the first one's parent."""
+        self.prelim = [0.0] * n
+        self.mod = [0.0] * n
+        self.change = [0.0] * n
+        self.shift = [0.0] * n
+        self.thread = [-1] * n
+        self.ancestor = list(range(n))
+        for node in range(n):
+            for child in range(first_child[node], first_child[node] + n_children[node]):
+                self.parent[child] = node
+
+    def join_children(self, node: int) -> None:
+        """Put the subtrees below `node` side by side, from left to right."""
+        first = self.first_child[node]
+        last = first + self.n_children[node] - 1
+        default = first
+        self.prelim[first] = self.middle[first]
+        for child in range(first + 1, last + 1):
+            self.prelim[child] = self.prelim[child - 1] + self._distance(child - 1, child)
+            self.mod[child] = self.prelim[child] - self.middle[child]
+            default = self._apportion(child, first, default)
+        self._execute_shifts(first, last)
+        self.middle[node] = (self.prelim[first] + self.prelim[last]) / 2
+
+    def centres(self) -> list[float]:
+        """The paper's second walk: sums of the shifts from the root down."""
+        n = len(self.widths)
+        total = [0.0] * n
+        centre = [self.middle[0]] * n
+        for node in range(1, n):
+            above = self.parent[node]
+            total[node] = total[above] + self.mod[above]
+            centre[node] = self.prelim[node] + total[node]
+        left = min(x - width / 2 for x, width in zip(centre, self.widths, strict=True))
+        return [x - left for x in centre]
+
+    def _distance(self, left: int, right: int) -> float:
+        siblings = self.parent[left] == self.parent[right]
+        space = self.gap if siblings else self.stranger_gap
+        return (self.widths[left] + self.widths[right]) / 2 + space
+
+    def _apportion(self, child: int, first: int, default: int) -> int:
+        """Move `child` and its subtree right until they clear all subtrees to the left.
+
+        Walks down the two facing contours and the two outer ones at once;
+        threads continue a contour below the end of a shorter subtree.
+        """
+        inner_left, inner_right, outer_left, outer_right = child - 1, child, first, child
+        sums = [self.mod[v] for v in (inner_left, inner_right, outer_left, outer_right)]
+        while True:
+            below_left, below_right = self._rightmost(inner_left), self._leftmost(inner_right)
+            if below_left < 0 or below_right < 0:
+                break
+            inner_left, inner_right = below_left, below_right
+            outer_left, outer_right = self._leftmost(outer_left), self._rightmost(outer_right)
+            self.ancestor[outer_right] = child
+            gap = self._distance(inner_left, inner_right)
+            move = self.prelim[inner_left] + sums[0] + gap - self.prelim[inner_right] - sums[1]
+            if move > 0:
+                sibling = self.parent[self.ancestor[inner_left]] == self.parent[child]
+                self._move(self.ancestor[inner_left] if sibling else default, child, move)
+                sums[1] += move
+                sums[3] += move
+            facing = (inner_left, inner_right, outer_left, outer_right)
+            sums = [own + self.mod[v] for own, v in zip(sums, facing, strict=True)]
+        if below_left >= 0 and self._rightmost(outer_right) < 0:
+            self.thread[outer_right] = below_left
+            self.mod[outer_right] += sums[0] - sums[3]
+        if below_right >= 0 and self._leftmost(outer_left) < 0:
+            self.thread[outer_left] = below_right
+            self.mod[outer_left] += sums[1] - sums[2]
+            default = child
+        return default
+
+    def _move(self, left: int, right: int, distance: float) -> None:
+        """Move subtree `right`; those between it and `left` share the new space later."""
+        between = right - left
+        self.change[right] -= distance / between
+        self.shift[right] += distance
+        self.change[left] += distance / between
+        self.prelim[right] += distance
+        self.mod[right] += distance
+
+    def _execute_shifts(self, first: int, last: int) -> None:
+        shift = change = 0.0
+        for child in range(last, first - 1, -1):
+            self.prelim[child] += shift
+            self.mod[child] += shift
+            change += self.change[child]
+            shift += self.shift[child] + change
+
+    def _leftmost(self, node: int) -> int:
+        """The next node on the left contour, -1 at its end."""
+        return self.first_child[node] if self.n_children[node] else self.thread[node]
+
+    def _rightmost(self, node: int) -> int:
+        """The next node on the right contour, -1 at its end."""
+        if not self.n_children[node]:
+            return self.thread[node]
+        return self.first_child[node] + self.n_children[node] - 1

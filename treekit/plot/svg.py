@@ -1,0 +1,227 @@
+"""A picture as SVG: attributes only, no style sheet, script, font or reference.
+
+It stands on paper of its own, so that it reads the same on a light and on a
+dark page, and holds no identifiers, so that many fit on one page.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from treekit.plot.boxes import BAR, BAR_GAP, LINE, PAD, SMALL, SMALL_LINE, TEXT, Box, box
+from treekit.plot.colours import EDGE, INK, MUTED, PAPER, class_colour, ink_on, mixed
+from treekit.plot.layout import tidy
+from treekit.plot.markup import element, escaped, number
+from treekit.plot.picture import Picture
+from treekit.plot.says import Answer, Target
+from treekit.plot.widths import clipped, text_width, wrapped
+from treekit.plot.words import weight_text
+
+__all__ = ["svg"]
+
+FONTS = (
+    "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans', "
+    "'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', 'WenQuanYi Micro Hei', sans-serif"
+)
+MARGIN = 20.0
+GAP, STRANGER_GAP = 14.0, 26.0
+LEVEL, LABEL = 66.0, 24.0
+TITLE, SWATCH = 16.0, 11.0
+LEAST_WIDTH, MOST_TITLE, MOST_ENTRY = 300.0, 700.0, 160.0
+BAR_TEXT = 9.5
+
+
+def svg(picture: Picture) -> str:
+    """The picture as the text of one ``svg`` element."""
+    nodes = picture.nodes
+    boxes = [box(picture, at) for at in range(len(nodes))]
+    centres = tidy(
+        [drawn.first_child for drawn in nodes],
+        [drawn.n_children for drawn in nodes],
+        [own.span for own in boxes],
+        GAP,
+        STRANGER_GAP,
+    )
+    tree_width = max(x + own.span / 2 for x, own in zip(centres, boxes, strict=True))
+    header, least_width, top = _header(picture, max(tree_width, LEAST_WIDTH))
+    inner = max(tree_width, least_width)
+    left = MARGIN + (inner - tree_width) / 2
+    tops = _tops(picture, boxes, top)
+    places = [(left + x, tops[drawn.depth]) for x, drawn in zip(centres, nodes, strict=True)]
+    bottom = max(y + own.height for (_, y), own in zip(places, boxes, strict=True))
+    notes, height = _notes(picture, bottom, inner)
+    width = inner + 2 * MARGIN
+    parts = [
+        element("title", escaped(picture.title)),
+        element("desc", escaped(picture.described)),
+        element("rect", width=width, height=height, rx=8.0, fill=PAPER),
+        *header,
+        element("g", *_edges(picture, boxes, places), fill="none", stroke=EDGE),
+        *(_node(picture, at, boxes[at], *places[at]) for at in range(len(nodes))),
+        *notes,
+    ]
+    frame: dict[str, str | float] = {
+        "xmlns": "http://www.w3.org/2000/svg",
+        "xml:space": "preserve",
+        "width": width,
+        "height": height,
+        "viewBox": f"0 0 {number(width)} {number(height)}",
+        "role": "img",
+        "font-family": FONTS,
+        "font-size": TEXT,
+        "fill": INK,
+    }
+    return element("svg", "\n", *(f"{part}\n" for part in parts), **frame) + "\n"
+
+
+def _text(text: str, x: float, y: float, **attributes: str | float) -> str:
+    return element("text", escaped(text), x=x, y=y, **attributes)
+
+
+def _header(picture: Picture, width: float) -> tuple[list[str], float, float]:
+    """Title and legends; the width that they need, and where the tree may begin."""
+    title = clipped(picture.title, max(width, MOST_TITLE), TITLE, bold=True)
+    y = MARGIN + TITLE - 2
+    parts = [_text(title, MARGIN, y, font_size=TITLE, font_weight="bold")]
+    widest = max(width if picture.nodes[0].n_children else 0.0, text_width(title, TITLE, bold=True))
+    for target in picture.targets:
+        if not target.entries:
+            continue
+        y += 22
+        x = MARGIN
+        items = [(entry, class_colour(i)) for i, entry in enumerate(target.entries)]
+        if len(picture.targets) > 1:
+            said = clipped(f"{target.name}:", MOST_ENTRY, SMALL)
+            parts.append(_text(said, x, y, font_size=SMALL, fill=MUTED))
+            x += text_width(said, SMALL) + 10
+        for entry, colour in items:
+            said = clipped(entry, MOST_ENTRY, SMALL)
+            room = SWATCH + 5 + text_width(said, SMALL)
+            if x > MARGIN and x + room > MARGIN + widest:
+                x, y = MARGIN, y + 18
+            edge = mixed(colour, INK, 0.25)
+            parts.append(
+                element("rect", x=x, y=y - 9.5, width=SWATCH, height=SWATCH, rx=2.0, fill=colour,
+                        stroke=edge)
+            )  # fmt: skip
+            parts.append(_text(said, x + SWATCH + 5, y, font_size=SMALL))
+            x += room + 14
+    return parts, widest, y + 22
+
+
+def _tops(picture: Picture, boxes: list[Box], top: float) -> list[float]:
+    """The upper edge of the boxes of each level."""
+    heights = [0.0] * (picture.nodes[-1].depth + 1)
+    for drawn, own in zip(picture.nodes, boxes, strict=True):
+        if drawn.depth >= len(heights):
+            heights += [0.0] * (drawn.depth + 1 - len(heights))
+        heights[drawn.depth] = max(heights[drawn.depth], own.height)
+    return list(itertools.accumulate((height + LEVEL for height in heights), initial=top))
+
+
+def _edges(picture: Picture, boxes: list[Box], places: list[tuple[float, float]]) -> Iterator[str]:
+    """Curves from parents to children, as wide as the share of the rows that takes them."""
+    for at, drawn in enumerate(picture.nodes):
+        x, y = places[at][0], places[at][1] + boxes[at].height
+        for child in range(drawn.first_child, drawn.first_child + drawn.n_children):
+            to_x, to_y = places[child]
+            end = to_y - LABEL  # straight from here, behind the label
+            middle = (y + end) / 2
+            points = (x, y, x, middle, to_x, middle, to_x, end, to_y)
+            path = "M{} {}C{} {} {} {} {} {}V{}".format(*map(number, points))
+            share = picture.nodes[child].share
+            dashes = {} if picture.nodes[child].weight else {"stroke_dasharray": "3 3"}
+            yield element("path", d=path, stroke_width=1.25 + 7 * share, **dashes)
+
+
+def _node(picture: Picture, at: int, own: Box, x: float, top: float) -> str:
+    """One box with its text, bars, label above it and tooltip; `x` is its middle."""
+    drawn = picture.nodes[at]
+    parts = [element("title", escaped(picture.hover(at)))]
+    if own.branch or own.rest:
+        parts += _branch(own, x, top)
+    fill, stroke = _tint(picture, at)
+    frame: dict[str, str | float] = {"fill": fill, "stroke": stroke, "stroke_width": 1.25}
+    if drawn.hidden or drawn.weight == 0:
+        frame["stroke_dasharray"] = "4 3"
+    parts.append(
+        element("rect", x=x - own.width / 2, y=top, width=own.width, height=own.height,
+                rx=4.0 if drawn.question else 10.0, **frame)
+    )  # fmt: skip
+    y = top + PAD
+    for line in own.head:
+        y += LINE
+        parts.append(_text(line, x, y - 4.5, font_weight="bold", text_anchor="middle"))
+    if own.instead:
+        y += SMALL_LINE
+        parts.append(_small(own.instead, x, y, MUTED))
+    for target, caption in zip(picture.targets, own.captions, strict=True):
+        if caption:
+            y += SMALL_LINE
+            parts.append(_small(caption, x, y, INK))
+        left = x - own.width / 2 + PAD
+        faint = {} if drawn.weight else {"opacity": 0.4}
+        bar = _bar(target, target.answers[at], left, y + BAR_GAP / 2, own.width - 2 * PAD)
+        parts.append(element("g", *bar, **faint))
+        y += BAR + BAR_GAP
+    parts.append(_small(own.share, x, y + SMALL_LINE, MUTED))
+    return element("g", *parts)
+
+
+def _small(text: str, x: float, below: float, fill: str) -> str:
+    return _text(text, x, below - 3.5, font_size=SMALL, text_anchor="middle", fill=fill)
+
+
+def _branch(own: Box, x: float, top: float) -> Iterator[str]:
+    """The label of the branch on a piece of paper that hides the edge behind it."""
+    said = " ".join(filter(None, (own.branch, own.rest)))
+    width = text_width(said, SMALL) + 6
+    yield element("rect", x=x - width / 2, y=top - 22, width=width, height=16.0, rx=3.0, fill=PAPER)
+    rest = element("tspan", escaped(own.rest), fill=MUTED) if own.rest else ""
+    label = escaped(own.branch) + (" " if own.branch and rest else "")
+    yield element("text", label, rest, x=x, y=top - 10, font_size=SMALL, text_anchor="middle")
+
+
+def _tint(picture: Picture, at: int) -> tuple[str, str]:
+    """Paper and line of a box: a leaf of one target bears the colour of its class."""
+    drawn, first = picture.nodes[at], picture.targets[0]
+    entry = first.answers[at].entry
+    if drawn.question or drawn.hidden or len(picture.targets) > 1 or entry < 0:
+        return PAPER if drawn.question else mixed(PAPER, MUTED, 0.06), mixed(EDGE, INK, 0.3)
+    colour = class_colour(entry)
+    return mixed(PAPER, colour, 0.13), mixed(colour, INK, 0.2)
+
+
+def _bar(target: Target, answer: Answer, left: float, top: float, width: float) -> Iterator[str]:
+    if not target.entries:
+        yield element("rect", x=left, y=top + 3, width=width, height=BAR - 6, rx=3.0,
+                      fill=mixed(PAPER, EDGE, 0.45))  # fmt: skip
+        yield element("circle", cx=left + 5 + answer.place * (width - 10), cy=top + BAR / 2, r=5.0,
+                      fill=class_colour(0))  # fmt: skip
+        return
+    total = sum(answer.bars)
+    x = left
+    for entry, weight in enumerate(answer.bars):
+        part = width * (weight / total) if total > 0 else 0.0
+        if part <= 0:
+            continue
+        colour = class_colour(entry)
+        yield element("rect", x=x, y=top, width=part, height=BAR, fill=colour, stroke=PAPER,
+                      stroke_width=0.75)  # fmt: skip
+        said = weight_text(weight)
+        if text_width(said, BAR_TEXT) + 3 <= part:
+            yield _text(said, x + part / 2, top + BAR - 3, font_size=BAR_TEXT, fill=ink_on(colour),
+                        text_anchor="middle")  # fmt: skip
+        x += part
+
+
+def _notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], float]:
+    """Lines below the tree, and the height of the whole picture."""
+    y = bottom + 8
+    parts = []
+    for note in picture.notes:
+        for line in wrapped(note, width, SMALL, 6):
+            y += SMALL_LINE
+            parts.append(_text(line, MARGIN, y, font_size=SMALL, fill=MUTED))
+    return parts, y + MARGIN - 4
