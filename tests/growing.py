@@ -20,10 +20,10 @@ from treekit.grow.plugins import Origin
 from treekit.grow.splitter import compile_splitter
 from treekit.grow.target import Target, class_target, number_target
 from treekit.kernels.axis import find_axis
-from treekit.kernels.node import Limits
+from treekit.kernels.node import PLAIN, Limits, Ways
 from treekit.model.tree import Split, Tree
 
-BUILT_IN: dict[str, Callable[[], CriterionFunctions]] = {
+BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
     "gini": gini,
     "entropy": entropy,
     "gain_ratio": gain_ratio,
@@ -32,10 +32,12 @@ BUILT_IN: dict[str, Callable[[], CriterionFunctions]] = {
 
 
 @cache
-def built_in(name: str, cells: int) -> CompiledCriterion:
+def built_in(name: str, cells: int, known_only: bool = False, **settings: Any) -> CompiledCriterion:
     """A built-in criterion, compiled once for all tests."""
     dense = name == "squared_error"
-    return compile_criterion(BUILT_IN[name](), cells, dense, Origin("criterion", name))
+    functions = BUILT_IN[name](**settings)
+    origin = Origin("criterion", name)
+    return compile_criterion(functions, cells, dense, origin, known_only=known_only)
 
 
 def target_of(problem: reference.Problem) -> Target:
@@ -50,6 +52,8 @@ def recipe_of(
     criterion: CompiledCriterion | None = None,
     find: Callable[..., Any] = find_axis,
     n_try: int | None = None,
+    ways: Ways = PLAIN,
+    fractional: bool = False,
 ) -> Recipe:
     """All that `grow_tree` needs."""
     columns = [
@@ -83,8 +87,10 @@ def recipe_of(
         problem.max_leaves,
         len(columns) if n_try is None else n_try,
     )
-    compiled = criterion or built_in(problem.criterion, target.size)
-    return Recipe(table, target, "float32", compiled, splitter, always(), False, limits)
+    compiled = criterion or built_in(problem.criterion, target.size, ways.known_only)
+    return Recipe(
+        table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional
+    )
 
 
 def grow(problem: reference.Problem, seed: int = 0, **parts: Any) -> GrownTree:

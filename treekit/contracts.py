@@ -107,6 +107,14 @@ class CriterionFunctions:
     Statistics of a node, shape (S,): classification, the weight of each
     class; regression, as `statistics` says.
 
+    Where rows with missing values go down every branch (``missing="fractional"``),
+    splits are judged by the rows whose value is known: a gain, or a score that
+    decides alone, is computed for them and multiplied by their share of the
+    weight (Quinlan 1993, p. 28).  With `choose`, the score is the criterion's own
+    affair: `parent` then includes the missing rows, which are in none of the
+    `children`, so that gain ratio can count them as a branch of its split
+    information.  Otherwise `parent` is the sum of `children`.
+
     Attributes
     ----------
     impurity : callable, optional
@@ -114,13 +122,23 @@ class CriterionFunctions:
         ``impurity(parent) - sum(w_b * impurity(b)) / w_parent``.
     score : callable, optional
         ``score(parent, children) -> float``, children (branches, S), larger is
-        better, 0 for a useless split.  `parent` includes rows whose value is
-        missing.  Give either or both; `score` decides if given.
+        better, 0 for a useless split.  Give either or both; `score` decides if
+        given.
     choose : callable, optional
-        ``choose(gains, scores) -> int`` picks among the best splits of several
-        features (arrays of one entry a feature, ascending; NaN = no split);
-        needs both `impurity` (whose decrease is the gain and picks within a
-        feature) and `score`.  -1 = none.
+        ``choose(gains, scores) -> int``, or ``choose(gains, scores, levels)``,
+        picks among the best splits of several features (arrays of one entry a
+        feature, ascending; NaN = no split); needs both `impurity` (whose
+        decrease is the gain and picks within a feature) and `score`.  ``levels``
+        is the number of declared levels of a nominal feature, per training
+        weight (0.3: three levels for ten rows); 0 for a number.  -1 = none.
+    penalty : callable, optional
+        ``penalty(candidates, weight) -> float``: what is taken off the gain of
+        the best cut of a number that was found among so many candidates at a
+        node of this weight; without a gain left there is no cut.  With
+        `choose`, its score shrinks in the same proportion.
+    tolerance : float
+        Gains (or scores) of the cuts of one feature that differ by no more are
+        ties, besides those within 1e-9, relative, and the first of them wins.
     order : callable, optional
         ``order(stats) -> float``: sort key of a category for subset splits.
     leaf_value : callable, optional
@@ -145,6 +163,8 @@ class CriterionFunctions:
     priority: Callable[..., float] | None = None
     loss: Callable[..., float] | None = None
     statistics: Sums | Ranks = Sums()
+    penalty: Callable[..., float] | None = None
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True)

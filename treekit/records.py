@@ -8,6 +8,7 @@ traceback from the middle of training.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -122,6 +123,10 @@ def check_record(record: Any, kind: Kind) -> None:
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
 
 
+_PLAIN = ("coding", "holdout", "statistics", "tolerance")
+"""Fields that are no functions."""
+
+
 def check_functions(functions: Any, record: Record) -> None:
     """Raise `PluginError` unless `functions` is what ``record.make`` promises to return."""
     where = f"{kind_of(record).name} {record.name!r}"
@@ -136,7 +141,7 @@ def check_functions(functions: Any, record: Record) -> None:
         )
     for name, value in vars(functions).items():
         absent = value is None and name != "find"
-        if name not in ("coding", "holdout", "statistics") and not (absent or callable(value)):
+        if name not in _PLAIN and not (absent or callable(value)):
             raise PluginError(f"{name!r} of {where} is {_type_name(value)}, not a function")
     problem = _problem(functions)
     if isinstance(functions, CriterionFunctions) and not problem:
@@ -152,6 +157,9 @@ def _problem(functions: Functions) -> str:
             return "gives neither impurity nor score; a criterion needs one of them"
         if functions.choose and not (functions.impurity and functions.score):
             return "gives choose, which needs both impurity and score"
+        tolerance: Any = functions.tolerance
+        if not (isinstance(tolerance, int | float) and 0.0 <= tolerance < math.inf):
+            return f"has tolerance {tolerance!r}; it is a number from 0"
     elif isinstance(functions, SplitterFunctions):
         if functions.coding not in ("exact", "histogram"):
             return f"has coding {functions.coding!r}; known: exact, histogram"

@@ -40,7 +40,25 @@ def treekit_criteria() -> list[Criterion]:
             "classification",
             gain_ratio,
             settings=(
-                Setting("slack", 0.0, "how far below the average gain a column may be", minimum=0),
+                Setting(
+                    "slack", 0.0, "bits that a column's gain may be below the average", minimum=0
+                ),
+                Setting("mdl", False, "take log2(candidate cuts) / weight off a number's gain"),
+                Setting(
+                    "missing_branch",
+                    True,
+                    "fractional missing values: missing rows are a branch of the split information",
+                ),
+                Setting(
+                    "many_levels",
+                    0.0,
+                    "columns of so many levels for each unit of training weight do not count for "
+                    "the average gain (C4.5: 0.3); 0: no bound",
+                    minimum=0,
+                ),
+                Setting(
+                    "tolerance", 0.0, "gains and ratios within it are ties, or none", minimum=0
+                ),
             ),
             summary="gain ratio among columns of at least average gain (Quinlan 1993)",
         ),

@@ -88,37 +88,116 @@ def entropy(base: float = 2.0) -> CriterionFunctions:
     return CriterionFunctions(impurity=impurity, score=score)
 
 
-def gain_ratio(slack: float = 0.0) -> CriterionFunctions:
+def gain_ratio(
+    slack: float = 0.0,
+    mdl: bool = False,
+    missing_branch: bool = True,
+    many_levels: float = 0.0,
+    tolerance: float = 0.0,
+) -> CriterionFunctions:
     """Gain ratio among the columns of at least average gain (Quinlan 1993, p. 23).
 
     Within a column the cut of largest gain counts; between columns the largest
-    ratio among those whose gain reaches the average less `slack` bits.
+    ratio among those whose gain reaches the average.  Gains are in bits.
+
+    Parameters
+    ----------
+    slack : float
+        How far below the average gain a column may be.
+    mdl : bool
+        Take ``log2(candidates) / weight`` off the gain of a number's best cut
+        (Quinlan 1996, *Improved use of continuous attributes in C4.5*, p. 81).
+    missing_branch : bool
+        Fractional missing values: the rows whose value is missing count as
+        one more branch of the split information (Quinlan 1993, p. 28).
+    many_levels : float
+        A column with at least so many levels for each unit of training weight
+        does not count for the average, unless all columns are such; 0 = no bound.
+    tolerance : float
+        Gains and ratios within it are ties, and no gain.
+
+    Notes
+    -----
+    The settings, with those of training, that give
+
+    ========= ========= =============== ====================
+    setting   Zhou 2016 C4.5, release 8 J48 (Weka 3.9)
+    ========= ========= =============== ====================
+    slack     0         1e-3            1e-3
+    mdl       no        yes             yes (no with ``-J``)
+    many_lev. 0         0.3             0.3
+    tolerance 0         0               1e-6
+    min_gain  0         -1e-3           0
+    ========= ========= =============== ====================
+
+    Release 8 makes splits that gain nothing (and collapses them if nothing
+    comes of them), hence its `min_gain`.
     """
+    least = max(tolerance, _NO_GAIN)
 
     def impurity(stats: Stats) -> float:
         return _spread(stats) / _weight(stats) / math.log(2.0)
 
     def score(parent: Stats, children: Stats) -> float:
-        total = _weight(parent)
-        split = 0.0
-        for b in range(children.shape[0]):
-            weight = _weight(children[b])
-            if weight > 0.0:
-                split -= weight / total * math.log(weight / total)
-        return _information(parent, children) / split if split > 0.0 else 0.0
+        known = parent.copy()
+        for k in range(parent.shape[0]):
+            known[k] = 0.0
+            for b in range(children.shape[0]):
+                known[k] += children[b, k]
+        total, present = _weight(parent), _weight(known)
+        whole = total if missing_branch else present
+        split = _split_information(children, whole, whole - present)
+        return _information(known, children) * present / total / split if split > 0.0 else 0.0
 
-    def choose(gains: Stats, scores: Stats) -> int:
-        count = 0
-        total = 0.0
-        for f in range(gains.shape[0]):
-            if gains[f] > _NO_GAIN:
-                count += 1
-                total += gains[f]
+    def choose(gains: Stats, scores: Stats, levels: Stats) -> int:
+        average = _average(gains, levels, least, many_levels) - slack
         best = -1
+        bar = 0.0 if tolerance > 0.0 else -math.inf
         for f in range(gains.shape[0]):
-            enough = gains[f] > _NO_GAIN and gains[f] >= total / count * (1.0 - _TIE) - slack
-            if enough and (best < 0 or scores[f] > scores[best] * (1.0 + _TIE)):
+            enough = _is_offered(gains[f], levels[f], least) and gains[f] >= average
+            if enough and scores[f] > bar:
                 best = f
+                bar = scores[f] + max(tolerance, _TIE * abs(scores[f]))
         return best
 
-    return CriterionFunctions(impurity=impurity, score=score, choose=choose)
+    penalty = _candidates_penalty if mdl else None
+    return CriterionFunctions(
+        impurity=impurity, score=score, choose=choose, penalty=penalty, tolerance=tolerance
+    )
+
+
+def _split_information(children: Stats, whole: float, missing: float) -> float:
+    """Entropy, in nats, of the branches, and of the missing rows as one more."""
+    split = 0.0
+    for b in range(children.shape[0]):
+        share = _weight(children[b]) / whole
+        if share > 0.0:
+            split -= share * math.log(share)
+    if missing > _NO_GAIN * whole:
+        split -= missing / whole * math.log(missing / whole)
+    return split
+
+
+def _is_offered(gain: float, levels: float, least: float) -> bool:
+    """Whether a column has a split: without a gain a number has no cut, a nominal has branches."""
+    return gain > least or (levels > 0.0 and gain >= -least)
+
+
+def _average(gains: Stats, levels: Stats, least: float, many_levels: float) -> float:
+    """Average gain of the columns that have a split; infinite if none counts."""
+    crowded = many_levels > 0.0
+    for f in range(gains.shape[0]):
+        crowded = crowded and levels[f] >= many_levels
+    count = 0
+    total = 0.0
+    for f in range(gains.shape[0]):
+        counts = crowded or many_levels <= 0.0 or levels[f] < many_levels
+        if counts and _is_offered(gains[f], levels[f], least):
+            count += 1
+            total += gains[f]
+    return total / count * (1.0 - _TIE) if count > 0 else math.inf
+
+
+def _candidates_penalty(candidates: int, weight: float) -> float:
+    """Bits that it takes to tell which of the candidates was picked, for each unit of weight."""
+    return math.log(candidates) / math.log(2.0) / weight

@@ -18,10 +18,11 @@ from treekit.data.schema import Dtype
 from treekit.errors import PluginError
 from treekit.grow.criterion import CompiledCriterion
 from treekit.grow.plugins import current
+from treekit.grow.route import leaf_shares
 from treekit.grow.splitter import CompiledSplitter
-from treekit.grow.target import Target
+from treekit.grow.target import Target, grid_of
 from treekit.kernels.grow import NODE, Grown, grow
-from treekit.kernels.node import Limits, Rows, Scratch, Table
+from treekit.kernels.node import PLAIN, Limits, Rows, Scratch, Table, Ways
 from treekit.kernels.pointers import Pointer
 from treekit.model.portable import floor_to, threshold_between
 from treekit.model.tree import MAX_DEPTH, Split, Tree
@@ -44,6 +45,10 @@ class Recipe:
     before : Pointer
         The pruner's say before a split; see `use_before`.
     limits : Limits
+    ways : Ways
+    fractional : bool
+        Rows whose value is missing go down every branch, each with a part of
+        its weight; criterion and `ways` are then of `known_only`.
     compiled : list
         The machine code of `grow` for these types, once it is known.
     """
@@ -56,6 +61,8 @@ class Recipe:
     before: Pointer
     use_before: bool
     limits: Limits
+    ways: Ways = PLAIN
+    fractional: bool = False
     compiled: list[Any] = field(default_factory=list, repr=False)
 
 
@@ -68,12 +75,15 @@ class GrownTree:
     tree : Tree
     stats, held_stats : (nodes, S) float64
         Statistics of training and of held-out rows at each node.
-    held_ids : (held,) uint32
-        Held-out row numbers in leaf order.
-    held_leaf : (held,) int64
+    held_ids : (entries,) uint32
+        Held-out row numbers in leaf order; one entry for each leaf that a row
+        reaches, which are several only where rows go down every branch.
+    held_leaf : (entries,) int64
         The leaf node that each of `held_ids` reaches.
-    held_values : (held, 1) or (held, S) float64
-        Weight, or dense statistics, of each of `held_ids`.
+    held_values : (entries, 1) or (entries, S) float64
+        Weight, or dense statistics, of the part that reaches it.
+    held_share : (entries,) float64, or None
+        That part of the row; the parts of a row add up to 1.  None: rows are whole.
     """
 
     tree: Tree
@@ -82,6 +92,7 @@ class GrownTree:
     held_ids: npt.NDArray[np.uint32]
     held_leaf: npt.NDArray[np.int64]
     held_values: npt.NDArray[np.float64]
+    held_share: npt.NDArray[np.float64] | None = None
 
 
 def grow_tree(
@@ -107,18 +118,33 @@ def grow_tree(
         np.empty((most + 1, rows.values.shape[1])),
     )
     room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
+    steps, noise = None, recipe.target.noise
+    kept = held
+    if recipe.fractional:
+        steps = grid_of(rows.values)
+        noise += _noise_of_parts(rows.values, steps)
+        kept = Rows(held.ids.copy(), held.cells.copy(), held.values.copy())  # growth cuts them up
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
-        recipe.target.noise,
+        noise, steps, recipe.ways,
         splitter.coding == "exact", splitter.find, criterion.scan, criterion.many, criterion.key,
-        criterion.choose, criterion.n_keys, criterion.use_choose, criterion.score,
+        criterion.choose, criterion.penalty, criterion.n_keys, criterion.use_choose,
+        criterion.use_penalty, criterion.score,
         criterion.impurity, criterion.priority, criterion.use_priority, recipe.before,
         recipe.use_before, rng, scratch,
     )  # fmt: skip
     grown, n, status = _off_main_thread(_run, recipe, arguments)
     if status:
         raise _stopped(recipe, status, scratch.best[2 : 2 + s].tolist())
-    return _assemble(recipe, grown, n, held)
+    return _assemble(recipe, grown, n, kept, held_table or recipe.table)
+
+
+def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float64]) -> float:
+    """Bound on the rounding of the dense statistics of parts of rows, cut time and again."""
+    if values.shape[1] == 1 or not len(values):
+        return 0.0
+    largest = np.abs(values[:, 1:] / values[:, :1]).max(axis=0)
+    return float(64.0 * (steps[1:] + largest * steps[0]).max())
 
 
 def _run(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
@@ -226,12 +252,19 @@ def make_scratch(table: Table, target: Target, most: int, seed: int) -> Scratch:
         start=np.empty(s),
         best=np.empty(s + 2),
         pair=np.empty((2, s)),
-        offers=np.empty((2, n_features)),
+        offers=_offers(table, target),
         levels=np.empty(levels, np.int32),
     )
 
 
-def _assemble(recipe: Recipe, grown: Grown, n: int, held: Rows) -> GrownTree:
+def _offers(table: Table, target: Target) -> npt.NDArray[np.float64]:
+    """Two rows to be filled at each node, and the levels of each column per training weight."""
+    total = max(float(target.values[:, 0].sum()), 1e-300)
+    levels = np.where(table.nominal > 0, table.n_codes / total, 0.0)
+    return np.vstack([np.empty((2, len(levels))), levels])
+
+
+def _assemble(recipe: Recipe, grown: Grown, n: int, held: Rows, held_table: Table) -> GrownTree:
     g = grown.nodes[:n]
     kind = g["kind"]
     inner = kind != Split.LEAF
@@ -251,15 +284,22 @@ def _assemble(recipe: Recipe, grown: Grown, n: int, held: Rows) -> GrownTree:
         missing=np.where(inner, g["missing"], 0),
         level_start=starts,
         level_branch=grown.levels[picked],
-        value=_values(recipe, stats),
+        value=_values(recipe, stats, g),
         weight=g["weight"].copy(),
         gain=np.where(inner, g["gain"], 0.0),
     )
+    held_stats = grown.held_stats[:n]
+    if recipe.fractional:
+        at = leaf_shares(tree, held_table, held.ids, fractional=True)
+        order = np.argsort(held.ids)
+        own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
+        own = own * at.share[:, None]
+        return GrownTree(tree, stats, held_stats, at.ids, at.leaf, own, at.share)
     leaves = tree.leaves
     leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
     counts = g["held_end"][leaves] - g["held_begin"][leaves]
     ends = np.repeat(leaves, counts)
-    return GrownTree(tree, stats, grown.held_stats[:n], held.ids, ends, held.values)
+    return GrownTree(tree, stats, held_stats, held.ids, ends, held.values)
 
 
 def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
@@ -272,10 +312,23 @@ def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float
     cut = g["cut"][own]
     after = g["after"][own] if recipe.splitter.coding == "exact" else cut + 1
     given[own] = threshold_between(table.high[base + cut], table.low[base + after], recipe.dtype)
+    if recipe.ways.value_below:
+        for f in np.unique(g["feature"][own]).tolist():
+            asking = own & (g["feature"] == f)
+            start = int(table.value_start[f])
+            values = table.high[start : start + int(table.n_codes[f])]
+            given[asking] = values[np.searchsorted(values, given[asking], side="right") - 1]
     return given
 
 
-def _values(recipe: Recipe, stats: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _values(
+    recipe: Recipe, stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]
+) -> npt.NDArray[np.float64]:
+    """What each node says; a branch without rows says what its parent does."""
+    empty = np.flatnonzero(g["weight"] == 0.0)
+    if len(empty):
+        stats = stats.copy()
+        stats[empty] = stats[_parents(g)[empty]]
     if not recipe.target.dense:
         return stats
     leaf_value = recipe.criterion.functions.leaf_value
@@ -284,6 +337,17 @@ def _values(recipe: Recipe, stats: npt.NDArray[np.float64]) -> npt.NDArray[np.fl
     else:
         centred = _leaf_values(recipe, leaf_value, stats)
     return (centred + recipe.target.center)[:, None]
+
+
+def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """(nodes,) int64: parent of each node, -1 for the root."""
+    inner = np.flatnonzero(g["kind"] != Split.LEAF)
+    counts = g["n_children"][inner].astype(np.int64)
+    offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    children = np.repeat(g["first_child"][inner].astype(np.int64), counts) + offset
+    parent = np.full(len(g), -1, dtype=np.int64)
+    parent[children] = np.repeat(inner, counts)
+    return parent
 
 
 def _leaf_values(

@@ -7,6 +7,7 @@ of a node.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from numba import types
 
 from treekit.contracts import CriterionFunctions
 from treekit.errors import PluginError
-from treekit.grow.defaults import mean_key, no_choice, no_value, share_key, standing
+from treekit.grow.defaults import mean_key, no_choice, no_penalty, no_value, share_key, standing
 from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
 
@@ -29,7 +30,8 @@ SCORE = _F8(CELLS, MATRIX)
 CELL_VALUE = _F8(CELLS)
 MANY = _F8(CELLS, MATRIX, types.int64)
 KEY = types.void(MATRIX, types.int64, types.int64, CELLS)
-CHOOSE = types.int64(CELLS, CELLS)
+CHOOSE = types.int64(CELLS, CELLS, CELLS)
+PENALTY = _F8(types.int64, _F8)
 SCAN = types.int64(MATRIX, types.int64, CELLS, CELLS, _F8, _F8, CELLS)
 TOLERANCE = 1e-9
 MOST_ON_STACK = 64
@@ -44,8 +46,10 @@ class CompiledCriterion:
     many: Pointer
     key: Pointer
     choose: Pointer
+    penalty: Pointer
     n_keys: int
     use_choose: bool
+    use_penalty: bool
     score: Pointer
     impurity: Pointer
     priority: Pointer
@@ -55,7 +59,12 @@ class CompiledCriterion:
 
 
 def compile_criterion(
-    functions: CriterionFunctions, cells: int, dense: bool, origin: Origin
+    functions: CriterionFunctions,
+    cells: int,
+    dense: bool,
+    origin: Origin,
+    *,
+    known_only: bool = False,
 ) -> CompiledCriterion:
     """Compile a criterion for statistics of `cells` cells.
 
@@ -68,6 +77,9 @@ def compile_criterion(
         Whether cell 0 is the weight (regression); else the weight is the sum.
     origin : Origin
         Named in errors and warnings.
+    known_only : bool
+        Rows whose value is missing may be in none of the branches: splits are
+        judged by the others, see `CriterionFunctions`.
     """
     if functions.score is None and functions.impurity is None:
         raise PluginError(f"{origin} gives neither impurity nor score")
@@ -81,15 +93,23 @@ def compile_criterion(
         score = compiled(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin)
     final = score if score is not None else gain
     rank = gain if functions.choose is not None else final
+    whole = final  # of the branches that a splitter proposes, or all at once
+    branches = rank
+    if known_only:
+        branches = _among_known(rank, dense)
+        whole = branches if functions.choose is None else _among_known(final, dense)
+        final = final if functions.choose is not None else branches
     attempts = 1 if dense or functions.order is not None or cells <= 2 else cells
     return CompiledCriterion(
-        scan=Pointer(_make_scan(rank, cells, dense), SCAN),
-        many=Pointer(_make_many(rank, final), MANY),
+        scan=Pointer(_make_scan(rank, cells, dense, functions.tolerance), SCAN),
+        many=Pointer(_make_many(branches, final), MANY),
         key=_key(functions, dense, origin),
         choose=_choose(functions, origin),
+        penalty=_penalty(functions, origin),
         n_keys=attempts,
         use_choose=functions.choose is not None,
-        score=Pointer(_make_score(final), SCORE),
+        use_penalty=functions.penalty is not None,
+        score=Pointer(_make_score(whole), SCORE),
         impurity=_value(impurity),
         priority=_priority(functions, origin),
         use_priority=functions.priority is not None,
@@ -117,6 +137,21 @@ def _gain(impurity: Any, dense: bool) -> Any:
     return gain
 
 
+def _among_known(rank: Any, dense: bool) -> Any:
+    """A score of the rows in the branches, times their share of the node's weight."""
+
+    @nb.njit(error_model="numpy")
+    def among_known(parent, children):  # type: ignore[no-untyped-def]
+        known = np.zeros(len(parent))
+        for b in range(children.shape[0]):
+            for k in range(len(parent)):
+                known[k] += children[b, k]
+        share = known[0] / parent[0] if dense else known.sum() / parent.sum()
+        return share * rank(read_only(known), children)
+
+    return among_known
+
+
 @nb.njit
 def _heap_matrix(rows, columns):  # type: ignore[no-untyped-def]
     return np.empty((rows, columns))
@@ -127,7 +162,7 @@ def _heap_cells(cells):  # type: ignore[no-untyped-def]
     return np.empty(cells)
 
 
-def _make_scan(rank: Any, cells: int, dense: bool) -> Any:
+def _make_scan(rank: Any, cells: int, dense: bool, tolerance: float) -> Any:
     """The loop over the cuts of one column at one node.
 
     ``scan(rows, count, start, totals, limit, impurity, best)``: rows (codes, S)
@@ -166,7 +201,7 @@ def _make_scan(rank: Any, cells: int, dense: bool) -> Any:
             score = float(rank(parent, view))
             if score > bar and score < np.inf:
                 best_score, best_at, best_left = score, np.int64(i), left
-                bar = score + TOLERANCE * max(abs(score), impurity)
+                bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
             elif np.isnan(score):
                 best_at = np.int64(-2)
                 best_left = left
@@ -235,9 +270,35 @@ def _key(functions: CriterionFunctions, dense: bool, origin: Origin) -> Pointer:
 def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
     if functions.choose is None:
         return standing(no_choice, CHOOSE)
-    choose = compiled(functions.choose, (FROZEN_CELLS, FROZEN_CELLS), origin, returns=int)
+    if _takes(functions.choose) < 3:
+        of_two = compiled(functions.choose, (FROZEN_CELLS,) * 2, origin, returns=int)
 
-    def chosen(gains, scores):  # type: ignore[no-untyped-def]
-        return np.int64(choose(read_only(gains), read_only(scores)))
+        def chosen_of_two(gains, scores, levels):  # type: ignore[no-untyped-def]
+            return np.int64(of_two(read_only(gains), read_only(scores)))
+
+        return Pointer(chosen_of_two, CHOOSE)
+    choose = compiled(functions.choose, (FROZEN_CELLS,) * 3, origin, returns=int)
+
+    def chosen(gains, scores, levels):  # type: ignore[no-untyped-def]
+        return np.int64(choose(read_only(gains), read_only(scores), read_only(levels)))
 
     return Pointer(chosen, CHOOSE)
+
+
+def _takes(function: Any) -> int:
+    """How many positional arguments a plugin's function takes."""
+    parameters = inspect.signature(getattr(function, "py_func", function)).parameters.values()
+    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
+        return 3
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+
+
+def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
+    if functions.penalty is None:
+        return standing(no_penalty, PENALTY)
+    penalty = compiled(functions.penalty, PENALTY.args, origin)
+
+    def taken(candidates, weight):  # type: ignore[no-untyped-def]
+        return float(penalty(candidates, weight))
+
+    return Pointer(taken, PENALTY)

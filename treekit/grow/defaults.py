@@ -14,7 +14,7 @@ import numpy as np
 
 from treekit.kernels.pointers import Pointer
 
-__all__ = ["mean_key", "no_choice", "no_value", "share_key", "standing"]
+__all__ = ["mean_key", "no_choice", "no_penalty", "no_value", "share_key", "standing"]
 
 
 @cache
@@ -28,7 +28,12 @@ def no_value(stats):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-def no_choice(gains, scores):  # type: ignore[no-untyped-def]
+def no_penalty(candidates, weight):  # type: ignore[no-untyped-def]
+    """Never called: a cut costs nothing."""
+    return 0.0
+
+
+def no_choice(gains, scores, levels):  # type: ignore[no-untyped-def]
     """Never called: the best score decides between columns."""
     return -1
 

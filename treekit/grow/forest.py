@@ -15,6 +15,7 @@ import numpy.typing as npt
 from treekit.grow.bootstrap import Bootstrap, make_bootstrap
 from treekit.grow.builder import GrownTree, Recipe, grow_tree
 from treekit.kernels.node import Rows
+from treekit.model.portable import MASS
 from treekit.model.tree import Tree
 
 __all__ = ["Forest", "Vote", "grow_forest"]
@@ -93,7 +94,12 @@ def grow_forest(
         if vote is None:
             return grown.tree, held.ids, np.empty((0, 0))
         leaves, at = np.unique(grown.held_leaf, return_inverse=True)
-        return grown.tree, grown.held_ids, vote(grown.tree, leaves)[at]
+        said = vote(grown.tree, leaves)[at]
+        if grown.held_share is not None:
+            # Votes stay whole numbers: a part counts as its mass, as in the model.
+            unit = 1 if recipe.target.dense else MASS
+            said = said * (unit * grown.held_share)[:, None]
+        return grown.tree, grown.held_ids, said
 
     trees: list[Tree] = []
     votes = times = None
@@ -106,8 +112,12 @@ def grow_forest(
     for tree, held_ids, held_votes in parallel(delayed(one)(c) for c in children):
         trees.append(tree)
         if votes is not None and times is not None:
-            votes[held_ids] += held_votes  # each row at most once a tree
-            times[held_ids] += 1
+            seen = np.unique(held_ids)
+            if len(seen) == len(held_ids):
+                votes[held_ids] += held_votes
+            else:  # parts of rows
+                np.add.at(votes, held_ids, held_votes)
+            times[seen] += 1
         if progress is not None:
             progress(len(trees))
     return Forest(trees, votes, times)

@@ -32,7 +32,7 @@ from treekit.kernels.axis import (
     THRESHOLD_VALUE,
     find_axis,
 )
-from treekit.kernels.node import Node, Rows, Scratch, Table
+from treekit.kernels.node import PLAIN, Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
 
 __all__ = ["CompiledSplitter", "compile_splitter"]
@@ -57,14 +57,14 @@ def compile_splitter(
     `find_axis`, the built-in one, comes from the disk cache; a plugin's
     ``find`` is compiled with its names, or called as Python with one warning.
     """
-    node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1))
+    node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN))
     signature = types.void(
         node_type,
         nb.typeof(scratch),
         *(types.FunctionType(s) for s in (
-            criteria.SCAN, criteria.MANY, criteria.KEY, criteria.CHOOSE,
+            criteria.SCAN, criteria.MANY, criteria.KEY, criteria.CHOOSE, criteria.PENALTY,
         )),
-        types.int64, types.boolean, types.FunctionType(criteria.SCORE),
+        types.int64, types.boolean, types.boolean, types.FunctionType(criteria.SCORE),
         nb.typeof(np.random.default_rng(0)),
         types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C"),
     )  # fmt: skip
@@ -147,7 +147,20 @@ def _compiled_find(core: Any) -> Any:
     write = nb.njit(error_model="numpy")(_write)
 
     def call(  # type: ignore[no-untyped-def]
-        node, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
+        node,
+        scratch,
+        scan,
+        many,
+        key,
+        choose,
+        penalty,
+        n_keys,
+        use_choose,
+        use_penalty,
+        score,
+        rng,
+        out,
+        numbers,
     ):
         split = find(node, CriterionView(score), rng)
         out[KIND] = 0
@@ -174,7 +187,20 @@ def _python_find(core: Any, origin: Origin) -> Any:
             guarded(node, levels, out, numbers)
 
     def call(  # type: ignore[no-untyped-def]
-        node, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers
+        node,
+        scratch,
+        scan,
+        many,
+        key,
+        choose,
+        penalty,
+        n_keys,
+        use_choose,
+        use_penalty,
+        score,
+        rng,
+        out,
+        numbers,
     ):
         out[KIND] = 0
         with_gil(node, scratch.levels, out, numbers)

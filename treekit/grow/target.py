@@ -17,7 +17,7 @@ import numpy.typing as npt
 from treekit.errors import DataError
 from treekit.kernels.node import Rows
 
-__all__ = ["Target", "class_target", "draws_of", "number_target"]
+__all__ = ["Target", "class_target", "draws_of", "grid_of", "number_target"]
 
 MAX_COPIES = 16
 """Mean whole weight up to which a bootstrap draws copy by copy."""
@@ -222,6 +222,14 @@ def _step(reach: float) -> float:
     if reach == 0.0:
         return 1.0
     return math.ldexp(1.0, max(math.frexp(reach)[1] - _EXACT_BITS, -1000))
+
+
+def grid_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(columns,) float64: steps of the grid on which rows are cut into parts.
+
+    Powers of two, so fine that all sums of parts of `values` (rows, columns) are exact.
+    """
+    return np.array([_step(2.0 * float(np.abs(column).sum())) for column in values.T])
 
 
 def _on_grid(values: npt.NDArray[np.float64], step: float) -> npt.NDArray[np.float64]:

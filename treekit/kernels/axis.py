@@ -25,6 +25,7 @@ __all__ = [
     "KIND",
     "LEVELS",
     "MISSING_BRANCH",
+    "NUMBERS",
     "RANK",
     "SCORE",
     "THRESHOLD_VALUE",
@@ -46,28 +47,47 @@ counted here and lie in ``scratch.levels``.  Rank orders the splits of one
 column for ties.  FOUND is the number of cells.
 """
 
-THRESHOLD_VALUE, SCORE = 0, 1
-"""Cells of `numbers`: the threshold (NaN = the builder's own) and the score."""
+THRESHOLD_VALUE, SCORE, SHRINK, NUMBERS = range(4)
+"""Cells of `numbers`: the threshold (NaN = the builder's own), the score, and
+what a penalty leaves of it (1 = all).  NUMBERS is the number of cells.
+"""
 
 
 @kernel
-def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers):
+def find_axis(
+    node,
+    scratch,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    rng,
+    out,
+    numbers,
+):
     """Find the best split of one node.
 
     Parameters
     ----------
     node : Node
     scratch : Scratch
-    scan, many, key, choose : pointers
+    scan, many, key, choose, penalty : pointers
         See `treekit.grow.criterion`.
     n_keys : int
         Orderings of categories to try for subset splits.
     use_choose : bool
         Whether the criterion picks between features itself.
+    use_penalty : bool
+        Whether it takes something off the gain of a cut that was picked from many.
     score, rng
         For splitters that propose their own branches; not used here.
     out : (FOUND,) int64
-    numbers : (2,) float64
+    numbers : (NUMBERS,) float64
         Receive the split.
 
     Cost: tries x rows, plus tries x codes for large nodes.
@@ -77,6 +97,8 @@ def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score,
     ids, cells, values = rows.ids, rows.cells, rows.values
     stats, weight, impurity = node.stats, node.weight, node.impurity
     limit = node.min_weight_leaf
+    known_only, empty, resolution = node.ways.known_only, node.ways.empty, node.ways.resolution
+    side, dense = node.ways.side, len(cells) == 0
     features, state, offers = scratch.features, scratch.state, scratch.offers
     work, words, counts, flat = scratch.work, scratch.words, scratch.counts, scratch.flat
     compact, ordered, keys = scratch.compact, scratch.ordered, scratch.keys
@@ -113,6 +135,7 @@ def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score,
             if use_choose:
                 out[KIND] = 0
                 numbers[SCORE] = -np.inf
+            numbers[SHRINK] = 1.0
             known = count
             if work[np.uint64(CODE_OF), np.uint64(count - 1)] == codes_in_all:
                 known -= 1
@@ -121,7 +144,9 @@ def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score,
                 _try_branches(
                     many,
                     best,
-                    len(cells) == 0,
+                    dense,
+                    known_only,
+                    empty,
                     feature,
                     codes_in_all,
                     known,
@@ -136,19 +161,47 @@ def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score,
                     numbers,
                 )
             else:
+                own_limit = limit
+                first_of = work[np.uint64(CODE_OF)]
+                if way == 0 and resolution > 0.0:
+                    first_of = work[np.uint64(ORDER)]
+                    start_of = table.value_start[feature]
+                    groups = _merge_close(
+                        table.low, table.high, start_of, resolution, known, count, s, work, flat
+                    )
+                    count -= known - groups
+                    known = groups
+                totals, known_weight = stats, weight
+                if count > known:
+                    missing = compact[np.uint64(known)]
+                    known_weight = weight - _weight_of(missing, dense)
+                    if known_only:
+                        # Cuts are those of the known rows: of the missing ones only
+                        # what they leave to the others matters.
+                        for k in range(s):
+                            missing[k] = stats[k] - missing[k]
+                        totals = missing
+                if way == 0 and side > 0.0:
+                    own_limit = _side_limit(side * known_weight, limit)
                 _try_cuts(
                     scan,
                     key,
+                    penalty,
                     n_keys if way == 1 else 0,
+                    use_penalty and way == 0,
+                    dense,
+                    known_only,
                     feature,
                     codes_in_all,
                     known,
                     count,
-                    stats,
+                    totals,
                     weight,
-                    limit,
+                    known_weight,
+                    own_limit,
                     impurity,
                     work,
+                    first_of,
                     compact,
                     ordered,
                     keys,
@@ -165,8 +218,8 @@ def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score,
                 offers[np.uint64(0), feature] = numbers[SCORE]
                 sides = pair
                 if out[KIND] == MULTIWAY:
-                    sides = compact[: out[BRANCHES]]
-                final = many(stats, sides, 1)
+                    sides = compact[:known]
+                final = many(stats, sides, 1) * numbers[SHRINK]
                 offers[np.uint64(1), feature] = final
                 if math.isnan(final):
                     for k in range(s):
@@ -175,7 +228,7 @@ def find_axis(node, scratch, scan, many, key, choose, n_keys, use_choose, score,
                     return
         if not use_choose:
             return
-        chosen = choose(offers[0], offers[1])
+        chosen = choose(offers[0], offers[1], offers[2])
         if chosen < 0 or chosen >= np.int64(n_features):
             out[KIND] = 0 if chosen == -1 else -5
             return
@@ -219,16 +272,22 @@ def _better(score, feature, rank, impurity, out, numbers):
 def _try_cuts(
     scan,
     key,
+    penalty,
     n_keys,
+    use_penalty,
+    dense,
+    known_only,
     feature,
     codes_in_all,
     known,
     count,
-    stats,
+    totals,
     weight,
+    known_weight,
     limit,
     impurity,
     work,
+    first_of,
     compact,
     ordered,
     keys,
@@ -242,9 +301,12 @@ def _try_cuts(
     """Cuts of a column into two: along its codes, or along each order of its levels.
 
     Missing rows are tried right, then left.  On the right, the last cut is
-    "known or missing".
+    "known or missing".  Under `known_only` they take no side, `totals` are
+    those of the known rows, and the score is scaled by their share.
     """
-    s = np.uint64(len(stats))
+    s = np.uint64(len(totals))
+    sides_of_missing = count > known and not known_only
+    share = known_weight / weight if known_only else 1.0
     code_of, order = work[CODE_OF], work[ORDER]
     unknown = np.uint64(known)
     table = compact
@@ -254,23 +316,31 @@ def _try_cuts(
             _sort_by_key(keys, compact, ordered, order, np.uint64(known), np.uint64(count), s)
             table = ordered
         for side in range(1, -1, -1):
-            if side == 0 and (count == known or known < 2):
+            if side == 0 and (not sides_of_missing or known < 2):
                 break
             last = known - 1
             for k in range(s):
                 start[k] = 0.0
-            if count > known:
+            if sides_of_missing:
                 if side == 0:
                     for k in range(s):
                         start[k] = table[unknown, k]
                 else:
                     last = known
-            at = scan(table, last, start, stats, limit, impurity, best)
+            at = scan(table, last, start, totals, limit, impurity, best)
             if at == -2:
                 out[KIND] = -1
                 return
             rank = (np.int64(attempt) << 32) + at
-            score = best[np.uint64(0)]
+            score = best[np.uint64(0)] * share
+            shrink = 1.0
+            if use_penalty and at >= 0:
+                paid = score - penalty(
+                    _candidates(table, last, start, totals, limit, dense), weight
+                )
+                if not paid > 0.0:
+                    continue
+                score, shrink = paid, paid / score
             if at < 0 or not _better(score, np.int64(feature), rank, impurity, out, numbers):
                 continue
             out[FEATURE] = np.int64(feature)
@@ -279,23 +349,24 @@ def _try_cuts(
             out[CUT] = 0
             out[RANK] = rank
             numbers[SCORE] = score
+            numbers[SHRINK] = shrink
             for k in range(s):
                 left = best[k + np.uint64(2)]
                 pair[np.uint64(0), k] = left
-                pair[np.uint64(1), k] = stats[k] - left
+                pair[np.uint64(1), k] = totals[k] - left
             if at == known - 1:  # all known values left, missing right
                 out[KIND] = MISSING
                 out[MISSING_BRANCH] = 0
                 continue
             left_weight = best[np.uint64(1)]
-            if count > known:
+            if sides_of_missing:
                 out[MISSING_BRANCH] = side
             else:  # no missing row to learn from: the heavier branch
-                out[MISSING_BRANCH] = 0 if left_weight >= weight - left_weight else 1
+                out[MISSING_BRANCH] = 0 if left_weight >= known_weight - left_weight else 1
             if n_keys == 0:
                 out[KIND] = THRESHOLD
                 out[CUT] = np.int64(code_of[np.uint64(at)])
-                out[AFTER] = np.int64(code_of[np.uint64(at + 1)])
+                out[AFTER] = np.int64(first_of[np.uint64(at + 1)])
                 continue
             out[KIND] = SUBSET
             out[LEVELS] = np.int64(codes_in_all)
@@ -304,6 +375,66 @@ def _try_cuts(
             for j in range(unknown):
                 level = np.uint64(code_of[np.uint64(order[j])])
                 levels[level] = 0 if np.int64(j) <= at else 1
+
+
+@inlined
+def _weight_of(stats, dense):
+    """Weight of a node's or a group's statistics."""
+    weight = stats[np.uint64(0)]
+    if not dense:
+        for k in range(np.uint64(1), np.uint64(len(stats))):
+            weight += stats[k]
+    return weight
+
+
+@inlined
+def _side_limit(wanted, limit):
+    """C4.5's least weight on either side of a numeric cut (Quinlan 1993, p. 25; release 8).
+
+    Compared with a tolerance: a tenth of a weight is rarely a whole number.
+    """
+    if wanted <= limit:
+        return limit
+    return min(wanted, 25.0) * (1.0 - 1e-7)
+
+
+@inlined
+def _candidates(table, last, start, totals, limit, dense):
+    """How many of the first `last` cuts have the weight `limit` on both sides."""
+    left, whole = _weight_of(start, dense), _weight_of(totals, dense)
+    count = np.int64(0)
+    for i in range(np.uint64(last)):
+        left += _weight_of(table[i], dense)
+        if left >= limit and whole - left >= limit:
+            count += 1
+    return count
+
+
+@inlined
+def _merge_close(low, high, start_of, resolution, known, count, s, work, flat):
+    """Let groups of neighbouring values count as one code; returns how many there are.
+
+    The code of a group is its last one; its first is in ``work[ORDER]``.
+    Missing rows stay behind the last group.
+    """
+    code_of, first_of = work[np.uint64(CODE_OF)], work[np.uint64(ORDER)]
+    one = np.uint64(1)
+    base = np.uint64(start_of)
+    at = np.uint64(0)
+    first_of[at] = code_of[at]
+    for j in range(one, np.uint64(count)):
+        code = code_of[j]
+        lost = j == np.uint64(known)
+        if lost or low[base + np.uint64(code)] > high[base + np.uint64(code_of[at])] + resolution:
+            at += one
+            first_of[at] = code
+            for k in range(s):
+                flat[at * s + k] = flat[j * s + k]
+        else:
+            for k in range(s):
+                flat[at * s + k] += flat[j * s + k]
+        code_of[at] = code
+    return np.int64(at) + 1 - (count - known)
 
 
 @inlined
@@ -340,6 +471,8 @@ def _try_branches(
     many,
     best,
     dense,
+    known_only,
+    empty,
     feature,
     codes_in_all,
     known,
@@ -353,24 +486,24 @@ def _try_branches(
     out,
     numbers,
 ):
-    """One branch for each level present; missing rows join the heaviest."""
+    """One branch for each level present, or (`empty`) declared.
+
+    Missing rows join the heaviest branch, or (`known_only`) count in none.
+    """
     if known < 2:
         return
     s = np.uint64(len(stats))
     heaviest, heaviest_weight = np.uint64(0), -1.0
     heavy_enough = 0
     for j in range(np.uint64(known)):
-        weight = compact[j, np.uint64(0)]
-        if not dense:
-            for k in range(np.uint64(1), s):
-                weight += compact[j, k]
+        weight = _weight_of(compact[j], dense)
         if weight > heaviest_weight:
             heaviest, heaviest_weight = j, weight
         if weight >= limit:
             heavy_enough += 1
     if heavy_enough < 2:
         return
-    if count > known:
+    if count > known and not known_only:
         for k in range(s):
             compact[heaviest, k] += compact[np.uint64(known), k]
     score = many(stats, compact[:known], 0)
@@ -386,10 +519,14 @@ def _try_branches(
     out[CUT] = 0
     out[MISSING_BRANCH] = np.int64(heaviest)
     out[BRANCHES] = known
+    if empty:
+        out[MISSING_BRANCH] = np.int64(work[np.uint64(CODE_OF), heaviest])
+        out[BRANCHES] = np.int64(codes_in_all)
     out[LEVELS] = np.int64(codes_in_all)
     out[RANK] = 0
     numbers[SCORE] = score
     for level in range(np.uint64(codes_in_all)):
-        levels[level] = -1
-    for j in range(np.uint64(known)):
-        levels[np.uint64(work[np.uint64(CODE_OF), j])] = np.int32(j)
+        levels[level] = np.int32(level) if empty else -1
+    if not empty:
+        for j in range(np.uint64(known)):
+            levels[np.uint64(work[np.uint64(CODE_OF), j])] = np.int32(j)

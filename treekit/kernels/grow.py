@@ -21,10 +21,12 @@ from treekit.kernels.axis import (
     KIND,
     LEVELS,
     MISSING_BRANCH,
+    NUMBERS,
     SCORE,
     THRESHOLD_VALUE,
 )
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
 from treekit.kernels.move import longer, more_rows, partition, total
 from treekit.kernels.node import Node, Rows, Table
@@ -89,14 +91,18 @@ def grow(
     room,
     limits,
     noise,
+    steps,
+    ways,
     midpoints,
     find,
     scan,
     many,
     key,
     choose,
+    penalty,
     n_keys,
     use_choose,
+    use_penalty,
     score,
     impurity,
     priority,
@@ -122,6 +128,11 @@ def grow(
         Zeroed arrays to grow in; longer ones are made when they are full.
     noise : float
         Bound on the rounding of one row's dense statistics, 0 if they are exact.
+    steps : (columns of values,) float64 or None
+        The grid on which rows are cut into parts that go down every branch of
+        a split whose value they miss; None = they go one way, and the code
+        for parts is not compiled.
+    ways : Ways
     midpoints : bool
         Thresholds will lie halfway to the next value present in the node, not
         to the next one of the table.
@@ -152,8 +163,15 @@ def grow(
     min_leaf, min_gain, n_try = limits.min_weight_leaf, limits.min_gain, limits.n_try
     found_levels, branch_of = scratch.levels, scratch.work[0]
     dense = len(cells) == 0
+    least = 0.0  # what the other classes of a pure node may weigh
+    if steps is not None:
+        least = 1e-6 * min_leaf
+    top, held_top = np.int64(-1), np.int64(-1)
+    if max_leaves > 0:
+        top, held_top = np.int64(len(ids)), np.int64(len(held_ids))
+    allow_empty, value_below = ways.empty, ways.value_below
     out = np.zeros(FOUND, np.int64)
-    numbers = np.zeros(2, np.float64)
+    numbers = np.zeros(NUMBERS, np.float64)
     ends = np.zeros(2, np.int64)
     held_ends = np.zeros(2, np.int64)
     waiting = np.zeros(64, np.int64)
@@ -171,7 +189,7 @@ def grow(
                 (max_depth >= 0 and this.depth >= max_depth)
                 or weight < min_split
                 or end - begin < 2
-                or _is_pure(own_stats, values, begin, end, dense, noise)
+                or _is_pure(own_stats, values, begin, end, dense, noise, least)
             ):
                 continue
             own = impurity(own_stats)
@@ -188,14 +206,33 @@ def grow(
                 np.int64(this.depth),
                 min_leaf,
                 n_try,
+                ways,
             )
             out[KIND] = 0
-            find(it, scratch, scan, many, key, choose, n_keys, use_choose, score, rng, out, numbers)
+            find(
+                it,
+                scratch,
+                scan,
+                many,
+                key,
+                choose,
+                penalty,
+                n_keys,
+                use_choose,
+                use_penalty,
+                score,
+                rng,
+                out,
+                numbers,
+            )
             if out[KIND] < 0:
                 return Grown(nodes, stats, held_stats, pool), n, out[KIND]
             rounding = noise * (end - begin) / weight
             floor = max(1e-12 * own, 4.0 * rounding * rounding)
-            if out[KIND] == 0 or not numbers[SCORE] > max(min_gain, floor):
+            # A negative bound asks for splits that gain nothing, too.
+            if out[KIND] == 0 or not numbers[SCORE] > (
+                max(min_gain, floor) if min_gain >= 0.0 else min_gain
+            ):
                 continue
             levels = out[LEVELS]
             if used + levels > len(pool):
@@ -246,48 +283,114 @@ def grow(
         column, missing_code = codes[np.uint64(this.feature)], n_codes[np.uint64(this.feature)]
         cut = np.int64(-1) if this.kind == 4 else this.cut
         levels_of = pool[this.level_start : this.level_start + this.n_levels]
-        partition(
-            column,
-            np.int64(missing_code),
-            cut,
-            np.int64(this.missing),
-            levels_of,
-            branches,
-            ids,
-            cells,
-            values,
-            this.begin,
-            this.end,
-            branch_of,
-            ids2,
-            cells2,
-            values2,
-            ends,
-        )
-        if len(held_ids) > 0:
-            feature = np.uint64(this.feature)
-            if this.kind == 1:
-                after = this.after if midpoints else this.cut + 1
-                cut = _held_cut(table, held_table, feature, this.cut, after, this.threshold)
+        begin, held_begin = this.begin, this.held_begin
+        feature = np.uint64(this.feature)
+        held_cut = cut
+        if len(held_ids) > 0 and this.kind == 1:
+            after = this.after if midpoints else this.cut + 1
+            at = this.threshold
+            if value_below and np.isnan(at):
+                below = _held_cut(table, table, feature, this.cut, after, at)
+                at = table.high[np.uint64(table.value_start[feature] + below)]
+            held_cut = _held_cut(table, held_table, feature, this.cut, after, at)
+        if steps is None:
             partition(
-                held_table.codes[feature],
-                np.int64(held_table.n_codes[feature]),
+                column,
+                np.int64(missing_code),
                 cut,
                 np.int64(this.missing),
                 levels_of,
                 branches,
-                held_ids,
-                held_cells,
-                held_values,
-                this.held_begin,
-                this.held_end,
+                ids,
+                cells,
+                values,
+                begin,
+                this.end,
                 branch_of,
                 ids2,
                 cells2,
                 values2,
-                held_ends,
+                ends,
             )
-        begin, held_begin = this.begin, this.held_begin
+            if len(held_ids) > 0:
+                partition(
+                    held_table.codes[feature],
+                    np.int64(held_table.n_codes[feature]),
+                    held_cut,
+                    np.int64(this.missing),
+                    levels_of,
+                    branches,
+                    held_ids,
+                    held_cells,
+                    held_values,
+                    held_begin,
+                    this.held_end,
+                    branch_of,
+                    ids2,
+                    cells2,
+                    values2,
+                    held_ends,
+                )
+        else:
+            upto = np.empty(branches)
+            lost = np.int64(0) if this.kind == 4 else branches
+            mark(column, missing_code, cut, lost, levels_of, ids, begin, this.end, branch_of)
+            cumulative_shares(branch_of, values, begin, this.end, upto)
+            ids, cells, values, ids2, cells2, values2, begin, top = hand_down(
+                branch_of,
+                upto,
+                steps,
+                ids,
+                cells,
+                values,
+                begin,
+                this.end,
+                ids2,
+                cells2,
+                values2,
+                ends,
+                nodes,
+                waiting,
+                n_waiting,
+                False,
+                top,
+            )
+            if len(held_ids) > 0:
+                end = this.held_end
+                codes_of = held_table.codes[feature]
+                n_held = held_table.n_codes[feature]
+                mark(
+                    codes_of,
+                    n_held,
+                    held_cut,
+                    lost,
+                    levels_of,
+                    held_ids,
+                    held_begin,
+                    end,
+                    branch_of,
+                )
+                held_ids, held_cells, held_values, ids2, cells2, values2, held_begin, held_top = (
+                    hand_down(
+                        branch_of,
+                        upto,
+                        steps,
+                        held_ids,
+                        held_cells,
+                        held_values,
+                        held_begin,
+                        end,
+                        ids2,
+                        cells2,
+                        values2,
+                        held_ends,
+                        nodes,
+                        waiting,
+                        n_waiting,
+                        True,
+                        held_top,
+                    )
+                )
         empty = False
         for b in range(np.uint64(branches)):
             at = np.uint64(n) + b
@@ -298,7 +401,7 @@ def grow(
             child.held_begin, child.held_end = held_begin, held_ends[b]
             child.weight = total(cells, values, begin, ends[b], stats[at])
             total(held_cells, held_values, held_begin, held_ends[b], held_stats[at])
-            empty = empty or ends[b] == begin
+            empty = empty or (ends[b] == begin and not (allow_empty and this.kind == 3))
             begin, held_begin = ends[b], held_ends[b]
         if empty:
             return Grown(nodes, stats, held_stats, pool), n, np.int64(-3)
@@ -317,14 +420,15 @@ def grow(
 
 
 @inlined
-def _is_pure(stats, values, begin, end, dense, noise):
+def _is_pure(stats, values, begin, end, dense, noise, least):
     """All rows alike: one cell, or dense statistics proportional up to their rounding."""
     zero, one = np.uint64(0), np.uint64(1)
     if not dense:
-        occupied = 0
+        total, largest = 0.0, 0.0
         for k in range(np.uint64(len(stats))):
-            occupied += 1 if stats[k] > 0.0 else 0
-        return occupied <= 1
+            total += stats[k]
+            largest = max(largest, stats[k])
+        return total - largest <= least
     first = np.uint64(begin)
     weight = values[first, zero]
     for i in range(first + one, np.uint64(end)):

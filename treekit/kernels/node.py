@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Limits", "Node", "Rows", "Scratch", "Table"]
+__all__ = ["PLAIN", "Limits", "Node", "Rows", "Scratch", "Table", "Ways"]
 
 
 class Table(NamedTuple):
@@ -67,6 +67,36 @@ class Limits(NamedTuple):
     n_try: int
 
 
+class Ways(NamedTuple):
+    """How splits of a column are made.
+
+    Attributes
+    ----------
+    known_only : bool
+        Splits are judged by the rows whose value is known, times their share
+        of the weight; otherwise missing rows are tried on either side.
+    empty : bool
+        A split with a branch for each level has one for levels without rows, too.
+    side : float
+        Least share of the known weight on either side of a numeric split, as
+        C4.5 has it: clamped to `min_weight_leaf` and 25; 0 = no such rule.
+    resolution : float
+        Neighbouring values of a number that are no further apart are never separated.
+    value_below : bool
+        Thresholds are the largest training value not above the midpoint.
+    """
+
+    known_only: bool = False
+    empty: bool = False
+    side: float = 0.0
+    resolution: float = 0.0
+    value_below: bool = False
+
+
+PLAIN = Ways()
+"""Missing rows go one way, and no special rule holds."""
+
+
 class Scratch(NamedTuple):
     """Working memory of one tree's splitter; nothing in it outlives a node.
 
@@ -95,8 +125,9 @@ class Scratch(NamedTuple):
         What a scan starts from, and its answer: score, left weight, left statistics.
     pair : (2, S) float64
         Statistics on either side of the split kept.
-    offers : (2, features) float64
-        Gain and score of each column's best split, for `choose`.
+    offers : (3, features) float64
+        Gain and score of each column's best split, for `choose`, and the
+        levels of each column per training weight.
     levels : (levels,) int32
         Branch of each level in the split kept.
     """
@@ -137,6 +168,7 @@ class Node(NamedTuple):
         Both sides of a split need at least this weight.
     n_try : int
         How many columns to try (all if not below their number).
+    ways : Ways
     """
 
     table: Table
@@ -147,3 +179,4 @@ class Node(NamedTuple):
     depth: int
     min_weight_leaf: float
     n_try: int
+    ways: Ways

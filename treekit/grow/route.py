@@ -1,0 +1,141 @@
+"""Rows of the coded table led through any tree of it, whole or in parts.
+
+What pruners, subtree raising and out-of-bag scores need when a row may go down
+several branches (``missing="fractional"``; Quinlan 1993, section 3.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.grow.target import grid_of
+from treekit.kernels.grow import NODE
+from treekit.kernels.node import Rows, Table
+from treekit.kernels.route import route as route_kernel
+from treekit.model.fractional import mass_bounds
+from treekit.model.portable import MASS
+from treekit.model.tree import Split, Tree
+
+__all__ = ["Reached", "leaf_shares", "part_rows", "route"]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Which leaves rows reach: one entry for each row and leaf.
+
+    Attributes
+    ----------
+    ids : (entries,) uint32
+    leaf : (entries,) int64
+    share : (entries,) float64
+        The part of the row, a whole number of 2**-24; those of a row add up to 1.
+    """
+
+    ids: npt.NDArray[np.uint32]
+    leaf: npt.NDArray[np.int64]
+    share: npt.NDArray[np.float64]
+
+
+def route(
+    tree: Tree, table: Table, rows: Rows, size: int, *, fractional: bool, start: int = 0
+) -> npt.NDArray[np.float64]:
+    """Statistics of `rows` at every node that they pass.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of splits between the table's values, as growth and pruning leave it.
+    rows : Rows
+        Row numbers of `table`, with their statistics; not changed.
+    size : int
+        S, cells of a node's statistics.
+    fractional : bool
+        Rows go down every branch of a split whose value they miss, in
+        proportion to the known weight of `rows` themselves there; otherwise
+        they take the split's missing way.
+    start : int
+        The node at which they arrive.
+
+    Returns
+    -------
+    (nodes, S) float64
+        Zeros at nodes that no row passes.
+    """
+    stop = tree.kind == Split.LEAF
+    return _led(tree, table, rows, size, fractional, start, stop)[0]
+
+
+def part_rows(tree: Tree, table: Table, rows: Rows, node: int, *, fractional: bool) -> list[Rows]:
+    """The rows of each child of `node`, if `rows` are its own; see `route`."""
+    first, count = int(tree.first_child[node]), int(tree.n_children[node])
+    stop = tree.kind == Split.LEAF
+    stop[first : first + count] = True
+    cells = rows.cells
+    size = int(cells.max()) + 1 if len(cells) else rows.values.shape[1]
+    _, led, at = _led(tree, table, rows, size, fractional, node, stop)
+    parts = []
+    for child in range(first, first + count):
+        own = at == child
+        cells = led.cells[own] if len(led.cells) else led.cells
+        parts.append(Rows(led.ids[own], cells, led.values[own]))
+    return parts
+
+
+def leaf_shares(
+    tree: Tree, table: Table, ids: npt.NDArray[np.uint32], *, fractional: bool
+) -> Reached:
+    """The leaves that rows reach, in the very parts that predictions are made of.
+
+    Parameters
+    ----------
+    ids : (rows,) uint32
+        Row numbers of `table`, each at most once.
+    """
+    values = np.full((len(ids), 1), float(MASS))
+    rows = Rows(ids, np.zeros(len(ids), np.uint32), values)
+    upto = mass_bounds(tree)[:, 1] / MASS
+    stop = tree.kind == Split.LEAF
+    _, led, leaf = _led(tree, table, rows, 1, fractional, 0, stop, upto, np.ones(1))
+    return Reached(led.ids, leaf, led.values[:, 0] / MASS)
+
+
+def _led(
+    tree: Tree,
+    table: Table,
+    rows: Rows,
+    size: int,
+    fractional: bool,
+    start: int,
+    stop: npt.NDArray[np.bool_],
+    upto: npt.NDArray[np.float64] | None = None,
+    steps: npt.NDArray[np.float64] | None = None,
+) -> tuple[npt.NDArray[np.float64], Rows, npt.NDArray[np.int64]]:
+    """Statistics of all nodes, and the rows where they stopped, with the node of each.
+
+    Without `upto` the shares of a split are those of the known weight there.
+    """
+    stats = np.zeros((tree.n_nodes, size))
+    ids, cells, values, at = route_kernel(
+        tree.kind, tree.feature, _cuts(tree, table), tree.first_child, tree.n_children,
+        tree.missing, tree.level_start, tree.level_branch,
+        np.ones(tree.n_nodes) if upto is None else upto,
+        table.codes, table.n_codes, Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy()),
+        grid_of(rows.values) if steps is None else steps,
+        fractional, upto is None, start, stop, stats, np.zeros(tree.n_nodes, NODE),
+    )  # fmt: skip
+    return stats, Rows(ids, cells, values), at
+
+
+def _cuts(tree: Tree, table: Table) -> npt.NDArray[np.int64]:
+    """(nodes,) int64: the last code whose values go to branch 0 of a THRESHOLD node; else -1."""
+    cuts = np.full(tree.n_nodes, -1, dtype=np.int64)
+    numeric = tree.kind == Split.THRESHOLD
+    for f in np.unique(tree.feature[numeric]).tolist():
+        asking = numeric & (tree.feature == f)
+        start = int(table.value_start[f])
+        low = table.low[start : start + int(table.n_codes[f])]
+        cuts[asking] = np.searchsorted(low, tree.threshold[asking], side="right") - 1
+    return cuts
