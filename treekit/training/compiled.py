@@ -61,13 +61,17 @@ def _identity(value: Any) -> tuple[Any, ...]:
     return code, core.__defaults__, cells
 
 
-def criterion_pointers(part: Part, target: Target) -> CompiledCriterion:
-    """The criterion, compiled for the target's statistics."""
+def criterion_pointers(
+    part: Part, target: Target, *, known_only: bool = False
+) -> CompiledCriterion:
+    """The criterion, compiled for the target's statistics; see `compile_criterion`."""
 
     def make() -> CompiledCriterion:
-        return compile_criterion(part.functions, target.size, target.dense, _origin(part))
+        return compile_criterion(
+            part.functions, target.size, target.dense, _origin(part), known_only=known_only
+        )
 
-    kept: CompiledCriterion = _keep(part, (target.size, target.dense), make)
+    kept: CompiledCriterion = _keep(part, (target.size, target.dense, known_only), make)
     return kept
 
 

@@ -169,6 +169,10 @@ def _decide(settings: dict[str, Any], dataset: Dataset, given: Mapping[str, Any]
         settings["seed"] = secrets.randbits(32)
     if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
         raise SettingError("trees is given, but one tree is trained; set ensemble='forest'")
+    if settings["numeric_side"] == "c45" and dataset.schema.task != "classification":
+        raise SettingError(
+            "numeric_side='c45' counts classes, but the target is a number; set numeric_side='leaf'"
+        )
     _check_max_samples(settings, given)
 
 

@@ -47,6 +47,7 @@ PRESETS: dict[str, Preset] = {
             "criterion.base": 2.0,
             "splitter": "exact",
             "nominal_splits": "multiway",
+            "empty_branches": True,
             "missing": "error",
         },
     ),

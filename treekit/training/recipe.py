@@ -6,7 +6,7 @@ from treekit.data.dataset import Dataset
 from treekit.data.matrix import make_table
 from treekit.grow.before import always
 from treekit.grow.builder import Recipe, max_depth_limit
-from treekit.kernels.node import Limits
+from treekit.kernels.node import Limits, Ways
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan
 from treekit.training.target import criterion_target
@@ -29,20 +29,36 @@ def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
     target = criterion_target(dataset, plan.criterion, drawn)
     before = plan.pruner.functions.before if plan.pruner else None
+    fractional = settings["missing"] == "fractional"
     return Recipe(
         table=table,
         target=target,
         dtype=schema.dtype,
-        criterion=criterion_pointers(plan.criterion, target),
+        criterion=criterion_pointers(plan.criterion, target, known_only=fractional),
         splitter=splitter_pointer(plan.splitter, table, target),
         before=always() if before is None or plan.pruner is None else before_pointer(plan.pruner),
         use_before=before is not None,
-        limits=Limits(
-            max_depth=max_depth_limit(settings["max_depth"]),
-            min_weight_split=float(settings["min_weight_split"]),
-            min_weight_leaf=float(settings["min_weight_leaf"]),
-            min_gain=float(settings["min_gain"]),
-            max_leaves=settings["max_leaves"] or 0,
-            n_try=plan.n_try,
+        limits=_limits(plan),
+        ways=Ways(
+            known_only=fractional,
+            empty=settings["empty_branches"],
+            side=0.1 / target.size if settings["numeric_side"] == "c45" else 0.0,
+            resolution=float(settings["resolution"]),
+            value_below=settings["thresholds"] == "value_below",
         ),
+        fractional=fractional,
+    )
+
+
+def _limits(plan: Plan) -> Limits:
+    """The stopping rules; weights of parts of rows meet them up to their rounding."""
+    settings = plan.settings
+    nearly = 1.0 - 1e-6 if settings["missing"] == "fractional" else 1.0
+    return Limits(
+        max_depth=max_depth_limit(settings["max_depth"]),
+        min_weight_split=nearly * float(settings["min_weight_split"]),
+        min_weight_leaf=nearly * float(settings["min_weight_leaf"]),
+        min_gain=float(settings["min_gain"]),
+        max_leaves=settings["max_leaves"] or 0,
+        n_try=plan.n_try,
     )
