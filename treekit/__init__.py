@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from treekit.model.store import load as load
     from treekit.plot import plot as plot
     from treekit.training import train as train
+    from treekit.training.scores import split_scores as split_scores
     from treekit.verify import verify as verify
 
 _MODULE_OF = {
@@ -92,6 +93,7 @@ _MODULE_OF = {
         "treekit.model.ensemble": ("Model",),
         "treekit.model.store": ("load",),
         "treekit.training": ("train",),
+        "treekit.training.scores": ("split_scores",),
     }.items()
     for name in names
 }

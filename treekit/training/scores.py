@@ -1,0 +1,242 @@
+"""What every column is worth at a node: the table that textbooks print beside a tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from treekit.contracts import CriterionFunctions
+from treekit.data.dataset import Dataset, make_dataset
+from treekit.data.schema import Dtype
+from treekit.model.ensemble import Model
+from treekit.model.tree import Split
+from treekit.training.plan import make_plan
+
+__all__ = ["SplitScore", "SplitScores", "score_columns", "split_scores"]
+
+_IDLE = ("pruner", "trees", "max_leaves", "max_samples", "monotonic", "validation")
+"""Settings that make no difference to a stump of one column, or name other columns."""
+
+
+@dataclass(frozen=True)
+class SplitScore:
+    """The best split that one column offers.
+
+    Attributes
+    ----------
+    column : str
+    gain : float
+        By which the column's split was picked among those of the column;
+        NaN if the column cannot split the rows.
+    score : float
+        What decides between columns, larger is better.  Criteria that choose
+        among the columns of enough gain have one (gain ratio); else the gain.
+    kind : Split
+        What the split asks; `Split.LEAF` without one.
+    threshold : float or None
+        Of a numeric column: ``x <= threshold`` against the rest.
+    branches : tuple of tuple of str
+        Of a nominal column: the levels of each branch.
+    weights : tuple of float
+        Training weight of each branch.
+    values : tuple of tuple of float
+        What the rows of each branch say: the weight of each class, or the mean.
+    """
+
+    column: str
+    gain: float
+    score: float
+    kind: Split = Split.LEAF
+    threshold: float | None = None
+    branches: tuple[tuple[str, ...], ...] = ()
+    weights: tuple[float, ...] = ()
+    values: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class SplitScores(Mapping[str, SplitScore]):
+    """The best split of each column, by the column's name; ``print`` shows a table.
+
+    Attributes
+    ----------
+    criterion : str
+    impurity : float or None
+        Of all rows together, if the criterion knows one for classes.
+    weight : float
+        Of all rows.
+    dtype : {"float32", "float64"}
+        Type of the thresholds.
+    """
+
+    criterion: str
+    impurity: float | None
+    weight: float
+    dtype: Dtype
+    columns: dict[str, SplitScore] = field(repr=False)
+
+    def __getitem__(self, column: str) -> SplitScore:
+        return self.columns[column]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def ranked(self) -> list[SplitScore]:
+        """The columns that can split the rows, best first, equals in the table's order."""
+        able = [score for score in self.columns.values() if not math.isnan(score.score)]
+        return sorted(able, key=lambda score: -score.score)
+
+    def __str__(self) -> str:
+        rows = [("column", "gain", self.criterion, "split")]
+        for own in self.values():
+            said = _words(own, self.dtype)
+            rows.append((_plain(own.column), f"{own.gain:.6g}", f"{own.score:.6g}", said))
+        w = [max(len(row[k]) for row in rows) for k in range(3)]
+        lines = [f"{a:<{w[0]}}  {b:>{w[1]}}  {c:>{w[2]}}  {d}".rstrip() for a, b, c, d in rows]
+        if self.impurity is not None:
+            lines.insert(0, f"impurity {self.impurity:.6g}, weight {self.weight:g}")
+        return "\n".join(lines)
+
+
+def split_scores(
+    source: Any,
+    target: str,
+    *,
+    task: Any = None,
+    nominal: Any = None,
+    numeric: Any = None,
+    levels: Any = None,
+    classes: Any = None,
+    weights: Any = None,
+    ignore: Any = (),
+    dtype: Any = "auto",
+    missing_marks: Any = None,
+    **settings: Any,
+) -> SplitScores:
+    """What the best split of each column of a table is worth: the choice at a root, laid open.
+
+    For the choice further down give the rows that come there, and with
+    ``missing="fractional"`` their weights.
+
+    Parameters
+    ----------
+    source, target
+        As `treekit.train` takes them.
+    task, nominal, numeric, levels, classes, weights, ignore, dtype, missing_marks
+        How to read the table; see `treekit.data.dataset.make_dataset`.
+    **settings
+        Of training, above all ``criterion`` and ``nominal_splits``.  Those of
+        pruning, of forests and of the size of the tree make no difference.
+
+    Returns
+    -------
+    SplitScores
+
+    Raises
+    ------
+    DataError, SettingError, PluginError
+    """
+    marks = {} if missing_marks is None else {"missing_marks": missing_marks}
+    dataset = make_dataset(
+        source, target, task=task, nominal=nominal, numeric=numeric, levels=levels,
+        classes=classes, weights=weights, ignore=ignore, dtype=dtype, **marks,
+    )  # fmt: skip
+    return score_columns(dataset, settings)
+
+
+def score_columns(dataset: Dataset, settings: Mapping[str, Any]) -> SplitScores:
+    """`split_scores` of a `Dataset`.
+
+    Each column's stump is grown by the code that grows trees, so that
+    policies, limits and plugins count as they do there, and no figure is
+    computed twice.
+    """
+    from treekit.training import fit
+
+    own = {key: value for key, value in settings.items() if key.partition(".")[0] not in _IDLE}
+    own |= {"ensemble": "tree", "pruner": "none", "max_depth": 1, "seed": 0}
+    own = {"min_gain": -1e300} | own  # a column that gains nothing has its line, too
+    found: dict[str, SplitScore] = {}
+    for at, column in enumerate(dataset.schema.columns):
+        alone = replace(
+            dataset,
+            schema=msgspec.structs.replace(dataset.schema, columns=(column,)),
+            columns=(dataset.columns[at],),
+        )
+        model = fit(alone, own).model
+        functions = make_plan(alone, own).criterion.functions
+        found[column.name] = _best(model, functions, alone)
+    return SplitScores(
+        criterion=model.settings["criterion"],
+        impurity=_impurity(model, functions),
+        weight=float(model.trees[0].weight[0]),
+        dtype=model.schema.dtype,
+        columns=found,
+    )
+
+
+def _best(model: Model, functions: CriterionFunctions, dataset: Dataset) -> SplitScore:
+    """The root of a stump."""
+    tree, (column,) = model.trees[0], model.schema.columns
+    kind = Split(int(tree.kind[0]))
+    if kind == Split.LEAF:
+        return SplitScore(column.name, math.nan, math.nan)
+    routes = tree.branches(0).tolist()
+    n = int(tree.n_children[0])
+    return SplitScore(
+        column=column.name,
+        gain=float(tree.gain[0]),
+        score=_score(model, functions, dataset),
+        kind=kind,
+        threshold=float(tree.threshold[0]) if kind == Split.THRESHOLD else None,
+        branches=tuple(
+            tuple(level for level, branch in zip(column.levels, routes, strict=True) if branch == b)
+            for b in range(n if routes else 0)
+        ),
+        weights=tuple(tree.weight[1:].tolist()),
+        values=tuple(map(tuple, tree.value[1:].tolist())),
+    )
+
+
+def _score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> float:
+    """What decides between columns, by the criterion's own function."""
+    tree = model.trees[0]
+    chooses = functions.choose is not None and model.schema.task == "classification"
+    if not chooses or functions.score is None or model.schema.more:
+        return float(tree.gain[0])
+    branches = tree.value[1:].copy()
+    if model.missing == "fractional":  # judged by the rows whose value is known
+        cells = dataset.columns[0]
+        gone = cells < 0 if cells.dtype.kind == "i" else np.isnan(cells)
+        weights = None if dataset.weights is None else dataset.weights[gone]
+        missing = np.bincount(dataset.y[gone], weights, len(model.schema.classes))
+        branches -= np.outer(tree.weight[1:] / tree.weight[0], missing)
+    return float(functions.score(tree.value[0].copy(), branches))
+
+
+def _impurity(model: Model, functions: CriterionFunctions) -> float | None:
+    schema, function = model.schema, functions.impurity
+    if function is None or schema.task != "classification" or schema.more:
+        return None
+    return float(function(model.trees[0].value[0].copy()))
+
+
+def _words(score: SplitScore, dtype: Dtype) -> str:
+    if score.threshold is not None:
+        # As NumPy writes a number of that type: the shortest that reads back to it.
+        return f"<= {np.dtype(dtype).type(score.threshold)!s}"
+    if score.branches:
+        return " | ".join(", ".join(map(_plain, levels)) for levels in score.branches)
+    return "" if score.kind == Split.LEAF else "missing | known"
+
+
+def _plain(text: str) -> str:
+    """Text that cannot break a line or act on a terminal."""
+    return text if text.isprintable() else ascii(text)
