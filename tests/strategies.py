@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from treekit.data.schema import Column, Dtype, Schema
-from treekit.model.build import Node, build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.data.schema import Column, Dtype, Output, Schema
+from treekit.model.build import (
+    Node,
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
 from treekit.model.ensemble import Model, make_model
 from treekit.model.portable import floor_to
-from treekit.model.tree import Split
+from treekit.model.tree import Split, Tree
 
-__all__ = ["finite", "matrices", "models", "nodes", "schemas"]
+__all__ = ["ALL_KINDS", "finite", "matrices", "models", "nodes", "schemas"]
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 2.0**-126, FLOAT32_MAX, -FLOAT32_MAX, 16777217.0]
 NEVER_CODES = [math.nan, -1.0, 0.5, 1e6, math.inf, -math.inf]
+
+ALL_KINDS = frozenset({"oblique", "surrogates", "fractional", "outputs", "costs", "hard"})
+"""What `models` may draw beside plain trees of one output, voted softly."""
 
 
 def finite(dtype: Dtype) -> st.SearchStrategy[float]:
@@ -31,7 +45,7 @@ def finite(dtype: Dtype) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def schemas(draw: st.DrawFn) -> Schema:
+def schemas(draw: st.DrawFn, max_outputs: int = 1) -> Schema:
     """One to four columns of both kinds; both tasks; both input types."""
     sizes = draw(st.lists(st.sampled_from([-1, -1, -1, 0, 1, 3, 6, 40]), min_size=1, max_size=4))
     columns = tuple(
@@ -42,58 +56,126 @@ def schemas(draw: st.DrawFn) -> Schema:
     )
     dtype: Any = draw(st.sampled_from(["float32", "float64"]))
     n_classes = draw(st.integers(0, 4))
+    n_more = draw(st.integers(0, max_outputs - 1))
     if n_classes == 0:
-        return Schema(columns=columns, task="regression", dtype=dtype)
+        more = tuple(Output(f"number {k}") for k in range(n_more))
+        return Schema(columns=columns, task="regression", dtype=dtype, more=more)
+    more = tuple(Output(f"label {k}", tuple(range(draw(st.integers(1, 3))))) for k in range(n_more))
     return Schema(
-        columns=columns, classes=tuple(f"class {k}" for k in range(n_classes)), dtype=dtype
+        columns=columns,
+        classes=tuple(f"class {k}" for k in range(n_classes)),
+        dtype=dtype,
+        more=more,
     )
 
 
 @st.composite
-def leaves(draw: st.DrawFn, schema: Schema) -> Node:
-    """A leaf with whole or fractional class weights, or a number."""
+def leaves(draw: st.DrawFn, schema: Schema, weighed: bool = False) -> Node:
+    """A leaf with whole or fractional class weights, or a number, for each output."""
+    weights_of_nodes = st.one_of(st.none(), st.integers(0, 9).map(float), st.floats(0, 1e6))
+    weight = draw(weights_of_nodes) if weighed else None
     if schema.task == "regression":
-        return leaf(draw(st.floats(-1e12, 1e12)))
-    weights = draw(
-        st.lists(
-            st.one_of(st.integers(0, 9).map(float), st.floats(0, 1e6)),
-            min_size=schema.n_values,
-            max_size=schema.n_values,
+        numbers = st.floats(-1e12, 1e12)
+        size = schema.n_values
+        return leaf(draw(st.lists(numbers, min_size=size, max_size=size)), weight)
+    values: list[float] = []
+    for output in schema.outputs:
+        size = len(output.classes)
+        weights = draw(
+            st.lists(
+                st.one_of(st.integers(0, 9).map(float), st.floats(0, 1e6)),
+                min_size=size,
+                max_size=size,
+            )
         )
-    )
-    return leaf(weights if sum(weights) > 0 else [1.0] * schema.n_values)
+        values += weights if sum(weights) > 0 else [1.0] * size
+    return leaf(values, weight)
 
 
 @st.composite
-def nodes(draw: st.DrawFn, schema: Schema, depth: int = 4) -> Node:
+def nodes(draw: st.DrawFn, schema: Schema, depth: int = 4, kinds: Collection[str] = ()) -> Node:
     """A node with up to `depth` levels below it, of every kind of split."""
     if depth == 0 or draw(st.integers(0, 5)) == 0:
-        return draw(leaves(schema))
+        return draw(leaves(schema, "fractional" in kinds))
     feature = draw(st.integers(0, schema.n_features - 1))
     column = schema.columns[feature]
-    below = nodes(schema, depth - 1)
+    below = nodes(schema, depth - 1, kinds)
     side = draw(st.integers(0, 1))
     if draw(st.integers(0, 4)) == 0:
         return is_missing(feature, draw(below), draw(below))
+    others = draw(surrogates(schema)) if "surrogates" in kinds and draw(st.booleans()) else ()
     if column.kind == "numeric":
         at = draw(finite(schema.dtype))
-        return threshold(feature, at, draw(below), draw(below), side)
-    if column.levels and draw(st.booleans()):
+        if "oblique" in kinds and schema.dtype == "float32" and draw(st.booleans()):
+            return oblique(draw(terms(schema)), at, draw(below), draw(below), side)
+        return threshold(feature, at, draw(below), draw(below), side, others)
+    if column.levels and not others and draw(st.booleans()):
         named = draw(st.lists(st.sampled_from(column.levels), min_size=1, max_size=4, unique=True))
         branches = {level: draw(below) for level in named}
         return multiway(feature, branches, draw(st.integers(0, len(named) - 1)))
     routes = {level: draw(st.sampled_from([0, 1, -1])) for level in column.levels[:8]}
     left = [level for level, route in routes.items() if route == 0]
     absent = [level for level, route in routes.items() if route == -1]
-    return subset(feature, left, draw(below), draw(below), side, absent)
+    return subset(feature, left, draw(below), draw(below), side, absent, others)
 
 
 @st.composite
-def models(draw: st.DrawFn, max_trees: int = 3) -> Model:
-    """A model of one to `max_trees` random trees."""
-    schema = draw(schemas())
-    roots = draw(st.lists(nodes(schema), min_size=1, max_size=max_trees))
-    return make_model(schema, [build_tree(root, schema) for root in roots])
+def terms(draw: st.DrawFn, schema: Schema) -> dict[int | str, float]:
+    """Some numeric columns with weights, small whole ones and awkward ones."""
+    numeric = np.flatnonzero(~schema.nominal).tolist()
+    chosen = draw(st.lists(st.sampled_from(numeric), min_size=1, unique=True))
+    weight = st.one_of(st.sampled_from([1.0, -1.0, 2.0, 0.1]), finite("float32")).filter(bool)
+    return {feature: draw(weight) for feature in chosen}
+
+
+@st.composite
+def surrogates(draw: st.DrawFn, schema: Schema) -> Sequence[Surrogate]:
+    """One to three surrogates on any columns."""
+    made = []
+    for feature in draw(st.lists(st.integers(0, schema.n_features - 1), min_size=1, max_size=3)):
+        column = schema.columns[feature]
+        if column.kind == "numeric":
+            made.append(Surrogate(feature, draw(finite(schema.dtype)), draw(st.integers(0, 1))))
+        else:
+            replies = {level: draw(st.sampled_from([0, 1, -1])) for level in column.levels[:8]}
+            made.append(Surrogate(feature, levels=replies))
+    return made
+
+
+@st.composite
+def models(draw: st.DrawFn, max_trees: int = 3, kinds: Collection[str] = ()) -> Model:
+    """A model of one to `max_trees` random trees.
+
+    Parameters
+    ----------
+    kinds : collection of str
+        What else may be drawn, some of `ALL_KINDS`.  Default: plain models.
+    """
+    schema = draw(schemas(3 if "outputs" in kinds and draw(st.booleans()) else 1))
+    policies: dict[str, Any] = {}
+    known = {"surrogates": "surrogate", "fractional": "fractional"}
+    choices = ["direction", *(known[kind] for kind in sorted(known.keys() & set(kinds)))]
+    policies["missing"] = draw(st.sampled_from(choices))
+    if schema.task == "classification":
+        if "hard" in kinds:
+            policies["voting"] = draw(st.sampled_from(["soft", "hard"]))
+        if "costs" in kinds and not schema.more and draw(st.booleans()):
+            policies["costs"] = draw(costs(len(schema.classes)))
+    asked = set(kinds) if policies["missing"] == "surrogate" else set(kinds) - {"surrogates"}
+    below = nodes(schema, kinds=frozenset(asked))
+    roots = draw(st.lists(below, min_size=1, max_size=max_trees))
+    return make_model(schema, [build_tree(root, schema) for root in roots], **policies)
+
+
+@st.composite
+def costs(draw: st.DrawFn, n_classes: int) -> np.ndarray:
+    """(classes, classes) int64 costs, 0 on the diagonal."""
+    cost = st.sampled_from([0, 1, 1, 2, 5, 16384])
+    size = n_classes * n_classes
+    table = np.array(draw(st.lists(cost, min_size=size, max_size=size)), dtype=np.int64)
+    table = table.reshape(n_classes, n_classes)
+    np.fill_diagonal(table, 0)
+    return table
 
 
 def cells(model: Model, feature: int) -> st.SearchStrategy[float]:
@@ -104,14 +186,25 @@ def cells(model: Model, feature: int) -> st.SearchStrategy[float]:
         return st.sampled_from(codes)
     probes = [0.0, -0.0, math.nan, math.inf, -math.inf]
     for tree in model.trees:
-        asked = (tree.kind == Split.THRESHOLD) & (tree.feature == feature)
-        for t in tree.threshold[asked].tolist():
+        for t in _asked(tree, feature):
             with np.errstate(over="ignore"):
                 single = np.float32(t)
                 beside = [float(np.nextafter(single, np.float32(s))) for s in (-np.inf, np.inf)]
             probes += [t, *beside, math.nextafter(t, -math.inf), math.nextafter(t, math.inf)]
             probes += [t / 2 + b / 2 for b in beside if math.isfinite(b)]
     return st.one_of(st.sampled_from(probes), st.floats())
+
+
+def _asked(tree: Tree, feature: int) -> list[float]:
+    """Numbers of a column at which some test of the tree turns, or may."""
+    asked = (tree.kind == Split.THRESHOLD) & (tree.feature == feature)
+    instead = ~np.isnan(tree.surrogate_threshold) & (tree.surrogate_feature == feature)
+    terms = np.flatnonzero(tree.term_feature == feature)
+    owner = np.searchsorted(tree.term_start, terms, side="right") - 1
+    with np.errstate(over="ignore"):
+        alone = tree.threshold[owner] / tree.term_weight[terms]
+    found = [tree.threshold[asked], tree.surrogate_threshold[instead], alone[np.isfinite(alone)]]
+    return list(np.concatenate(found).tolist())
 
 
 @st.composite

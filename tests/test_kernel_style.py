@@ -20,8 +20,12 @@ from numba.core.compiler_machinery import FunctionPass, PassManager, register_pa
 
 from tests.growing import grow, recipe_of
 from tests.reference.grow import Problem
-from treekit.kernels import axis, move, tally
+from treekit.data.schema import Column, Schema
+from treekit.kernels import axis, derived, divided, move, predict, tally
 from treekit.kernels import grow as growing
+from treekit.model import predict as scorer
+from treekit.model.build import build_tree, leaf, oblique, subset
+from treekit.model.ensemble import make_model
 
 PACKAGE = Path(axis.__file__).parent.parent
 
@@ -104,6 +108,24 @@ def test_subscripts_in_growth_are_unsigned() -> None:
                 checked += 1
     assert signed == []
     assert checked >= 4  # the search, the loop over nodes, and what they call
+
+
+@pytest.mark.parametrize("missing", ["surrogate", "fractional"])
+def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
+    schema = Schema((Column("x"), Column("c", "nominal", ("a", "b"))), classes=(0, 1))
+    below = oblique({"x": 2.0}, 1.0, leaf([1, 0]), leaf([0, 1]))
+    tree = build_tree(subset("c", ["a"], below, leaf([1, 1])), schema)
+    model = make_model(schema, [tree], missing=missing)
+    scorer.sums(model, np.zeros((20, 2)))
+    scorer.leaf_indices(model, np.zeros((20, 2)))
+    signed, checked = [], 0
+    for module in (divided,) if missing == "fractional" else (predict, derived):
+        for name, kernel in vars(module).items():
+            for signature in getattr(kernel, "signatures", []):
+                signed += [f"{name}: {s}" for s in signed_subscripts(kernel.py_func, signature)]
+                checked += 1
+    assert signed == []
+    assert checked >= 4
 
 
 def test_the_rule_sees_a_signed_subscript() -> None:

@@ -10,18 +10,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.reference import evaluate
-from tests.strategies import matrices, models
+from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError
 from treekit.kernels.predict import FEW_ROWS
 from treekit.model import predict as scorer
-from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.build import (
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
 from treekit.model.ensemble import Model, make_model
 from treekit.model.tree import Split, Tree
 
 SLOW = settings(
     deadline=None,
-    max_examples=150,
+    max_examples=100,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 NAN = math.nan
@@ -92,7 +101,7 @@ def random_matrix(rng: np.random.Generator, n: int, n_features: int) -> np.ndarr
 @SLOW
 @given(st.data())
 def test_sums_of_any_model_equal_the_oracles(data):
-    model = data.draw(models())
+    model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
     expected = oracle_sums(model, matrix)
     np.testing.assert_array_equal(scorer.sums(model, matrix), expected)
@@ -104,23 +113,27 @@ def test_sums_of_any_model_equal_the_oracles(data):
 @SLOW
 @given(st.data())
 def test_answers_of_any_model_equal_the_oracles(data):
-    model = data.draw(models())
+    model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
+    schema = model.schema
     sums = scorer.sums(model, matrix)
-    answers = scorer.decide(model, sums)
+    answers = scorer.decide(model, sums).reshape(len(matrix), len(schema.outputs)).tolist()
     expected = [evaluate.predict(model, row) for row in matrix.tolist()]
-    if model.schema.task == "regression":
-        np.testing.assert_array_equal(answers, np.array(expected, dtype=np.float64))
+    expected = expected if schema.more else [[answer] for answer in expected]
+    if schema.task == "regression":
+        assert answers == expected
         return
-    assert answers.tolist() == [model.schema.classes[k] for k in expected]
-    shares = [evaluate.probabilities(model, row) for row in matrix.tolist()]
-    assert scorer.probabilities(model, sums).tolist() == shares
+    classes = [output.classes for output in schema.outputs]
+    assert answers == [[c[k] for c, k in zip(classes, ks, strict=True)] for ks in expected]
+    found = scorer.probabilities(model, sums)
+    found = np.concatenate(found, axis=1) if schema.more else found
+    assert found.tolist() == [evaluate.probabilities(model, row) for row in matrix.tolist()]
 
 
 @SLOW
 @given(st.data())
 def test_leaf_indices_name_the_node_that_the_oracle_reaches(data):
-    model = data.draw(models())
+    model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
     found = scorer.leaf_indices(model, matrix)
     rows = [
@@ -136,6 +149,62 @@ def test_leaf_indices_name_the_node_that_the_oracle_reaches(data):
         for ns in found
         for tree, node in zip(model.trees, ns, strict=True)
     )
+
+
+def test_an_oblique_split_adds_in_double_and_an_undefined_sum_goes_the_missing_way():
+    schema = numeric_schema(2, n_classes=2)
+    for side in (0, 1):
+        root = oblique({0: 1.0, 1: -1.0}, 2.0**-40, leaf([1, 0]), leaf([0, 1]), side)
+        model = make_model(schema, [build_tree(root, schema)])
+        rows = [[1.0, 1.0], [2.0**-40, 0.0], [2.0**-39, 0.0], [np.inf, 1.0], [1.0, np.inf]]
+        rows += [[np.inf, np.inf], [NAN, 1.0], [1.0, NAN]]
+        expected = [0, 0, 1, 1, 0, side, side, side]
+        found = scorer.decide(model, scorer.sums(model, np.array(rows))).tolist()
+        assert found == expected
+
+
+def test_the_first_surrogate_that_is_known_decides():
+    schema = Schema(
+        (Column("a"), Column("b"), Column("c", "nominal", ("x", "y", "z"))), classes=("no", "yes")
+    )
+    others = [Surrogate("c", levels={"x": 0, "y": 1}), Surrogate("b", at=5.0, below=1)]
+    root = threshold("a", 1.0, leaf([1, 0]), leaf([0, 1]), 1, others)
+    model = make_model(schema, [build_tree(root, schema)], missing="surrogate")
+    rows = [[1, 9, 1], [NAN, 9, 1], [NAN, 1, 0], [NAN, 5, 2], [NAN, 6, NAN], [NAN, NAN, 2]]
+    found = scorer.decide(model, scorer.sums(model, np.array(rows)))
+    assert found.tolist() == ["no", "yes", "no", "yes", "no", "yes"]
+
+
+def test_a_row_of_unknown_value_divides_in_proportion_to_the_weight_of_the_branches():
+    schema = Schema((Column("c", "nominal", ("x", "y", "z")), Column("n")), classes=("no", "yes"))
+    below = threshold("n", 0.5, leaf([3, 0]), leaf([0, 1]))
+    root = multiway("c", {"x": below, "y": leaf([0, 4])})
+    model = make_model(schema, [build_tree(root, schema)], missing="fractional")
+    rows = np.array([[NAN, 0.0], [NAN, NAN], [2.0, 1.0], [0.0, NAN], [1.0, NAN]])
+    shares = scorer.probabilities(model, scorer.sums(model, rows))
+    assert shares[:, 0].tolist() == [0.5, 0.375, 0.0, 0.75, 0.0]
+    assert scorer.leaf_indices(model, rows)[:, 0].tolist() == [2, 2, 2, 3, 2]
+
+
+def test_of_equal_parts_the_first_leaf_counts_as_the_leaf_of_the_row():
+    schema = numeric_schema(2, n_classes=2)
+    below = threshold(1, 0.0, leaf([2, 0]), leaf([0, 2]))
+    root = threshold(0, 0.0, below, is_missing(1, leaf([3, 1]), leaf([1, 1])))
+    model = make_model(schema, [build_tree(root, schema)], missing="fractional")
+    rows = np.array([[NAN, NAN], [NAN, 1.0], [0.0, NAN]])
+    # Breadth first, the leaves are 3 and 4 to the left, 5 and 6 to the right.
+    masses = [evaluate.leaf_masses(model, row) for row in rows.tolist()]
+    assert masses[2] == {0: 2**23, 1: 2**23}
+    assert scorer.leaf_indices(model, rows)[:, 0].tolist() == [5, 6, 3]
+
+
+def test_the_label_of_least_expected_cost_may_have_few_votes():
+    schema = numeric_schema(1, n_classes=2)
+    root = threshold(0, 0.0, leaf([9, 1]), leaf([99, 1]))
+    model = make_model(schema, [build_tree(root, schema)], costs=[[0, 1], [20, 0]])
+    sums = scorer.sums(model, np.array([[0.0], [1.0]]))
+    assert scorer.decide(model, sums).tolist() == [1, 0]
+    assert scorer.probabilities(model, sums)[:, 1] == pytest.approx([0.1, 0.01], abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -6,6 +6,7 @@ scorer, the lowering or the exporters.
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Sequence
@@ -13,12 +14,16 @@ from fractions import Fraction
 from typing import Any
 
 from treekit.model.ensemble import Model
-from treekit.model.tree import Split, Tree
+from treekit.model.portable import MASS, quotas
+from treekit.model.tree import DTYPES, Split, Tree
 
-LEAF, THRESHOLD, MISSING = int(Split.LEAF), int(Split.THRESHOLD), int(Split.MISSING)
+LEAF, THRESHOLD, MISSING, OBLIQUE = (
+    int(kind) for kind in (Split.LEAF, Split.THRESHOLD, Split.MISSING, Split.OBLIQUE)
+)
 _PLAIN: dict[int, tuple[Tree, dict[str, list[Any]]]] = {}
+Cells = Sequence[float | None]
 
-__all__ = ["Refused", "leaf_rows", "predict", "probabilities", "sums", "to_float32"]
+__all__ = ["Refused", "leaf_masses", "leaf_rows", "predict", "probabilities", "sums", "to_float32"]
 
 
 class Refused(Exception):
@@ -37,36 +42,67 @@ def to_float32(x: float) -> float:
 
 
 def leaf_rows(model: Model, row: Sequence[float]) -> list[int]:
-    """Row of ``model.units`` that each tree reaches; nominal inputs are codes."""
-    cells = [_cell(model, feature, float(x)) for feature, x in enumerate(row)]
-    rows, offset = [], 0
-    for tree in model.trees:
-        leaf = _walk(tree, cells)
-        is_leaf = tree.kind == Split.LEAF
-        rows.append(offset + int(is_leaf[:leaf].sum()))
-        offset += int(is_leaf.sum())
-    return rows
+    """Row of ``model.units`` that each tree reaches; nominal inputs are codes.
+
+    Where the row divides: that of the largest part, of equal ones the first.
+    """
+    return [max(masses, key=lambda leaf: (masses[leaf], -leaf)) for masses in _all(model, row)]
+
+
+def leaf_masses(model: Model, row: Sequence[float]) -> dict[int, int]:
+    """Mass of the row in every row of ``model.units`` that it reaches: 1, or parts of 2**24."""
+    return {leaf: mass for masses in _all(model, row) for leaf, mass in masses.items()}
 
 
 def sums(model: Model, row: Sequence[float]) -> list[int]:
-    """Exact integer sum of the leaf vectors of all trees."""
+    """Exact integer sum of the leaf vectors of all trees, each times the mass that reached it."""
     total = [0] * model.schema.n_values
-    for leaf in leaf_rows(model, row):
-        total = [a + int(b) for a, b in zip(total, model.units[leaf], strict=True)]
+    for leaf, mass in leaf_masses(model, row).items():
+        total = [a + mass * int(b) for a, b in zip(total, model.units[leaf], strict=True)]
     return total
 
 
 def probabilities(model: Model, row: Sequence[float]) -> list[float]:
-    """Share of the votes of each class, each rounded once."""
+    """Share of the votes of each class of each output, each rounded once."""
     return [float(Fraction(votes, model.unit_total)) for votes in sums(model, row)]
 
 
-def predict(model: Model, row: Sequence[float]) -> int | float:
-    """Class number (first of the largest sums), or the number of a regression."""
+def predict(model: Model, row: Sequence[float]) -> Any:
+    """Class number, or the number of a regression; a list of them for several outputs.
+
+    The class is the first of most votes, or of least expected cost.
+    """
     total = sums(model, row)
-    if model.schema.task == "classification":
-        return total.index(max(total))
-    return math.ldexp(float(Fraction(total[0], len(model.trees))), model.exponent)
+    schema = model.schema
+    if schema.task == "classification":
+        blocks = itertools.pairwise(schema.blocks)
+        answers: list[Any] = [_label(model, total[a:b]) for a, b in blocks]
+    else:
+        trees = len(model.trees) * (MASS if model.missing == "fractional" else 1)
+        answers = [math.ldexp(float(Fraction(t, trees)), model.exponent) for t in total]
+    return answers if schema.more else answers[0]
+
+
+def _label(model: Model, votes: list[int]) -> int:
+    if model.costs is None:
+        return votes.index(max(votes))
+    costs = model.costs.tolist()
+    classes = range(len(votes))
+    expected = [sum(votes[i] * costs[i][said] for i in classes) for said in classes]
+    return expected.index(min(expected))
+
+
+def _all(model: Model, row: Sequence[float]) -> list[dict[int, int]]:
+    """For each tree, the mass in each row of ``model.units`` that is not 0."""
+    cells = [_cell(model, feature, float(x)) for feature, x in enumerate(row)]
+    divides = model.missing == "fractional"
+    found, offset = [], 0
+    for tree in model.trees:
+        is_leaf = tree.kind == Split.LEAF
+        masses = _masses(tree, cells) if divides else {_walk(tree, cells): 1}
+        found.append({offset + int(is_leaf[:leaf].sum()): mass for leaf, mass in masses.items()})
+        offset += int(is_leaf.sum())
+    return found
 
 
 def _cell(model: Model, feature: int, x: float) -> float | None:
@@ -87,29 +123,84 @@ def _cell(model: Model, feature: int, x: float) -> float | None:
     return None
 
 
-def _walk(tree: Tree, cells: Sequence[float | None]) -> int:
+def _walk(tree: Tree, cells: Cells) -> int:
     nodes = _plain(tree)
     node = 0
     while nodes["kind"][node] != LEAF:
-        x = cells[nodes["feature"][node]]
-        if nodes["kind"][node] == MISSING:
-            branch = 0 if x is None else 1
-        elif x is None:
+        branch = _branch(nodes, node, cells)
+        if branch is None:
             branch = nodes["missing"][node]
-        elif nodes["kind"][node] == THRESHOLD:
-            branch = 0 if x <= nodes["threshold"][node] else 1
-        else:
-            branch = nodes["level_branch"][nodes["level_start"][node] + int(x)]
-            if branch == -1:
-                branch = nodes["missing"][node]
         node = nodes["first_child"][node] + branch
     return node
+
+
+def _masses(tree: Tree, cells: Cells) -> dict[int, int]:
+    """Parts of the mass 2**24 in the leaves where rows divide at unknown values."""
+    nodes = _plain(tree)
+    reached, found = [(0, MASS)], {}
+    for node, mass in reached:
+        if nodes["kind"][node] == LEAF:
+            found[node] = mass
+            continue
+        first, count = nodes["first_child"][node], nodes["n_children"][node]
+        branch = _branch(nodes, node, cells)
+        if branch is not None:
+            reached.append((first + branch, mass))
+            continue
+        weights = nodes["weight"][first : first + count]
+        shares = quotas(weights if any(weights) else [1.0] * count, MASS)[0].tolist()
+        ends = list(itertools.accumulate(shares, initial=0))
+        parts = [(mass * b) // MASS - (mass * a) // MASS for a, b in itertools.pairwise(ends)]
+        assert sum(parts) == mass
+        reached += [(first + b, part) for b, part in enumerate(parts) if part > 0]
+    return found
+
+
+def _branch(nodes: dict[str, list[Any]], node: int, cells: Cells) -> int | None:
+    """The branch that the row's own values decide, None if they are unknown."""
+    x = cells[nodes["feature"][node]]
+    kind = nodes["kind"][node]
+    if kind == MISSING:
+        return 0 if x is None else 1
+    if kind == OBLIQUE:
+        total = _total(nodes, node, cells)
+        return None if math.isnan(total) else int(not total <= nodes["threshold"][node])
+    if kind == THRESHOLD:
+        branch = None if x is None else int(not x <= nodes["threshold"][node])
+    else:
+        branch = _of_level(nodes["level_branch"], nodes["level_start"][node], x)
+    surrogates = range(nodes["surrogate_start"][node], nodes["surrogate_start"][node + 1])
+    return next(
+        (b for b in (branch, *(_surrogate(nodes, s, cells) for s in surrogates)) if b is not None),
+        None,
+    )
+
+
+def _total(nodes: dict[str, list[Any]], node: int, cells: Cells) -> float:
+    total = 0.0
+    for term in range(nodes["term_start"][node], nodes["term_start"][node + 1]):
+        x = cells[nodes["term_feature"][term]]
+        total += nodes["term_weight"][term] * (math.nan if x is None else x)
+    return total
+
+
+def _of_level(branches: list[int], start: int, x: float | None) -> int | None:
+    branch = -1 if x is None else branches[start + int(x)]
+    return None if branch == -1 else branch
+
+
+def _surrogate(nodes: dict[str, list[Any]], number: int, cells: Cells) -> int | None:
+    x = cells[nodes["surrogate_feature"][number]]
+    at, below = nodes["surrogate_threshold"][number], nodes["surrogate_below"][number]
+    if math.isnan(at):
+        start = nodes["surrogate_level_start"][number]
+        return _of_level(nodes["surrogate_level_branch"], start, x)
+    return None if x is None else below if x <= at else 1 - below
 
 
 def _plain(tree: Tree) -> dict[str, list[Any]]:
     """The arrays of a tree as lists, made once: NumPy scalars are slow."""
     if id(tree) not in _PLAIN:
-        names = ("kind", "feature", "missing", "threshold", "first_child", "level_start")
-        lists = {name: getattr(tree, name).tolist() for name in (*names, "level_branch")}
+        lists = {name: getattr(tree, name).tolist() for name in DTYPES}
         _PLAIN[id(tree)] = tree, lists  # the tree stays alive, so does its id
     return _PLAIN[id(tree)][1]

@@ -13,6 +13,9 @@ into 0 (and moves all others up by one, as the packer did with the node's key):
   entry 0 for missing, entry 1 + code for a level;
 - leaf: the largest key, not wrapped, and its own number as child: it stays.
 
+A derived column (see `treekit.kernels.derived`) is evaluated when a row comes to
+its node; its key is 0, 1 or missing.
+
 So a step has no branch to mispredict, and eight rows (for single rows: four
 trees) at a time hide its latency.  Blocks of rows keep their keys and one tree
 in the cache.
@@ -26,8 +29,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
+from treekit.kernels.derived import PackedColumns, derived_key
 
-__all__ = ["PackedTrees", "add_units", "leaf_nodes"]
+__all__ = ["PackedTrees", "add_units", "encode", "key_of", "leaf_nodes"]
 
 Array = npt.NDArray[Any]
 
@@ -47,6 +51,8 @@ class PackedTrees(NamedTuple):
     depths : (trees,) uint64
     table : (entries,) uint32, or None
         Branches of the level splits; None if the model has none.
+    derived : PackedColumns, or None
+        What columns beyond those of the rows ask; None if there are none.
     feature_mask, child_shift : uint64
         Where a node's second word holds feature (above two bits) and child.
     nominal, n_levels : (nominal columns,) uint64
@@ -57,6 +63,7 @@ class PackedTrees(NamedTuple):
     roots: Array
     depths: Array
     table: Array | None
+    derived: PackedColumns | None
     feature_mask: np.uint64
     child_shift: np.uint64
     nominal: Array
@@ -64,7 +71,7 @@ class PackedTrees(NamedTuple):
 
 
 @kernel
-def _encode(rows: Array, nominal: Array, n_levels: Array, keys: Array) -> None:
+def encode(rows: Array, nominal: Array, n_levels: Array, keys: Array) -> None:
     """Write the ordered keys of `rows` (rows, features) float into `keys`."""
     word = keys.dtype.type
     missing = word(~word(0))
@@ -96,30 +103,41 @@ def _branch(table: Any, test: Any, key: Any, cell: Any) -> Any:
 
 
 @kernel
-def _step(trees: Any, root: Any, at: Any, keys: Array, row: Any) -> Any:
-    """The node that `row` of `keys` visits after node `at` of the tree at `root`."""
+def key_of(derived: Any, feature: Any, keys: Array, rows: Array, row: Any) -> Any:
+    """Key of a row's column; without derived columns this compiles to the look-up."""
+    if derived is not None:
+        width = np.uint64(keys.shape[1])
+        if feature >= width:
+            return derived_key(derived, feature - width, keys, rows, row)
+    return keys[row, feature]
+
+
+@kernel
+def _step(trees: Any, root: Any, at: Any, keys: Array, rows: Array, row: Any) -> Any:
+    """The node that a row visits after node `at` of the tree at `root`."""
     key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
     feature = (test >> np.uint64(2)) & trees.feature_mask
-    cell = keys.dtype.type(keys[row, feature] + (test & np.uint64(1)))
+    own = key_of(trees.derived, feature, keys, rows, row)
+    cell = keys.dtype.type(own + (test & np.uint64(1)))
     branch = _branch(trees.table, test, np.uint64(key), np.uint64(cell))
     return np.uint64(test >> trees.child_shift) + branch
 
 
 @kernel
-def _leaves_of_rows(trees: Any, tree: Any, keys: Array, n: Any, leaf: Array) -> None:
+def _leaves_of_rows(trees: Any, tree: Any, keys: Array, rows: Array, n: Any, leaf: Array) -> None:
     """Walk one tree, eight rows at a time; `leaf` (rows,) int64 gets nodes of `trees`."""
     root, depth, zero, stride = trees.roots[tree], trees.depths[tree], np.uint64(0), np.uint64(8)
     for r in range(zero, n - n % stride, stride):
         a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
         for level in range(depth):
-            b0 = _step(trees, root, a0, keys, r)
-            b1 = _step(trees, root, a1, keys, r + np.uint64(1))
-            b2 = _step(trees, root, a2, keys, r + np.uint64(2))
-            b3 = _step(trees, root, a3, keys, r + np.uint64(3))
-            b4 = _step(trees, root, a4, keys, r + np.uint64(4))
-            b5 = _step(trees, root, a5, keys, r + np.uint64(5))
-            b6 = _step(trees, root, a6, keys, r + np.uint64(6))
-            b7 = _step(trees, root, a7, keys, r + np.uint64(7))
+            b0 = _step(trees, root, a0, keys, rows, r)
+            b1 = _step(trees, root, a1, keys, rows, r + np.uint64(1))
+            b2 = _step(trees, root, a2, keys, rows, r + np.uint64(2))
+            b3 = _step(trees, root, a3, keys, rows, r + np.uint64(3))
+            b4 = _step(trees, root, a4, keys, rows, r + np.uint64(4))
+            b5 = _step(trees, root, a5, keys, rows, r + np.uint64(5))
+            b6 = _step(trees, root, a6, keys, rows, r + np.uint64(6))
+            b7 = _step(trees, root, a7, keys, rows, r + np.uint64(7))
             if level & np.uint64(3) == np.uint64(3):  # in deep trees most rows end early
                 moved = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3)
                 if moved | (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7) == zero:
@@ -130,15 +148,15 @@ def _leaves_of_rows(trees: Any, tree: Any, keys: Array, n: Any, leaf: Array) -> 
         leaf[r + np.uint64(4)], leaf[r + np.uint64(5)] = root + a4, root + a5
         leaf[r + np.uint64(6)], leaf[r + np.uint64(7)] = root + a6, root + a7
     for r in range(n - n % stride, n):
-        leaf[r] = root + _leaf_of_row(trees, root, depth, keys, r)
+        leaf[r] = root + _leaf_of_row(trees, root, depth, keys, rows, r)
 
 
 @kernel
-def _leaf_of_row(trees: Any, root: Any, depth: Any, keys: Array, row: Any) -> Any:
+def _leaf_of_row(trees: Any, root: Any, depth: Any, keys: Array, rows: Array, row: Any) -> Any:
     """The leaf of one row in one tree, counted from the root."""
     at = np.uint64(0)
     for _ in range(depth):
-        after = _step(trees, root, at, keys, row)
+        after = _step(trees, root, at, keys, rows, row)
         if after == at:
             break
         at = after
@@ -146,7 +164,7 @@ def _leaf_of_row(trees: Any, root: Any, depth: Any, keys: Array, row: Any) -> An
 
 
 @kernel
-def _leaves_of_trees(trees: Any, keys: Array, row: Any, leaf: Array) -> None:
+def _leaves_of_trees(trees: Any, keys: Array, rows: Array, row: Any, leaf: Array) -> None:
     """Walk one row, four trees at a time; `leaf` (trees,) int64 gets nodes of `trees`."""
     n, zero, stride = np.uint64(len(trees.depths)), np.uint64(0), np.uint64(4)
     roots = trees.roots
@@ -156,16 +174,16 @@ def _leaves_of_trees(trees: Any, keys: Array, row: Any, leaf: Array) -> None:
         a0 = a1 = a2 = a3 = zero
         moved = True
         while moved:  # a leaf stays where it is
-            b0 = _step(trees, r0, a0, keys, row)
-            b1 = _step(trees, r1, a1, keys, row)
-            b2 = _step(trees, r2, a2, keys, row)
-            b3 = _step(trees, r3, a3, keys, row)
+            b0 = _step(trees, r0, a0, keys, rows, row)
+            b1 = _step(trees, r1, a1, keys, rows, row)
+            b2 = _step(trees, r2, a2, keys, rows, row)
+            b3 = _step(trees, r3, a3, keys, rows, row)
             moved = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3) != zero
             a0, a1, a2, a3 = b0, b1, b2, b3
         leaf[t], leaf[t + np.uint64(1)] = r0 + a0, r1 + a1
         leaf[t + np.uint64(2)], leaf[t + np.uint64(3)] = r2 + a2, r3 + a3
     for t in range(n - n % stride, n):
-        leaf[t] = roots[t] + _leaf_of_row(trees, roots[t], trees.depths[t], keys, row)
+        leaf[t] = roots[t] + _leaf_of_row(trees, roots[t], trees.depths[t], keys, rows, row)
 
 
 @kernel
@@ -191,17 +209,18 @@ def add_units(
     leaf = np.empty(max(min(n, block), n_trees), np.int64)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
-        _encode(rows[start : start + count], trees.nominal, trees.n_levels, keys)
+        part = rows[start : start + count]
+        encode(part, trees.nominal, trees.n_levels, keys)
         if count < np.uint64(FEW_ROWS):
             for r in range(count):
-                _leaves_of_trees(trees, keys, r, leaf)
+                _leaves_of_trees(trees, keys, part, r, leaf)
                 for t in range(n_trees):
                     at = np.uint64(leaf_row[np.uint64(leaf[t])])
                     for k in range(outputs):
                         sums[start + r, k] += units[at, k]
             continue
         for t in range(n_trees):
-            _leaves_of_rows(trees, t, keys, count, leaf)
+            _leaves_of_rows(trees, t, keys, part, count, leaf)
             for r in range(count):
                 at = np.uint64(leaf_row[np.uint64(leaf[r])])
                 for k in range(outputs):
@@ -219,8 +238,9 @@ def leaf_nodes(trees: Any, rows: Array, block: Any, nodes: Array) -> None:
     leaf = np.empty(max(min(n, block), n_trees), np.int64)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
-        _encode(rows[start : start + count], trees.nominal, trees.n_levels, keys)
+        part = rows[start : start + count]
+        encode(part, trees.nominal, trees.n_levels, keys)
         for t in range(n_trees):
-            _leaves_of_rows(trees, t, keys, count, leaf)
+            _leaves_of_rows(trees, t, keys, part, count, leaf)
             for r in range(count):
                 nodes[start + r, t] = np.int32(leaf[r] - np.int64(trees.roots[t]))

@@ -23,7 +23,7 @@ from treekit.model.tree import Tree
 from treekit.model.votes import spread, units_each
 
 if TYPE_CHECKING:
-    from treekit.kernels.predict import PackedTrees
+    from treekit.model.pack import PackedModel
     from treekit.plot import Picture
     from treekit.rules import RuleList
 
@@ -143,7 +143,7 @@ class Model:
         return self.units[self.leaf_offsets[tree] : self.leaf_offsets[tree + 1]]
 
     @cached_property
-    def packed(self) -> tuple[PackedTrees, npt.NDArray[np.int32]]:
+    def packed(self) -> PackedModel:
         """The trees as the scorer wants them, made once; see `treekit.model.pack`."""
         from treekit.model.pack import pack
 

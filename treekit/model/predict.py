@@ -127,15 +127,20 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
     DataError
         If the shape or type is wrong, or the model's policy refuses a cell.
     """
+    from treekit.kernels.divided import add_divided_units
     from treekit.kernels.predict import add_units
 
     checked = _checked(model, matrix)
-    packed, leaf_row = model.packed
+    trees, leaf_row, shares = model.packed
     result = np.zeros((len(checked), model.schema.n_values), dtype=np.int64)
-    cells, block = _cells(packed, checked)
+    cells, block = _cells(trees, checked)
 
     def score(part: slice) -> None:
-        add_units(packed, cells[part], block, leaf_row, model.units, result[part])
+        given = trees, cells[part], block, leaf_row, model.units
+        if shares is None:
+            add_units(*given, result[part])
+        else:
+            add_divided_units(*given, shares, _most_leaves(model), result[part])
 
     _share(score, len(checked), n_threads)
     return result
@@ -144,20 +149,32 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
 def leaf_indices(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int32]:
     """(rows, trees) int32: the node of each tree in which each row ends.
 
+    Where a row divides (missing policy ``fractional``): the leaf that gets most
+    of its mass, of equal ones the lowest node.
+
     Parameters and errors are those of `sums`.
     """
+    from treekit.kernels.divided import largest_parts
     from treekit.kernels.predict import leaf_nodes
 
     checked = _checked(model, matrix)
-    packed, _ = model.packed
+    trees, _, shares = model.packed
     result = np.empty((len(checked), model.n_trees), dtype=np.int32)
-    cells, block = _cells(packed, checked)
+    cells, block = _cells(trees, checked)
 
     def find(part: slice) -> None:
-        leaf_nodes(packed, cells[part], block, result[part])
+        if shares is None:
+            leaf_nodes(trees, cells[part], block, result[part])
+        else:
+            largest_parts(trees, cells[part], block, shares, _most_leaves(model), result[part])
 
     _share(find, len(checked), n_threads)
     return result
+
+
+def _most_leaves(model: Model) -> np.uint64:
+    """Leaves of the tree that has most."""
+    return np.uint64(np.diff(model.leaf_offsets).max())
 
 
 def _encoded(model: Model, rows: Any) -> Matrix:

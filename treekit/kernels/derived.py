@@ -1,0 +1,72 @@
+"""Derived columns (see `treekit.model.derived`), evaluated when a row comes to their node."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import kernel
+
+__all__ = ["UNKNOWN", "PackedColumns", "derived_key"]
+
+Array = npt.NDArray[Any]
+
+UNKNOWN = 2
+"""Branch of a level that a test does not know."""
+
+
+class PackedColumns(NamedTuple):
+    """The fields of `treekit.model.derived.DerivedColumns` that the loops read.
+
+    Subscripts and branches are uint64.  `level_branch` is `UNKNOWN` for levels
+    that a test does not know, and `level_feature` means nothing for linear tests.
+    """
+
+    test_start: Array
+    threshold: Array
+    below: Array
+    term_start: Array
+    term_feature: Array
+    term_weight: Array
+    level_feature: Array
+    level_start: Array
+    level_branch: Array
+
+
+@kernel
+def derived_key(columns: Any, column: Any, keys: Array, rows: Array, row: Any) -> Any:
+    """Branch 0 or 1 that a derived column says, or the key of a missing value.
+
+    Parameters
+    ----------
+    columns : PackedColumns
+    column : uint64
+        Number of the derived column, from 0.
+    keys : (rows, features) uint32 or uint64
+        Encoded rows; nominal columns hold their code.
+    rows : (rows, features) float32 or float64
+        The rows themselves, numbers of the model's input type.
+    row : uint64
+    """
+    word = keys.dtype.type
+    missing = word(~word(0))
+    for test in range(columns.test_start[column], columns.test_start[column + np.uint64(1)]):
+        first, last = columns.term_start[test], columns.term_start[test + np.uint64(1)]
+        if first == last:  # a test by levels
+            code = keys[row, columns.level_feature[test]]
+            if code != missing:
+                branch = columns.level_branch[columns.level_start[test] + np.uint64(code)]
+                if branch != np.uint64(UNKNOWN):
+                    return word(branch)
+        else:
+            # Products of two floats are exact in double, so that a fused
+            # multiply-add could not differ either.
+            total = 0.0
+            for at in range(first, last):
+                x = np.float64(rows[row, columns.term_feature[at]])
+                total += columns.term_weight[at] * x
+            if total == total:
+                return word(columns.below[test] ^ np.uint64(total > columns.threshold[test]))
+    return missing

@@ -1,0 +1,156 @@
+"""Scoring where rows divide at missing values (Quinlan 1993, ch. 3): parts of integer mass.
+
+A row starts with the mass 2**24 in every tree.  Where a node's question has no
+answer, each branch gets its part of the mass that came (see
+`treekit.model.fractional`), and a leaf counts as often as mass reaches it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import kernel
+from treekit.kernels.predict import encode, key_of
+
+__all__ = ["DIVIDES", "add_divided_units", "largest_parts"]
+
+Array = npt.NDArray[Any]
+
+DIVIDES = 2**32 - 1
+"""Entry of the table of branches where a level, or a missing value, has none."""
+
+_MASS_BITS = 24
+_MASS = 1 << _MASS_BITS
+
+
+@kernel
+def _answer(trees: Any, root: Any, at: Any, keys: Array, rows: Array, row: Any) -> Any:
+    """The branch that a row takes at an inner node, or `DIVIDES`."""
+    key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
+    feature, wrap = (test >> np.uint64(2)) & trees.feature_mask, test & np.uint64(1)
+    own = key_of(trees.derived, feature, keys, rows, row)
+    cell = keys.dtype.type(own + wrap)
+    if test & np.uint64(2):
+        return np.uint64(trees.table[np.uint64(key) + np.uint64(cell)])
+    unknown = own == keys.dtype.type(~keys.dtype.type(0))
+    asks_missing = wrap != 0 and key == 0
+    if unknown and not asks_missing:
+        return np.uint64(DIVIDES)
+    return np.uint64(cell > key)
+
+
+@kernel
+def _parts(
+    trees: Any,
+    shares: Array,
+    tree: Any,
+    keys: Array,
+    rows: Array,
+    row: Any,
+    waiting: Array,
+    leaf: Array,
+    mass: Array,
+) -> Any:
+    """Write the leaves of one tree that a row reaches, and the mass in each; return how many.
+
+    `waiting` (depth + 1, 2) int64 holds the divisions above the current node:
+    the next branch, and the mass that divides.
+    """
+    root, at, part = trees.roots[tree], np.uint64(0), np.int64(_MASS)
+    held, found = np.uint64(0), np.uint64(0)
+    while part > 0:
+        while True:  # down to a leaf, or to where the row divides
+            child = np.uint64(trees.nodes[root + at, np.uint64(1)] >> trees.child_shift)
+            if child == at:
+                leaf[found], mass[found] = root + at, part
+                found += np.uint64(1)
+                break
+            branch = _answer(trees, root, at, keys, rows, row)
+            if branch == np.uint64(DIVIDES):
+                waiting[held, np.uint64(0)] = child
+                waiting[held, np.uint64(1)] = part
+                held += np.uint64(1)
+                break
+            at = child + branch
+        part = np.int64(0)
+        while held > 0 and part == 0:
+            last = held - np.uint64(1)
+            at, whole = np.uint64(waiting[last, np.uint64(0)]), waiting[last, np.uint64(1)]
+            low = shares[root + at, np.uint64(0)]
+            high = shares[root + at, np.uint64(1)]
+            part = ((whole * high) >> _MASS_BITS) - ((whole * low) >> _MASS_BITS)
+            if high == _MASS:  # whatever branches follow get nothing
+                held = last
+            else:
+                waiting[last, np.uint64(0)] = at + np.uint64(1)
+    return found
+
+
+@kernel
+def add_divided_units(
+    trees: Any,
+    rows: Array,
+    block: Any,
+    leaf_row: Array,
+    units: Array,
+    shares: Array,
+    most: Any,
+    sums: Array,
+) -> None:
+    """Add the integer leaf values of every tree, times the mass there, to each row's `sums`.
+
+    Parameters
+    ----------
+    shares : (nodes, 2) int64
+        Bounds of `treekit.model.fractional.mass_bounds`, tree after tree.
+    most : uint64
+        Leaves of the tree that has most.
+    trees, rows, block, leaf_row, units, sums
+        As in `treekit.kernels.predict.add_units`.
+    """
+    n, outputs = np.uint64(len(rows)), np.uint64(units.shape[1])
+    keys = np.empty((min(n, block), rows.shape[1]), trees.nodes.dtype)
+    leaf, mass = np.empty(most, np.int64), np.empty(most, np.int64)
+    waiting = np.empty((np.uint64(trees.depths.max()) + np.uint64(1), 2), np.int64)
+    for start in range(np.uint64(0), n, block):
+        count = min(block, n - start)
+        part = rows[start : start + count]
+        encode(part, trees.nominal, trees.n_levels, keys)
+        for t in range(np.uint64(len(trees.depths))):
+            for r in range(count):
+                found = _parts(trees, shares, t, keys, part, r, waiting, leaf, mass)
+                for i in range(found):
+                    at = np.uint64(leaf_row[np.uint64(leaf[i])])
+                    for k in range(outputs):
+                        sums[start + r, k] += units[at, k] * mass[i]
+
+
+@kernel
+def largest_parts(
+    trees: Any, rows: Array, block: Any, shares: Array, most: Any, nodes: Array
+) -> None:
+    """Write the leaf with most of each row's mass, for each tree, into `nodes`.
+
+    Of equal parts the lowest node.  `nodes` is (rows, trees) int32, numbers
+    count from the tree's root; the other parameters are as in `add_divided_units`.
+    """
+    n = np.uint64(len(rows))
+    keys = np.empty((min(n, block), rows.shape[1]), trees.nodes.dtype)
+    leaf, mass = np.empty(most, np.int64), np.empty(most, np.int64)
+    waiting = np.empty((np.uint64(trees.depths.max()) + np.uint64(1), 2), np.int64)
+    for start in range(np.uint64(0), n, block):
+        count = min(block, n - start)
+        part = rows[start : start + count]
+        encode(part, trees.nominal, trees.n_levels, keys)
+        for t in range(np.uint64(len(trees.depths))):
+            for r in range(count):
+                found = _parts(trees, shares, t, keys, part, r, waiting, leaf, mass)
+                best = np.uint64(0)
+                for i in range(np.uint64(1), found):
+                    same = mass[i] == mass[best] and leaf[i] < leaf[best]
+                    if mass[i] > mass[best] or same:
+                        best = i
+                nodes[start + r, t] = np.int32(leaf[best] - np.int64(trees.roots[t]))
