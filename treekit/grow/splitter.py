@@ -34,6 +34,7 @@ from treekit.kernels.axis import (
 )
 from treekit.kernels.node import PLAIN, Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
+from treekit.kernels.random import find_random
 
 __all__ = ["CompiledSplitter", "compile_splitter"]
 
@@ -54,7 +55,7 @@ def compile_splitter(
 ) -> CompiledSplitter:
     """Compile a splitter for the types of one training.
 
-    `find_axis`, the built-in one, comes from the disk cache; a plugin's
+    A built-in one comes from the disk cache; a plugin's
     ``find`` is compiled with its names, or called as Python with one warning.
     """
     node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN))
@@ -68,8 +69,9 @@ def compile_splitter(
         nb.typeof(np.random.default_rng(0)),
         types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C"),
     )  # fmt: skip
-    if functions.find is find_axis:
-        return CompiledSplitter(_cached_pointer(signature), functions.coding, origin)
+    if functions.find in _BUILT_IN:
+        find = _cached_pointer(functions.find, signature)
+        return CompiledSplitter(find, functions.coding, origin)
     _register_makers()
     core = jitable(functions.find)
     try:
@@ -84,14 +86,15 @@ def compile_splitter(
     return CompiledSplitter(find, functions.coding, origin)
 
 
-def _cached_pointer(signature: Any) -> Pointer:
-    plain: Any = getattr(find_axis, "py_func", find_axis)
-    known = _POINTERS.get(signature)
+def _cached_pointer(kernel: Any, signature: Any) -> Pointer:
+    known = _POINTERS.get((kernel, signature))
     if known is None:
-        known = _POINTERS[signature] = Pointer(plain, signature, cache=True)
+        plain = getattr(kernel, "py_func", kernel)
+        known = _POINTERS[kernel, signature] = Pointer(plain, signature, cache=True)
     return known
 
 
+_BUILT_IN = (find_axis, find_random)
 _POINTERS: dict[Any, Pointer] = {}
 
 

@@ -24,13 +24,22 @@ __all__ = [
     "FOUND",
     "KIND",
     "LEVELS",
+    "MISSING",
     "MISSING_BRANCH",
+    "MULTIWAY",
     "NUMBERS",
     "RANK",
     "SCORE",
+    "SUBSET",
+    "THRESHOLD",
     "THRESHOLD_VALUE",
     "TOLERANCE",
+    "better",
+    "draw_column",
     "find_axis",
+    "side_limit",
+    "try_branches",
+    "weight_of",
 ]
 
 TOLERANCE = 1e-9
@@ -124,7 +133,7 @@ def find_axis(
             if chosen >= 0:
                 feature = np.uint64(chosen)
             elif draw:
-                feature = _draw(features, state, j)
+                feature = draw_column(features, state, j)
             codes_in_all = n_codes[feature]
             count = tally(
                 codes[feature], codes_in_all, ids, cells, values, s, work, words, counts, flat
@@ -141,7 +150,7 @@ def find_axis(
                 known -= 1
             way = nominal[feature]
             if way == 2:
-                _try_branches(
+                try_branches(
                     many,
                     best,
                     dense,
@@ -174,7 +183,7 @@ def find_axis(
                 totals, known_weight = stats, weight
                 if count > known:
                     missing = compact[np.uint64(known)]
-                    known_weight = weight - _weight_of(missing, dense)
+                    known_weight = weight - weight_of(missing, dense)
                     if known_only:
                         # Cuts are those of the known rows: of the missing ones only
                         # what they leave to the others matters.
@@ -182,7 +191,7 @@ def find_axis(
                             missing[k] = stats[k] - missing[k]
                         totals = missing
                 if way == 0 and side > 0.0:
-                    own_limit = _side_limit(side * known_weight, limit)
+                    own_limit = side_limit(side * known_weight, limit)
                 _try_cuts(
                     scan,
                     key,
@@ -235,7 +244,7 @@ def find_axis(
 
 
 @inlined
-def _draw(features, state, j):
+def draw_column(features, state, j):
     """Column j of a random permutation (Fisher and Yates).
 
     The generator is splitmix64 (Steele, Lea and Flood 2014): numpy's own
@@ -254,7 +263,7 @@ def _draw(features, state, j):
 
 
 @kernel
-def _better(score, feature, rank, impurity, out, numbers):
+def better(score, feature, rank, impurity, out, numbers):
     """Whether a split beats the best so far: ties go to the lower column, then rank."""
     if not (score > -np.inf and score < np.inf):
         return False
@@ -341,7 +350,7 @@ def _try_cuts(
                 if not paid > 0.0:
                     continue
                 score, shrink = paid, paid / score
-            if at < 0 or not _better(score, np.int64(feature), rank, impurity, out, numbers):
+            if at < 0 or not better(score, np.int64(feature), rank, impurity, out, numbers):
                 continue
             out[FEATURE] = np.int64(feature)
             out[BRANCHES] = 2
@@ -378,7 +387,7 @@ def _try_cuts(
 
 
 @inlined
-def _weight_of(stats, dense):
+def weight_of(stats, dense):
     """Weight of a node's or a group's statistics."""
     weight = stats[np.uint64(0)]
     if not dense:
@@ -388,7 +397,7 @@ def _weight_of(stats, dense):
 
 
 @inlined
-def _side_limit(wanted, limit):
+def side_limit(wanted, limit):
     """C4.5's least weight on either side of a numeric cut (Quinlan 1993, p. 25; release 8).
 
     Compared with a tolerance: a tenth of a weight is rarely a whole number.
@@ -401,10 +410,10 @@ def _side_limit(wanted, limit):
 @inlined
 def _candidates(table, last, start, totals, limit, dense):
     """How many of the first `last` cuts have the weight `limit` on both sides."""
-    left, whole = _weight_of(start, dense), _weight_of(totals, dense)
+    left, whole = weight_of(start, dense), weight_of(totals, dense)
     count = np.int64(0)
     for i in range(np.uint64(last)):
-        left += _weight_of(table[i], dense)
+        left += weight_of(table[i], dense)
         if left >= limit and whole - left >= limit:
             count += 1
     return count
@@ -467,7 +476,7 @@ def _sort_by_key(keys, compact, ordered, order, known, count, s):
 
 
 @inlined
-def _try_branches(
+def try_branches(
     many,
     best,
     dense,
@@ -496,7 +505,7 @@ def _try_branches(
     heaviest, heaviest_weight = np.uint64(0), -1.0
     heavy_enough = 0
     for j in range(np.uint64(known)):
-        weight = _weight_of(compact[j], dense)
+        weight = weight_of(compact[j], dense)
         if weight > heaviest_weight:
             heaviest, heaviest_weight = j, weight
         if weight >= limit:
@@ -512,7 +521,7 @@ def _try_branches(
             best[k + np.uint64(2)] = compact[np.uint64(0), k]
         out[KIND] = -1
         return
-    if not _better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
+    if not better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
         return
     out[KIND] = MULTIWAY
     out[FEATURE] = np.int64(feature)

@@ -87,6 +87,14 @@ PRESETS: dict[str, Preset] = {
             "regression": {"max_features": 1 / 3, "min_weight_split": 6.0},
         },
     ),
+    "extra_trees": Preset(
+        "trees of all rows, each node tries one random cut of some columns (Geurts et al. 2006)",
+        {"ensemble": "forest", "bootstrap": False, "trees": 100, "splitter": "random"},
+        {
+            "classification": {"max_features": "sqrt", "voting": "hard"},
+            "regression": {"max_features": "all", "min_weight_split": 5.0},
+        },
+    ),
 }
 """The algorithms, in the order of the literature's chapters.
 
@@ -101,6 +109,9 @@ random_forest
     tried and smallest nodes as Hastie, Tibshirani and Friedman, *The Elements
     of Statistical Learning*, 2009, section 15.3 recommend (a third of the columns,
     nodes of up to five rows left alone, for numbers).
+extra_trees
+    P. Geurts, D. Ernst and L. Wehenkel, "Extremely randomized trees", Machine
+    Learning 63, 2006, pp. 3-42: K and n_min of section 2.1.
 """
 
 

@@ -1,0 +1,159 @@
+"""Extremely randomised trees: what is drawn, from what, and what is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.model_selection import cross_val_score
+
+import treekit
+from tests.test_training import noisy, same_tree
+from treekit import RandomForestClassifier, RandomForestRegressor
+from treekit.data.encode import encode_rows
+from treekit.model.predict import leaf_indices
+from treekit.model.tree import Split
+
+
+def grown(table, seed=0, **settings):
+    return treekit.train(table, "y", splitter="random", seed=seed, **settings)
+
+
+def rows_of_nodes(model, table):
+    """For each node, a mask of the rows that pass through it."""
+    tree = model.trees[0]
+    leaf = leaf_indices(model, encode_rows(table, model.schema, missing="direction"))[:, 0]
+    inside = np.zeros((tree.n_nodes, len(leaf)), bool)
+    inside[leaf, np.arange(len(leaf))] = True
+    for node in range(tree.n_nodes - 1, 0, -1):
+        inside[tree.parent[node]] |= inside[node]
+    return inside
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("nominal_splits", ["subset", "multiway"])
+def test_a_threshold_lies_between_the_values_of_its_node(task, nominal_splits):
+    table = noisy(400, seed=3, task=task)
+    model = grown(table, nominal_splits=nominal_splits)
+    tree, inside = model.trees[0], rows_of_nodes(model, table)
+    x = encode_rows(table, model.schema, missing="direction")
+    seen = Counter()
+    for node in np.flatnonzero(tree.kind != Split.LEAF):
+        values = x[inside[node], tree.feature[node]]
+        seen[Split(tree.kind[node])] += 1
+        if tree.kind[node] == Split.THRESHOLD:
+            assert np.nanmin(values) <= tree.threshold[node] < np.nanmax(values)
+        # The model sends the rows where training counted them.
+        assert tree.weight[node] == inside[node].sum()
+    assert {Split.THRESHOLD, Split[nominal_splits.upper()]} <= set(seen)
+
+
+def test_the_cut_of_a_column_is_uniform_between_its_extremes():
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.exponential(size=80))
+    table = {"x": x, "y": np.arange(80) + 0.5}  # every cut is of use; useless ones are drawn again
+    cuts = [grown(table, seed, max_depth=1).trees[0].threshold[0] for seed in range(400)]
+    low, span = np.float32(x[0]), np.float32(x[-1]) - np.float32(x[0])
+    assert stats.kstest(cuts, "uniform", (low, span)).pvalue > 0.01
+
+
+def test_every_split_of_the_levels_in_two_is_equally_likely():
+    levels = ["a", "b", "c", "d"] * 30
+    y = [0.5, 1.5, 3.5, 7.5] * 30
+    drawn = Counter()
+    for seed in range(350):
+        tree = grown({"x": levels, "y": y}, seed, max_depth=1).trees[0]
+        side = tree.branches(0)
+        drawn[tuple(side == side[0])] += 1
+    assert len(drawn) == 7
+    assert stats.chisquare(list(drawn.values())).pvalue > 0.01
+
+
+def test_missing_rows_take_the_side_that_scores_better():
+    x = [1.0, 2.0, None, None, 9.0, 9.5]
+    model = grown({"x": x, "y": ["a", "a", "b", "b", "b", "b"]}, max_depth=1)
+    tree = model.trees[0]
+    assert (tree.kind[0], tree.missing[0]) == (Split.THRESHOLD, 1)
+    model = grown({"x": x, "y": ["a", "a", "a", "a", "b", "b"]}, max_depth=1)
+    assert model.trees[0].missing[0] == 0
+    # One value or none: that is the question.
+    tree = grown({"x": [3.0, 3.0, None], "y": ["a", "a", "b"]}).trees[0]
+    assert (tree.kind[0], tree.n_leaves) == (Split.MISSING, 2)
+
+
+def test_both_sides_are_as_heavy_as_asked_and_pure_leaves_end_growth():
+    table = noisy()
+    bounded = grown(table, min_weight_leaf=12).trees[0]
+    assert bounded.weight[bounded.leaves].min() >= 12
+    assert bounded.n_leaves > 5
+    model = grown(table)
+    assert (model.predict(table) == np.array(table["y"])).all()
+
+
+@pytest.mark.parametrize("criterion", ["entropy", "gain_ratio"])
+def test_any_criterion_judges_the_drawn_tests(criterion):
+    table = noisy()
+    model = grown(table, criterion=criterion, nominal_splits="multiway", max_depth=4)
+    tree = model.trees[0]
+    inner = tree.kind != Split.LEAF
+    assert (tree.gain[inner] > 0).all()
+    assert (model.predict(table) == np.array(table["y"])).mean() > 0.75
+
+
+def test_the_best_of_the_drawn_tests_is_kept():
+    table = noisy(600)
+    gains = {
+        tried: np.mean([
+            grown(table, seed, max_depth=1, max_features=tried).trees[0].gain[0]
+            for seed in range(40)
+        ])
+        for tried in (1, 3)
+    }  # fmt: skip
+    assert gains[3] > 1.5 * gains[1]
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.floats(-1e308, 1e308) | st.none(), min_size=2, max_size=30), st.integers(0, 2**32)
+)
+def test_no_value_is_too_large_and_no_gap_too_small(values, seed):
+    y = ["a" if i % 3 else "b" for i in range(len(values))]
+    known = [v for v in values if v is not None]
+    model = treekit.train(
+        {"x": [None if v is None else float(v) for v in values], "z": [0.0] * len(y), "y": y},
+        "y", numeric=["x"], classes=["a", "b"], dtype="float64", splitter="random", seed=seed,
+    )  # fmt: skip
+    tree = model.trees[0]
+    cuts = tree.threshold[tree.kind == Split.THRESHOLD]
+    assert all(min(known) <= cut < max(known) for cut in cuts)
+    inside = rows_of_nodes(model, {"x": values, "z": [0.0] * len(y)})
+    np.testing.assert_array_equal(tree.weight, inside.sum(axis=1))
+
+
+def test_a_forest_is_the_same_for_any_number_of_threads():
+    one, two = (
+        grown(noisy(), ensemble="forest", trees=6, bootstrap=False, n_jobs=n) for n in (1, 2)
+    )
+    for a, b in zip(one.trees, two.trees, strict=True):
+        same_tree(a, b)
+    assert len({tree.n_nodes for tree in one.trees}) > 1
+
+
+def test_accuracy_is_level_with_another_program():
+    x, y = load_breast_cancer(return_X_y=True)
+    own = RandomForestClassifier(40, splitter="random", bootstrap=False, random_state=0)
+    other = ExtraTreesClassifier(40, random_state=0)
+    assert (
+        cross_val_score(own, x, y, cv=4).mean() > cross_val_score(other, x, y, cv=4).mean() - 0.02
+    )
+    x, y = load_diabetes(return_X_y=True)
+    number = RandomForestRegressor(40, splitter="random", bootstrap=False, random_state=0)
+    other = ExtraTreesRegressor(40, random_state=0)
+    difference = cross_val_score(number, x, y, cv=4) - cross_val_score(other, x, y, cv=4)
+    assert difference.mean() > -0.05

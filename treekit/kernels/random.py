@@ -1,0 +1,400 @@
+"""The random splitter: one test drawn for each column tried, the best of them kept.
+
+P. Geurts, D. Ernst and L. Wehenkel, "Extremely randomized trees", Machine
+Learning 63, 2006, pp. 3-42, table 1.  A node costs two passes over its rows
+for each column: no sorting, no statistics of each code.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treekit.kernels.axis import (
+    AFTER,
+    BRANCHES,
+    CUT,
+    FEATURE,
+    KIND,
+    LEVELS,
+    MISSING,
+    MISSING_BRANCH,
+    MULTIWAY,
+    RANK,
+    SCORE,
+    SUBSET,
+    THRESHOLD,
+    THRESHOLD_VALUE,
+    better,
+    draw_column,
+    side_limit,
+    try_branches,
+    weight_of,
+)
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.pointers import borrowed
+from treekit.kernels.tally import CODE_OF, tally
+
+__all__ = ["find_random"]
+
+MOST_DRAWS = 64
+"""Draws of the sides of categories before the first one is put apart."""
+
+ROUNDS = 8
+"""Draws of K tests before a node of which none says anything stays a leaf."""
+
+
+@kernel
+def find_random(
+    node,
+    scratch,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    rng,
+    out,
+    numbers,
+):
+    """Draw a test for each of K columns that are not constant, and keep the best.
+
+    Numeric columns: a threshold drawn uniformly between the smallest and the
+    largest known value of the node.  Nominal columns: a side drawn for each
+    level present, so that every split of them in two is equally likely; or one
+    branch a level.  Missing rows take the side that scores better; a column of
+    one value and missing cells is split into missing or not.
+
+    Parameters are those of `treekit.kernels.axis.find_axis`.  A test that was
+    not picked from many pays no penalty.
+    """
+    table, rows = node.table, node.rows
+    codes, n_codes, nominal = borrowed(table.codes), borrowed(table.n_codes), table.nominal
+    value_start, low = table.value_start, borrowed(table.low)
+    ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
+    stats, impurity = borrowed(node.stats), node.impurity
+    limit, weight = node.min_weight_leaf, node.weight
+    known_only, empty, side = node.ways.known_only, node.ways.empty, node.ways.side
+    features, state, offers = scratch.features, scratch.state, scratch.offers
+    work, words, counts, flat = borrowed(scratch.work), scratch.words, scratch.counts, scratch.flat
+    compact, best, pair = scratch.compact, borrowed(scratch.best), borrowed(scratch.pair)
+    levels, left = borrowed(scratch.levels), borrowed(scratch.start)
+    children = borrowed(scratch.ordered[:2])
+    buffer, sides = borrowed(work[0]), borrowed(work[2])
+    s = np.uint64(len(stats))
+    n_features = np.uint64(len(n_codes))
+    n_try = min(np.uint64(node.n_try), n_features)
+    draw = n_try < n_features
+    chosen, seed = np.int64(-1), np.uint64(0)
+    drawn = 0
+    while True:
+        if chosen < 0:
+            drawn += 1
+            state[np.uint64(0)] += np.uint64(0x9E3779B97F4A7C15)
+            seed = state[np.uint64(0)]  # of all that is drawn now but the columns
+            for j in range(n_features):
+                offers[np.uint64(0), j] = np.nan
+                offers[np.uint64(1), j] = np.nan
+        out[KIND] = 0
+        numbers[THRESHOLD_VALUE] = np.nan
+        numbers[SCORE] = -np.inf
+        tried = np.uint64(0)
+        for j in range(n_features):
+            if tried == n_try:
+                break
+            feature = j
+            if chosen >= 0:
+                feature = np.uint64(chosen)
+            elif draw:
+                feature = draw_column(features, state, j)
+            absent = n_codes[feature]
+            lowest, highest, gone = _range(codes[feature], ids, absent, buffer)
+            if lowest == highest and (gone == 0 or lowest == absent or known_only):
+                continue  # a constant column is no try, so that sparse tables still split
+            tried += np.uint64(1)
+            if use_choose:
+                out[KIND] = 0
+                numbers[SCORE] = -np.inf
+            way = nominal[feature]
+            if way == 2 and lowest != highest:
+                count = tally(
+                    codes[feature], absent, ids, cells, values, s, work, words, counts, flat
+                )
+                known = count
+                if work[np.uint64(CODE_OF), np.uint64(count - 1)] == absent:
+                    known -= 1
+                try_branches(
+                    many,
+                    best,
+                    len(cells) == 0,
+                    known_only,
+                    empty,
+                    feature,
+                    absent,
+                    known,
+                    count,
+                    stats,
+                    limit,
+                    impurity,
+                    work,
+                    compact,
+                    levels,
+                    out,
+                    numbers,
+                )
+            else:
+                _try_drawn(
+                    many,
+                    seed,
+                    feature,
+                    way,
+                    lowest,
+                    highest,
+                    gone,
+                    absent,
+                    low,
+                    np.uint64(value_start[feature]),
+                    buffer,
+                    sides,
+                    cells,
+                    values,
+                    np.uint64(len(ids)),
+                    stats,
+                    weight,
+                    limit,
+                    side,
+                    known_only,
+                    impurity,
+                    compact,
+                    left,
+                    children,
+                    best,
+                    pair,
+                    levels,
+                    out,
+                    numbers,
+                )
+            if out[KIND] < 0 or chosen >= 0:
+                return
+            if use_choose and out[KIND] > 0:
+                offers[np.uint64(0), feature] = numbers[SCORE]
+                branches = pair
+                if out[KIND] == MULTIWAY:
+                    branches = compact[:known]
+                offers[np.uint64(1), feature] = many(stats, branches, 1)
+        if not use_choose:
+            useless = out[KIND] == 0 or numbers[SCORE] <= 1e-12 * impurity
+            if useless and tried > np.uint64(0) and drawn < ROUNDS:
+                continue
+            return
+        chosen = choose(offers[0], offers[1], offers[2])
+        if chosen < 0 or chosen >= np.int64(n_features):
+            out[KIND] = 0 if chosen == -1 else -5
+            if chosen == -1 and tried > np.uint64(0) and drawn < ROUNDS:
+                continue
+            return
+
+
+@inlined
+def _mix(seed, at):
+    """Number `at` of the sequence that belongs to `seed` (splitmix64, Steele et al. 2014)."""
+    z = seed + (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@inlined
+def _range(column, ids, absent, buffer):
+    """Smallest and largest known code of the node's rows, and how many rows are missing.
+
+    The codes are left in `buffer`; if no value is known, both codes are `absent`.
+    """
+    lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
+    for i in range(np.uint64(len(ids))):
+        code = np.uint32(column[ids[i]])
+        buffer[i] = code
+        lowest = min(lowest, code)
+        highest = max(highest, code)
+    gone = np.int64(0)
+    if highest == absent:
+        highest = lowest
+        for i in range(np.uint64(len(ids))):
+            code = buffer[i]
+            if code == absent:
+                gone += 1
+            else:
+                highest = max(highest, code)
+    return lowest, highest, gone
+
+
+@inlined
+def _threshold(seed, feature, a, b):
+    """A number drawn uniformly from [a, b)."""
+    share = (_mix(seed, feature) >> np.uint64(11)) * 2.0**-53
+    threshold = a + share * (b - a)
+    if not threshold < np.inf:  # the span of two doubles may be no double
+        threshold = a * (1.0 - share) + b * share
+    return threshold if a <= threshold < b else a
+
+
+@inlined
+def _try_drawn(
+    many,
+    seed,
+    feature,
+    way,
+    lowest,
+    highest,
+    gone,
+    absent,
+    low,
+    start,
+    codes,
+    sides,
+    cells,
+    values,
+    m,
+    stats,
+    weight,
+    limit,
+    numeric_side,
+    known_only,
+    impurity,
+    compact,
+    left,
+    children,
+    best,
+    pair,
+    levels,
+    out,
+    numbers,
+):
+    """Draw the test of one column in two, and keep it if it beats the best so far."""
+    s = np.uint64(len(stats))
+    zero, two = np.uint64(0), np.uint64(2)
+    kind, threshold = THRESHOLD, np.nan
+    lookup, below, above = codes, lowest, highest
+    if lowest == highest:  # one value, or missing: known rows left
+        kind, above = MISSING, lowest + np.uint32(1)
+    elif way == 0:
+        a, b = low[start + np.uint64(lowest)], low[start + np.uint64(highest)]
+        threshold = _threshold(seed, feature, a, b)
+    else:
+        kind = SUBSET
+        _draw_sides(seed, feature, codes, absent, lowest, m, sides)
+        lookup, below, above = sides, np.uint32(0), np.uint32(1)
+    cut = _add_left(
+        lookup, below, above, low, start, threshold, absent, gone, cells, values, m, s, left, best
+    )
+    totals, known_weight, share = stats, weight, 1.0
+    if gone > 0:
+        for k in range(s):
+            compact[zero, k] = stats[k] - best[k + two]
+        known_weight = weight_of(compact[zero], len(cells) == 0)
+        if known_only:
+            totals, share = compact[zero], known_weight / weight
+    if way == 0 and numeric_side > 0.0:
+        limit = side_limit(numeric_side * known_weight, limit)
+    for side in range(1, -1, -1):
+        if side == 0 and (gone == 0 or kind == MISSING or known_only):
+            break
+        for k in range(s):
+            children[zero, k] = left[k] + (best[k + two] if side == 0 else 0.0)
+            children[np.uint64(1), k] = totals[k] - children[zero, k]
+        left_weight = weight_of(children[zero], len(cells) == 0)
+        right_weight = weight_of(children[np.uint64(1)], len(cells) == 0)
+        if not min(left_weight, right_weight) >= max(limit, 5e-324):
+            continue
+        score = many(totals, children, 0) * share
+        if np.isnan(score):
+            for k in range(s):
+                best[k + two] = children[zero, k]
+            out[KIND] = -1
+            return
+        if not better(score, np.int64(feature), np.int64(1 - side), impurity, out, numbers):
+            continue
+        out[KIND] = kind
+        out[FEATURE] = np.int64(feature)
+        out[CUT] = cut
+        out[AFTER] = cut + 1
+        out[BRANCHES] = 2
+        out[LEVELS] = 0
+        out[RANK] = 1 - side
+        out[MISSING_BRANCH] = np.int64(left_weight < right_weight)  # the heavier one
+        if gone > 0 and not known_only:
+            out[MISSING_BRANCH] = side
+        numbers[THRESHOLD_VALUE] = threshold
+        numbers[SCORE] = score
+        for k in range(s):
+            pair[zero, k] = children[zero, k]
+            pair[np.uint64(1), k] = children[np.uint64(1), k]
+        if kind == MISSING:
+            out[MISSING_BRANCH] = 0
+        elif kind == SUBSET:
+            out[CUT], out[LEVELS] = 0, np.int64(absent)
+            for level in range(np.uint64(absent)):
+                levels[level] = -1
+            for i in range(m):
+                if codes[i] != absent:
+                    levels[np.uint64(codes[i])] = np.int32(sides[i])
+
+
+@inlined
+def _draw_sides(seed, feature, codes, absent, lowest, m, sides):
+    """A side, 0 or 1, for each level present, both sides taken; `absent` for missing rows."""
+    for attempt in range(MOST_DRAWS + 1):
+        salt = _mix(seed, feature + (np.uint64(attempt) << np.uint64(32)))
+        any_left, any_right = False, False
+        for i in range(m):
+            code = codes[i]
+            if code == absent:
+                sides[i] = absent
+                continue
+            side = np.uint32(_mix(salt, np.uint64(code)) & np.uint64(1))
+            if attempt == MOST_DRAWS:
+                side = np.uint32(code != lowest)
+            sides[i] = side
+            any_right |= side > np.uint32(0)
+            any_left |= side == np.uint32(0)
+        if any_left and any_right:
+            return
+
+
+@inlined
+def _add_left(
+    lookup, below, above, low, start, threshold, absent, gone, cells, values, m, s, left, best
+):
+    """Statistics of the known rows on the left, and of missing rows in ``best[2:]``.
+
+    Codes up to `below` are left, those from `above` right.  Values of codes in
+    between are looked up, which moves one of the two to the code: after a few
+    rows hardly any is between (a binary search costs more, for it reads values
+    that are not in the cache).  Returns the last code on the left.
+    """
+    zero, two = np.uint64(0), np.uint64(2)
+    for k in range(s):
+        left[k], best[k + two] = 0.0, 0.0
+    for i in range(m):
+        code = lookup[i]
+        if below < code < above:
+            if low[start + np.uint64(code)] <= threshold:
+                below = code
+            else:
+                above = code
+        here = code <= below
+        if gone > 0 and code == absent:
+            if len(cells) > 0:
+                best[np.uint64(cells[i]) + two] += values[i, zero]
+            else:
+                for k in range(s):
+                    best[k + two] += values[i, k]
+        if len(cells) > 0:
+            left[np.uint64(cells[i])] += values[i, zero] * here  # no branch to mispredict
+        elif here:
+            for k in range(s):
+                left[k] += values[i, k]
+    return np.int64(below)
