@@ -48,9 +48,9 @@ def grid_of(task, seed):
     sums = np.array([evaluate.sums(model, row) for row in rows.tolist()])
     if task == "classes":
         number = sums / model.unit_total
-        return rows, Answers(sums.argmax(axis=1), number)
+        return rows, Answers(sums.argmax(axis=1)[:, None], number)
     number = np.ldexp(sums / model.n_trees, model.exponent)
-    return rows, Answers(np.zeros(len(rows), dtype=np.int64), number)
+    return rows, Answers(np.zeros((len(rows), 1), dtype=np.int64), number)
 
 
 def axis(model, feature):

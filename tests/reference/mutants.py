@@ -208,7 +208,7 @@ def rules_mutants(text: str) -> Mutants:
 
 def _answers(text: str, read: RuleList) -> Mutants:
     """The share of one class, or the number of a leaf, by one unit."""
-    units = read.unit_total // read.n_trees
+    units = read.units_each
     for match in re.finditer(r"^  then (\S+) .*$", text, re.MULTILINE):
         if read.schema.task == "regression":
             for step in (-1, 1):

@@ -7,13 +7,22 @@ from collections.abc import Sequence
 
 from tests.reference.evaluate import to_float32
 from treekit.rules import Condition, Rule, RuleList
+from treekit.rules.clauses import Linear, Test
 
-__all__ = ["fitting", "sums"]
+__all__ = ["fitting", "masses", "sums"]
+
+MASS = 2**24
+Cell = float | str | None
 
 
 def fitting(rules: RuleList, row: Sequence[float]) -> list[Rule]:
-    """All rules whose conditions the row meets."""
-    cells = {}
+    """All rules in which something of the row is left."""
+    return [rule for rule, mass in masses(rules, row) if mass > 0]
+
+
+def masses(rules: RuleList, row: Sequence[float]) -> list[tuple[Rule, int]]:
+    """Every rule, and what its conditions leave of the row's mass."""
+    cells: dict[str | int, Cell] = {}
     for column, x in zip(rules.schema.columns, row, strict=True):
         if column.kind == "nominal":
             cells[column.name] = column.levels[int(x)] if x in range(len(column.levels)) else None
@@ -21,23 +30,55 @@ def fitting(rules: RuleList, row: Sequence[float]) -> list[Rule]:
             cells[column.name] = None
         else:
             cells[column.name] = to_float32(x) if rules.schema.dtype == "float32" else x
-    return [rule for rule in rules if all(_meets(cells[c.column], c) for c in rule.conditions)]
-
-
-def _meets(cell: float | str | None, condition: Condition) -> bool:
-    if cell is None:
-        return condition.missing
-    if not condition.known:
-        return False
-    if condition.levels is not None:
-        return cell in condition.levels
-    above = condition.low == -math.inf or cell > condition.low
-    return above and cell <= condition.high
+    for number, test in enumerate(rules.tests):
+        cells[number] = _outcome(rules, test, cells)
+    found = []
+    for rule in rules:
+        mass = MASS
+        for condition in rule.conditions:
+            name = condition.column if condition.test is None else condition.test
+            mass = _left(mass, cells[name], condition)
+        found.append((rule, mass))
+    return found
 
 
 def sums(rules: RuleList, row: Sequence[float]) -> list[int]:
-    """Units of all fitting rules, summed."""
+    """Units of all fitting rules, summed, times the mass where the model divides rows."""
     total = [0] * rules.schema.n_values
-    for rule in fitting(rules, row):
-        total = [a + b for a, b in zip(total, rule.units, strict=True)]
+    for rule, mass in masses(rules, row):
+        weight = mass if rules.missing == "fractional" else mass // MASS
+        total = [a + weight * b for a, b in zip(total, rule.units, strict=True)]
     return total
+
+
+def _left(mass: int, cell: Cell, condition: Condition) -> int:
+    low, high = condition.part
+    if cell is None or cell in condition.dividing:
+        return mass * high // MASS - mass * low // MASS if condition.missing else 0
+    if not condition.known:
+        return 0
+    if condition.levels is not None:
+        return mass if cell in condition.levels else 0
+    assert isinstance(cell, float)
+    above = condition.low == -math.inf or cell > condition.low
+    return mass if above and cell <= condition.high else 0
+
+
+def _outcome(rules: RuleList, test: Test, cells: dict[str | int, Cell]) -> float | None:
+    """0.0 = holds, 1.0 = fails, None = unknown."""
+    columns = rules.schema.columns
+    for clause in test:
+        if isinstance(clause, Linear):
+            values = [cells[columns[feature].name] for feature in clause.features]
+            total = 0.0
+            for weight, value in zip(clause.weights, values, strict=True):
+                total += weight * (math.nan if value is None else float(value))
+            if total == total:
+                return float(clause.below if total <= clause.threshold else 1 - clause.below)
+        else:
+            column = columns[clause.feature]
+            level = cells[column.name]
+            branch = -1 if level is None else clause.branches[column.levels.index(str(level))]
+            if branch >= 0:
+                return float(branch)
+    return None

@@ -83,11 +83,12 @@ class Walk(NamedTuple):
 
 
 def make_walk(
-    tree: Any, n_levels: npt.NDArray[np.int64], nominal: Any, bar: int, room: int
+    tree: Any, n_levels: npt.NDArray[np.int64], nominal: Any, bar: Any, room: int
 ) -> Walk:
     """Stand at the root of a `treekit.model.tree.Tree`, with a stack of `room` frames.
 
-    All values reach it, missing ones only if `bar` is 0.
+    All values reach it, missing ones only where `bar`, one for all columns or
+    one for each, is 0.
     """
     nodes = np.zeros(tree.n_nodes, dtype=NODE)
     for name in ("kind", "feature", "first_child", "n_children", "missing", "threshold"):

@@ -33,7 +33,7 @@ CONDITION = np.dtype(
 
 @kernel
 def _write_leaf(
-    walk: Any, bar: int, asked: Any, conditions: Any, levels: Any, at: int, coded: int
+    walk: Any, bar: Any, asked: Any, conditions: Any, levels: Any, at: int, coded: int
 ) -> tuple[int, int]:
     """Append the conditions of one leaf; returns how many there are by then."""
     for f in asked:
@@ -43,7 +43,7 @@ def _write_leaf(
             free = column.n_open == column.n_levels
         else:
             free = column.low == -np.inf and column.high == np.inf
-        if free and column.no_known == 0 and column.no_missing == bar:
+        if free and column.no_known == 0 and column.no_missing == bar[f]:
             continue
         n_coded = column.n_open if column.nominal and any_known else 0
         if at < len(conditions):
@@ -66,7 +66,7 @@ def _write_leaf(
 
 @kernel
 def leaf_conditions(
-    walk: Any, bar: int, leaf: Any, end: Any, conditions: Any, levels: Any
+    walk: Any, bar: Any, leaf: Any, end: Any, conditions: Any, levels: Any
 ) -> tuple[int, int]:
     """The merged conditions of every leaf of one tree, leaves in depth-first order.
 
@@ -76,8 +76,8 @@ def leaf_conditions(
     ----------
     walk : treekit.kernels.boxes.Walk
         At the root, and left there; room for the depth and one more.
-    bar : int
-        1 if the model refuses missing values.
+    bar : (columns,) int64
+        1 where the model refuses missing values.
     leaf, end : (leaves,) int64
         Output: node number, and the number of conditions up to and with it.
     conditions : (conditions,) CONDITION

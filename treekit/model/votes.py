@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.schema import Schema
 from treekit.model.portable import UNITS, quotas, units_per_tree
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.ensemble import Voting
 
-__all__ = ["least_cost", "spread", "units_each"]
+__all__ = ["Ballot", "least_cost", "spread", "units_each"]
 
 
-def units_each(model: Model) -> int:
+class Ballot(Protocol):
+    """What decides how many votes a leaf has; see `treekit.model.ensemble.Model`."""
+
+    @property
+    def schema(self) -> Schema: ...  # noqa: D102
+    @property
+    def n_trees(self) -> int: ...  # noqa: D102
+    @property
+    def mass(self) -> int: ...  # noqa: D102
+    @property
+    def voting(self) -> Voting: ...  # noqa: D102
+    @property
+    def costs(self) -> npt.NDArray[np.int64] | None: ...  # noqa: D102
+
+
+def units_each(model: Ballot) -> int:
     """Votes that each leaf of a model spreads over the classes of an output."""
     if model.voting == "hard":
         return 1
@@ -24,7 +40,7 @@ def units_each(model: Model) -> int:
     return units_per_tree(model.n_trees, model.schema.dtype if wide else "float32")
 
 
-def spread(model: Model, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def spread(model: Ballot, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Class weights (leaves, values) as votes, each output's classes apart."""
     blocks = model.schema.blocks
     parts = []

@@ -10,10 +10,12 @@ from treekit.contracts import Setting
 from treekit.model.ensemble import Model
 from treekit.rules.extract import rules
 from treekit.rules.read import parse_rules
-from treekit.rules.rulelist import Condition, Rule, RuleList
+from treekit.rules.records import Answer, Condition, Rule
+from treekit.rules.rulelist import RuleList
 
 __all__ = [
     "RULES_SETTINGS",
+    "Answer",
     "Condition",
     "Rule",
     "RuleList",

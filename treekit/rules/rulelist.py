@@ -1,7 +1,8 @@
-"""Rules as records for readers, over flat arrays for programs."""
+"""Rules as flat arrays for programs, and as a sequence of records for readers."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
@@ -9,70 +10,14 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Label, Schema
-from treekit.model.ensemble import MissingPolicy, UnknownPolicy
-from treekit.model.portable import units_per_tree
+from treekit.data.schema import Schema
+from treekit.model.ensemble import MissingPolicy, UnknownPolicy, Voting
+from treekit.model.portable import MASS
+from treekit.model.votes import least_cost, units_each
+from treekit.rules.clauses import Test
+from treekit.rules.records import Answer, Condition, Rule
 
-__all__ = ["Condition", "ConditionTable", "Rule", "RuleList"]
-
-
-@dataclass(frozen=True)
-class Condition:
-    """What one rule asks of one column.
-
-    Attributes
-    ----------
-    column : str
-    low, high : float
-        Numeric columns: known values must lie in ``low < x <= high``;
-        infinite where there is no bound.
-    levels : tuple of str, optional
-        Nominal columns: the levels that fit.  None for numeric columns.
-    known : bool
-        Whether any known value fits.
-    missing : bool
-        Whether missing values fit (and categories that count as missing).
-    """
-
-    column: str
-    low: float
-    high: float
-    levels: tuple[str, ...] | None
-    known: bool
-    missing: bool
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One leaf and the way to it.
-
-    Attributes
-    ----------
-    tree, leaf : int
-        Number of the tree, and the leaf's node number in it, from 0.
-    conditions : tuple of Condition
-        At most one a column, in the order the path asks them; a row fits the
-        rule if it meets all of them.
-    support : float
-        Training weight that reached the leaf.
-    units : tuple of int
-        The leaf's votes for each class, or its one value on the grid.
-    shares : tuple of float
-        Classification: each class's part of the votes.
-    value : float, optional
-        Regression: the number the leaf says.
-    label : bool, int, float or str, optional
-        Classification: the class with most votes, the first among equals.
-    """
-
-    tree: int
-    leaf: int
-    conditions: tuple[Condition, ...]
-    support: float
-    units: tuple[int, ...]
-    shares: tuple[float, ...] = ()
-    value: float | None = None
-    label: Label | None = None
+__all__ = ["ConditionTable", "RuleList"]
 
 
 class ConditionTable(NamedTuple):
@@ -81,12 +26,17 @@ class ConditionTable(NamedTuple):
     Attributes
     ----------
     column : (conditions,) int32
+        Columns of the schema, and behind them the tests.
     low, high : (conditions,) float64
     known, missing : (conditions,) bool
+    part_low, part_high : (conditions,) int32
+        What a missing value keeps of a row's mass; see `Condition.part`.
+    dividing : (conditions,) int64
+        How many of a condition's levels, the last ones, divide a row as a missing value does.
     level_end : (conditions,) int64
         A condition's levels end here and start where the previous one's end.
     levels : (codes,) int32
-        Levels that fit, ascending within a condition.
+        Levels that fit, ascending within a condition, the dividing ones apart.
     """
 
     column: npt.NDArray[np.int32]
@@ -94,31 +44,43 @@ class ConditionTable(NamedTuple):
     high: npt.NDArray[np.float64]
     known: npt.NDArray[np.bool_]
     missing: npt.NDArray[np.bool_]
+    part_low: npt.NDArray[np.int32]
+    part_high: npt.NDArray[np.int32]
+    dividing: npt.NDArray[np.int64]
     level_end: npt.NDArray[np.int64]
     levels: npt.NDArray[np.int32]
 
-    def level_start(self, condition: int) -> int:
-        """Where the levels of a condition start in `levels`."""
-        return int(self.level_end[condition - 1]) if condition else 0
+    def codes(self, condition: int) -> tuple[list[int], list[int]]:
+        """The levels that fit a condition, and those that divide a row there."""
+        start = int(self.level_end[condition - 1]) if condition else 0
+        end = int(self.level_end[condition])
+        middle = end - int(self.dividing[condition])
+        return self.levels[start:middle].tolist(), self.levels[middle:end].tolist()
 
 
 @dataclass(frozen=True, eq=False)
 class RuleList(Sequence[Rule]):
     """Every rule of a model, tree after tree; ``print`` it, index it, or run it.
 
-    In each tree exactly one rule fits a row; the answers of the trees are
-    summed as the header of the text says.
+    In each tree exactly one rule fits a row, or, if the model divides rows
+    with missing values, several, each with a part of the row's mass; the
+    answers of the trees are summed as the header of the text says.
 
     Attributes
     ----------
     schema : Schema
-    missing, unknown : str
-        Policies, as in `treekit.model.ensemble.Model`.
+    missing, unknown, voting : str
+        As in `treekit.model.ensemble.Model`.
+    costs : (classes, classes) int64, or None
     n_trees, exponent : int
         As in `Model`.
+    tests : tuple of Test
+        What conditions ask beyond single columns.
     tree, leaf : (rules,) int32
     support : (rules,) float64
-    units : (rules, outputs) int64
+    as_parent : (rules,) bool
+        See `Rule.as_parent`.
+    units : (rules, values) int64
     end : (rules,) int64
         A rule's conditions end here and start where the previous one's end.
     conditions : ConditionTable
@@ -127,11 +89,15 @@ class RuleList(Sequence[Rule]):
     schema: Schema
     missing: MissingPolicy
     unknown: UnknownPolicy
+    voting: Voting
+    costs: npt.NDArray[np.int64] | None
     n_trees: int
     exponent: int
+    tests: tuple[Test, ...] = field(repr=False)
     tree: npt.NDArray[np.int32] = field(repr=False)
     leaf: npt.NDArray[np.int32] = field(repr=False)
     support: npt.NDArray[np.float64] = field(repr=False)
+    as_parent: npt.NDArray[np.bool_] = field(repr=False)
     units: npt.NDArray[np.int64] = field(repr=False)
     end: npt.NDArray[np.int64] = field(repr=False)
     conditions: ConditionTable = field(repr=False)
@@ -174,7 +140,7 @@ class RuleList(Sequence[Rule]):
         return refused(self, rows)
 
     def sums(self, rows: Any) -> npt.NDArray[np.int64]:
-        """(rows, outputs) int64: summed units of the rules that fit each row.
+        """(rows, values) int64: summed units of the rules that fit each row, times its mass.
 
         Parameters
         ----------
@@ -191,40 +157,63 @@ class RuleList(Sequence[Rule]):
         return sums(self, rows)
 
     @property
+    def mass(self) -> int:
+        """What a row weighs in the sums: `MASS` if it may divide, else 1."""
+        return MASS if self.missing == "fractional" else 1
+
+    @property
+    def units_each(self) -> int:
+        """Classification: votes that a rule spreads over the classes of a target."""
+        return units_each(self)
+
+    @property
     def unit_total(self) -> int:
-        """Classification: the votes of one row, summed over classes and trees."""
-        return units_per_tree(self.n_trees, self.schema.dtype) * self.n_trees
+        """Classification: the votes of one row, summed over the classes of a target and trees."""
+        return self.units_each * self.n_trees * self.mass
 
     def bounds(self, rule: int) -> tuple[int, int]:
         """First condition of a rule, and the one after its last."""
         return (int(self.end[rule - 1]) if rule else 0), int(self.end[rule])
 
     def _rule(self, index: int) -> Rule:
-        first, last = self.bounds(index)
-        units = tuple(self.units[index].tolist())
-        common = (
+        return Rule(
             int(self.tree[index]),
             int(self.leaf[index]),
-            tuple(self._condition(at) for at in range(first, last)),
+            tuple(self._condition(at) for at in range(*self.bounds(index))),
             float(self.support[index]),
-            units,
+            tuple(self.units[index].tolist()),
+            self._answers(self.units[index]),
+            bool(self.as_parent[index]),
         )
+
+    def _answers(self, units: npt.NDArray[np.int64]) -> tuple[Answer, ...]:
+        outputs, blocks = self.schema.outputs, itertools.pairwise(self.schema.blocks)
         if self.schema.task == "regression":
-            return Rule(*common, value=float(np.ldexp(float(units[0]), self.exponent)))
-        total = units_per_tree(self.n_trees, self.schema.dtype)
-        label = self.schema.classes[int(np.argmax(units))]
-        return Rule(*common, shares=tuple(u / total for u in units), label=label)
+            values = np.ldexp(units.astype(np.float64), self.exponent).tolist()
+            return tuple(Answer(o.name, value=v) for o, v in zip(outputs, values, strict=True))
+        answers = []
+        for output, (first, last) in zip(outputs, blocks, strict=True):
+            votes = units[first:last]
+            shares = tuple((votes / self.units_each).tolist())
+            label = output.classes[int(least_cost(votes[None], self.costs)[0])]
+            answers.append(Answer(output.name, shares, label=label))
+        return tuple(answers)
 
     def _condition(self, at: int) -> Condition:
         table = self.conditions
-        column = self.schema.columns[table.column[at]]
-        codes = table.levels[table.level_start(at) : int(table.level_end[at])].tolist()
-        levels = tuple(column.levels[code] for code in codes)
+        number = int(table.column[at])
+        test = number - self.schema.n_features
+        column = self.schema.columns[number] if test < 0 else None
+        fits, dividing = table.codes(at)
+        vocabulary = column.levels if column else ()
         return Condition(
-            column.name,
+            column.name if column else "",
             float(table.low[at]),
             float(table.high[at]),
-            levels if column.kind == "nominal" else None,
+            tuple(vocabulary[c] for c in fits) if column and column.kind == "nominal" else None,
             bool(table.known[at]),
             bool(table.missing[at]),
+            test if test >= 0 else None,
+            (int(table.part_low[at]), int(table.part_high[at])),
+            tuple(vocabulary[c] for c in dividing),
         )

@@ -7,6 +7,7 @@ True
 
 from __future__ import annotations
 
+import itertools
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -192,14 +193,18 @@ def _difference(
 
 
 def _said(schema: Schema, answers: Answers, row: int) -> str:
-    label, numbers = int(answers.label[row]), answers.number[row].tolist()
-    if label == REFUSED:
+    labels, numbers = answers.label[row].tolist(), answers.number[row].tolist()
+    if REFUSED in labels:
         return "that it refuses the row"
-    if label == INCONSISTENT:
+    if INCONSISTENT in labels:
         return "both an answer and that it refuses the row"
-    if schema.task == "regression":
-        return repr(numbers[0])
-    name = (
-        "a label that is none of the classes" if label == STRANGE else repr(schema.classes[label])
-    )
-    return f"{name}, probabilities {numbers}"
+    said = []
+    blocks = itertools.pairwise(schema.blocks)
+    for output, label, (first, last) in zip(schema.outputs, labels, blocks, strict=True):
+        answer = repr(numbers[first])
+        if output.classes:
+            strange = "a label that is none of the classes"
+            name = strange if label == STRANGE else repr(output.classes[label])
+            answer = f"{name}, probabilities {numbers[first:last]}"
+        said.append(f"{output.name!r} is {answer}" if schema.more else answer)
+    return "; ".join(said)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Label, Schema
+from treekit.data.schema import Label, Output
 from treekit.model.ensemble import Model
+from treekit.model.votes import least_cost
+from treekit.rules import RuleList
 
-__all__ = ["INCONSISTENT", "REFUSED", "STRANGE", "Answers", "differing", "expected", "label_codes"]
+__all__ = [
+    "INCONSISTENT",
+    "REFUSED",
+    "STRANGE",
+    "Answers",
+    "answers_of",
+    "differing",
+    "expected",
+    "label_codes",
+]
 
 REFUSED = -1
 STRANGE = -2
@@ -25,11 +37,12 @@ class Answers:
 
     Attributes
     ----------
-    label : (n,) int64
-        Class number, or `REFUSED`, `STRANGE`, `INCONSISTENT`; 0 for regression.
-    number : (n, outputs) float64
-        Probabilities of the classes, or the predicted number; no matter in
-        rows without an answer.
+    label : (n, outputs) int64
+        Class number in each output, or `REFUSED`, `STRANGE`, `INCONSISTENT`;
+        0 for regression.
+    number : (n, values) float64
+        Probabilities of the classes, or the predicted numbers, one output
+        after the other; no matter in rows without an answer.
     """
 
     label: npt.NDArray[np.int64]
@@ -43,27 +56,44 @@ def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Ans
     """
     from treekit.model.predict import sums
 
-    n_accepted = len(rows) - n_refused
-    label = np.full(len(rows), REFUSED, dtype=np.int64)
-    number = np.zeros((len(rows), model.schema.n_values))
-    total = sums(model, rows[:n_accepted])
-    if model.schema.task == "classification":
-        label[:n_accepted] = total.argmax(axis=1)
-        number[:n_accepted] = total / model.unit_total
+    answered = np.arange(len(rows)) < len(rows) - n_refused
+    return answers_of(model, sums(model, rows[answered]), answered)
+
+
+def answers_of(
+    said: Model | RuleList, total: npt.NDArray[np.int64], answered: npt.NDArray[np.bool_]
+) -> Answers:
+    """The answers that integer sums stand for.
+
+    Parameters
+    ----------
+    said : Model or RuleList
+        What the sums are of.
+    total : (answered rows, values) int64
+    answered : (rows,) bool
+        The rows that are not refused.
+    """
+    schema = said.schema
+    label = np.full((len(answered), len(schema.outputs)), REFUSED, dtype=np.int64)
+    number = np.zeros((len(answered), schema.n_values))
+    if schema.task == "classification":
+        for k, (first, last) in enumerate(itertools.pairwise(schema.blocks)):
+            label[answered, k] = least_cost(total[:, first:last], said.costs)
+        number[answered] = total / said.unit_total
     else:
-        label[:n_accepted] = 0
-        number[:n_accepted] = np.ldexp(total / model.n_trees, model.exponent)
+        label[answered] = 0
+        number[answered] = np.ldexp(total / (said.n_trees * said.mass), said.exponent)
     return Answers(label, number)
 
 
 def differing(a: Answers, b: Answers) -> npt.NDArray[np.int64]:
     """Rows in which labels or any bit of the numbers differ, ascending."""
-    other = a.label != b.label
-    bits = a.number.view(np.int64) != b.number.view(np.int64)
-    return np.flatnonzero(other | (bits.any(axis=1) & (a.label >= 0)))
+    other = (a.label != b.label).any(axis=1)
+    bits = (a.number.view(np.int64) != b.number.view(np.int64)).any(axis=1)
+    return np.flatnonzero(other | (bits & (a.label[:, 0] >= 0)))
 
 
-def label_codes(schema: Schema, labels: list[Label]) -> npt.NDArray[np.int64]:
+def label_codes(output: Output, labels: list[Label]) -> npt.NDArray[np.int64]:
     """Class numbers of labels; a label of another type is `STRANGE`."""
-    codes = {(type(label), label): code for code, label in enumerate(schema.classes)}
+    codes = {(type(label), label): code for code, label in enumerate(output.classes)}
     return np.array([codes.get((type(x), x), STRANGE) for x in labels], dtype=np.int64)

@@ -15,16 +15,15 @@ import numpy as np
 
 from treekit.errors import VerificationError
 from treekit.model.ensemble import Model
+from treekit.model.tree import DTYPES
 from treekit.verify.report import Report
 
 __all__ = ["CERTIFICATE_VERSION", "certificate", "file_sha256", "model_sha256", "write_certificate"]
 
 CERTIFICATE_VERSION = 1
 
-_DECIDING = (
-    *("kind", "feature", "threshold", "first_child", "n_children", "missing"),
-    *("level_start", "level_branch"),
-)
+_TOLD_ONLY = ("value", "gain")
+"""What the nodes of a tree say besides; the answers follow from the leaves' integers."""
 
 
 def model_sha256(model: Model) -> str:
@@ -32,8 +31,13 @@ def model_sha256(model: Model) -> str:
     # ASCII with escapes: names may hold what UTF-8 cannot.
     digest = hashlib.sha256(ascii(msgspec.to_builtins(model.schema)).encode())
     digest.update(f"{model.missing} {model.unknown} {model.n_trees} {model.exponent}".encode())
+    digest.update(
+        f"{model.voting} {None if model.costs is None else model.costs.tolist()}".encode()
+    )
     for tree in model.trees:
-        for name in _DECIDING:
+        for name in DTYPES:
+            if name in _TOLD_ONLY or (name == "weight" and model.missing != "fractional"):
+                continue
             array = getattr(tree, name)
             digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
     digest.update(np.ascontiguousarray(model.units, "<i8").tobytes())

@@ -22,16 +22,19 @@ def main(job_path: str) -> None:
     rows.frombytes(Path(job["rows"]).read_bytes())
     artifact = runpy.run_path(job["artifact"])
     others = list(artifact.get("FEATURES", job["features"])) != job["features"]
-    if others or ("predict_proba" in artifact) != bool(job["classes"]):
+    if others or ("predict_proba" in artifact) != bool(job["classes"][0]):
         sys.exit(86)  # as `run_python` knows
     labels, numbers = array("q"), array("d")
-    codes = {(type(label), label): code for code, label in enumerate(job["classes"])}
+    codes = [
+        {(type(label), label): code for code, label in enumerate(classes)}
+        for classes in job["classes"]
+    ]
     width = len(job["levels"])
     for number in range(len(rows) // width):
         row = rows[number * width : (number + 1) * width]
         cells = [_cell(x, job["levels"][f], number + f) for f, x in enumerate(row)]
-        label, answer = _answer(artifact, cells, codes, job["outputs"])
-        labels.append(label)
+        said, answer = _answer(artifact, cells, codes, job["values"])
+        labels.extend(said)
         numbers.extend(answer)
     Path(job["answers"]).write_bytes(labels.tobytes() + numbers.tobytes())
 
@@ -47,24 +50,27 @@ def _cell(x: float, texts: tuple[list[str] | None, str], turn: int) -> Any:
 
 
 def _answer(
-    artifact: dict[str, Any], cells: list[Any], codes: dict[Any, int], outputs: int
-) -> tuple[int, list[float]]:
-    """Class number and probabilities, or 0 and the number; negative as in `answers`."""
+    artifact: dict[str, Any], cells: list[Any], codes: list[dict[Any, int]], values: int
+) -> tuple[list[int], list[float]]:
+    """Class numbers and probabilities, or 0 and the numbers; negative as in `answers`."""
+    n = len(codes)
     try:
-        label = artifact["predict"](cells)
+        said = artifact["predict"](cells)
     except ValueError:
-        return _refused_by_all(artifact, cells, codes), [0.0] * outputs
-    if not codes:
-        return 0, [label]
+        return [_refused_by_all(artifact, cells, codes)] * n, [0.0] * values
+    said = said if n > 1 else [said]
+    if not codes[0]:
+        return [0] * n, list(said)
     try:
         numbers = artifact["predict_proba"](cells)
     except ValueError:
-        return -3, [0.0] * outputs
-    return codes.get((type(label), label), -2), numbers
+        return [-3] * n, [0.0] * values
+    labels = [own.get((type(label), label), -2) for own, label in zip(codes, said, strict=True)]
+    return labels, [x for some in numbers for x in some] if n > 1 else numbers
 
 
-def _refused_by_all(artifact: dict[str, Any], cells: list[Any], codes: dict[Any, int]) -> int:
-    if not codes:
+def _refused_by_all(artifact: dict[str, Any], cells: list[Any], codes: list[dict[Any, int]]) -> int:
+    if not codes[0]:
         return -1
     try:
         artifact["predict_proba"](cells)

@@ -43,7 +43,7 @@ def run_c(
             if len(answer) != len(rows) * record.itemsize:
                 raise VerificationError(f"{path.name!r} did not answer every row")
             table = np.frombuffer(answer, dtype=record)
-            label = table["label"].astype(np.int64)
+            label = table["label"].astype(np.int64)[:, None]
             label[(label < -1) | (label >= max(len(schema.classes), 1))] = STRANGE
             yield mode, Answers(label, np.ascontiguousarray(table["number"]))
 

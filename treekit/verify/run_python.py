@@ -53,8 +53,8 @@ def _start(
         "artifact": str(path.resolve()),
         "rows": str(folder / "rows"),
         "answers": str(folder / "answers"),
-        "classes": schema.classes,
-        "outputs": schema.n_values,
+        "classes": [output.classes for output in schema.outputs],
+        "values": schema.n_values,
         "features": schema.names,
         "levels": [
             (column.levels, unseen_text(column)) if column.kind == "nominal" else (None, "")
@@ -89,8 +89,9 @@ def _answers(
             f"{path.name!r} failed with exit code {process.returncode}: {lines[-1]}"
         )
     content = out.read_bytes()
-    if len(content) != 8 * n_rows * (1 + schema.n_values):
+    n_outputs = len(schema.outputs)
+    if len(content) != 8 * n_rows * (n_outputs + schema.n_values):
         raise VerificationError(f"{other}: it does not give {schema.n_values} numbers a row")
-    label = np.frombuffer(content, dtype=np.int64, count=n_rows)
-    number = np.frombuffer(content, dtype=np.float64, offset=8 * n_rows)
-    return Answers(label, number.reshape(n_rows, schema.n_values))
+    label = np.frombuffer(content, dtype=np.int64, count=n_rows * n_outputs)
+    number = np.frombuffer(content, dtype=np.float64, offset=8 * n_rows * n_outputs)
+    return Answers(label.reshape(n_rows, n_outputs), number.reshape(n_rows, schema.n_values))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ModelFileError, VerificationError
 from treekit.rules import parse_rules
-from treekit.verify.answers import REFUSED, Answers, label_codes
+from treekit.verify.answers import Answers, answers_of, label_codes
 from treekit.verify.run_c import compiler_version, run_c
 from treekit.verify.run_python import run_python
 
@@ -90,12 +90,8 @@ def run_onnx(
 
 def _check_onnx(session: Any, path: Path, schema: Schema) -> None:
     """Refuse a graph of another width; a width that is not declared shows when it runs."""
-    wanted: dict[str, int | None] = {"X": schema.n_features}
-    wanted |= (
-        {"label": None, "probabilities": schema.n_values}
-        if schema.task == "classification"
-        else {"value": None}
-    )
+    wanted = _onnx_outputs(schema)
+    wanted["X"] = schema.n_features
     told = {
         place.name: place.shape[1] if len(place.shape) == 2 else None
         for place in (*session.get_inputs(), *session.get_outputs())
@@ -111,18 +107,32 @@ def _check_onnx(session: Any, path: Path, schema: Schema) -> None:
 def _onnx_answers(
     session: object, schema: Schema, inputs: npt.NDArray[np.float32], size: int
 ) -> Answers:
-    classes = schema.task == "classification"
-    outputs = ["label", "probabilities"] if classes else ["value"]
-    labels, numbers = [np.zeros(0, np.int64)], [np.zeros((0, schema.n_values))]
+    names = list(_onnx_outputs(schema))
+    n_outputs = len(schema.outputs)
+    labels, numbers = [np.zeros((0, n_outputs), np.int64)], [np.zeros((0, schema.n_values))]
     for at in range(0, len(inputs), size):
         block = inputs[at : at + size]
-        *label, number = session.run(outputs, {"X": block})  # type: ignore[attr-defined]
-        if number.dtype != np.float64:
-            raise VerificationError(f"{outputs[-1]} is {number.dtype}, not double")
-        codes = label_codes(schema, label[0].tolist()) if classes else np.zeros(len(block), int)
+        told = session.run(names, {"X": block})  # type: ignore[attr-defined]
+        n_labels = n_outputs if schema.task == "classification" else 0
+        codes = np.zeros((len(block), n_outputs), dtype=np.int64)
+        for k in range(n_labels):
+            codes[:, k] = label_codes(schema.outputs[k], told[k].tolist())
+        if other := [str(part.dtype) for part in told[n_labels:] if part.dtype != np.float64]:
+            raise VerificationError(f"{names[-1]} is {other[0]}, not double")
         labels.append(codes)
+        number = np.concatenate([part.reshape(len(block), -1) for part in told[n_labels:]], axis=1)
         numbers.append(number.reshape(len(block), schema.n_values))
     return Answers(np.concatenate(labels), np.concatenate(numbers))
+
+
+def _onnx_outputs(schema: Schema) -> dict[str, int | None]:
+    """Names of a graph's outputs, labels first, and how wide each is."""
+    if schema.task == "regression":
+        return {"value": schema.n_values if schema.more else None}
+    ends = [f"_{k}" for k in range(len(schema.outputs))] if schema.more else [""]
+    labels: dict[str, int | None] = {f"label{end}": None for end in ends}
+    sizes = zip(ends, schema.outputs, strict=True)
+    return labels | {f"probabilities{end}": len(output.classes) for end, output in sizes}
 
 
 def run_rules(
@@ -133,19 +143,10 @@ def run_rules(
         rules = parse_rules(path.read_bytes().decode())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise VerificationError(f"{path.name!r} cannot be read: {error}") from error
-    if (rules.schema.columns, rules.schema.classes) != (schema.columns, schema.classes):
+    if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
         raise VerificationError(f"{path.name!r} has other columns or classes than the model")
     answered = ~rules.refused(rows)
-    total = rules.sums(rows[answered])
-    label = np.full(len(rows), REFUSED, dtype=np.int64)
-    number = np.zeros((len(rows), schema.n_values))
-    if schema.task == "classification":
-        label[answered] = total.argmax(axis=1)
-        number[answered] = total / rules.unit_total
-    else:
-        label[answered] = 0
-        number[answered] = np.ldexp(total / rules.n_trees, rules.exponent)
-    yield "rules", Answers(label, number)
+    yield "rules", answers_of(rules, rules.sums(rows[answered]), answered)
 
 
 def _onnxruntime_version() -> tuple[str, str]:

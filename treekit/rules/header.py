@@ -1,0 +1,155 @@
+"""What the text of rules says before the first rule.
+
+Every fact stands once; explanations follow from the facts, and the reader
+checks that they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from treekit.data.schema import Column, Output
+from treekit.model.portable import MASS
+from treekit.rules.phrases import set_text, test_text
+from treekit.rules.rulelist import RuleList
+from treekit.rules.words import label_text, name_text
+
+__all__ = ["FIRST_LINE", "header"]
+
+FIRST_LINE = "treekit rules, format 1"
+
+_TYPE = {
+    "float32": "Every number is first rounded to the nearest float32, ties to the even one; "
+    "the numbers in the rules are float32.",
+    "float64": "Numbers are compared as they are, in double precision.",
+}
+_ASKED = (
+    "A missing value meets a condition only where the rule says 'is missing'. "
+    "What a rule does not ask may be missing."
+)
+_MISSING = {
+    "direction": [_ASKED],
+    "surrogate": [_ASKED],
+    "fractional": [
+        _ASKED,
+        f"A row has a mass of {MASS}. Where a rule says 'is missing: A to B', a missing value",
+        f"keeps floor(mass * B / {MASS}) - floor(mass * A / {MASS}) of the mass that the",
+        "conditions before have left, about as many per cent as stated; the same holds for the",
+        "levels named there, and for 'is unknown: A to B'. Else what meets a condition keeps all.",
+    ],
+    "error": ["A row with a missing value is refused."],
+}
+_UNKNOWN = {
+    "missing": "A category that is not listed above counts as missing.",
+    "error": "A row with a category that is not listed above is refused.",
+}
+_TESTS = (
+    "A sum is taken in double precision from left to right, without other rounding; it is",
+    "unknown if a number in it is missing, or if infinities cancel. A category is unknown if",
+    "it is missing or, where two sets are named, in neither of them.",
+)
+
+
+def header(rules: RuleList) -> list[str]:
+    """The lines before the first rule: all that holds for every rule."""
+    schema = rules.schema
+    lines = [FIRST_LINE, "", *_targets(rules), f"columns  {schema.n_features}"]
+    lines.extend(f"  {_column_text(column)}" for column in schema.columns)
+    lines += [f"type     {schema.dtype}", f"  {_TYPE[schema.dtype]}"]
+    lines += [f"missing  {rules.missing}", *(f"  {line}" for line in _MISSING[rules.missing])]
+    lines += [f"unknown  {rules.unknown}", f"  {_UNKNOWN[rules.unknown]}"]
+    lines += _tests(rules)
+    lines.append(f"trees    {rules.n_trees}")
+    if rules.mass > 1:
+        lines.append("  A row fits each rule that leaves it some mass: in each tree all of it.")
+    else:
+        lines.append("  Of each tree exactly one rule fits a row: whose conditions are all met.")
+    lines += [*_costs(rules), *_vote(rules)]
+    support = "  'support' is the training weight that reached the rule."
+    if rules.as_parent.any():
+        support += " Where none did, 'as above'"
+        lines += [support, "  says that the rule answers as the node above it would."]
+    else:
+        lines.append(support)
+    return [*lines, f"rules    {len(rules)}"]
+
+
+def _targets(rules: RuleList) -> Iterator[str]:
+    first, *more = rules.schema.outputs
+    if more:
+        yield f"targets  {len(more) + 1}"
+        for output in (first, *more):
+            kind = f"one of {_labels_text(output)}" if output.classes else "a number"
+            yield f"  {name_text(output.name)}: {kind}"
+        return
+    yield f"target   {name_text(first.name)}"
+    yield f"classes  {_labels_text(first) if first.classes else 'none: the target is a number'}"
+
+
+def _labels_text(output: Output) -> str:
+    return ", ".join(label_text(label) for label in output.classes)
+
+
+def _column_text(column: Column) -> str:
+    if column.kind == "numeric":
+        return f"{name_text(column.name)}: a number"
+    return f"{name_text(column.name)}: one of {set_text(column.levels)}"
+
+
+def _tests(rules: RuleList) -> Iterator[str]:
+    if not rules.tests:
+        return
+    yield f"tests    {len(rules.tests)}"
+    for number, test in enumerate(rules.tests, 1):
+        yield f"  test {number}: {test_text(test, rules.schema)}"
+    yield from (f"  {line}" for line in _TESTS)
+
+
+def _costs(rules: RuleList) -> Iterator[str]:
+    if rules.costs is None:
+        return
+    labels = [label_text(label) for label in rules.schema.classes]
+    yield f"costs    {len(labels)}"
+    for label, row in zip(labels, rules.costs.tolist(), strict=True):
+        said = ", ".join(f"{other}: {cost}" for other, cost in zip(labels, row, strict=True))
+        yield f"  when it is {label}, what each answer costs   {said}"
+
+
+def _vote(rules: RuleList) -> list[str]:
+    """How the rules that fit a row make an answer."""
+    several = bool(rules.schema.more)
+    if rules.schema.task == "regression":
+        return [
+            f"step     2**{rules.exponent}",
+            f"  The answer is {_mean(rules, several)}.",
+            "  Every number is a whole multiple of the step, so that no sum is ever rounded.",
+        ]
+    units = rules.units_each
+    counted = ", times the mass of the row" if rules.mass > 1 else ""
+    lines = [
+        f"votes    {units}",
+        "  A rule names the classes' shares of its votes; a class that is not named has none.",
+        f"  A share times {units}, to the nearest whole number{counted}, is a class's votes. The "
+        "answer",
+        "  is the class with most votes over all trees, among equals the one listed first above;",
+        f"  its probability is its votes divided by {rules.unit_total}.",
+    ]
+    if rules.costs is not None:
+        lines[3:4] = [
+            "  is the class of least cost, among equals the one listed first above: over all",
+            "  classes that it may be, the votes over all trees times the cost of that answer;",
+        ]
+    if several:
+        lines.append("  Each target has such votes of its own.")
+    return lines
+
+
+def _mean(rules: RuleList, several: bool) -> str:
+    whose = " for its target" if several else ""
+    if rules.mass > 1:
+        total = rules.n_trees * MASS
+        return f"the sum over its rules of their number{whose} times its mass, divided by {total}"
+    if rules.n_trees == 1:
+        return f"its rule's number{whose}"
+    n = rules.n_trees
+    return f"the sum of its {n} rules' numbers{whose}, divided by {n}"
