@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from tests.reference.grow import Problem
 from treekit import DataError, registry
 from treekit.grow.builder import GrownTree, grow_tree
 from treekit.model.tree import Tree
-from treekit.pruners.context import Context, collapse
+from treekit.pruners.collapse import collapse
+from treekit.pruners.context import Context
+from treekit.pruners.losses import Losses
 
 TABLES = Path(__file__).parent.parent / "examples" / "tables" / "watermelon"
 SEEDS = range(25)
@@ -46,7 +49,7 @@ def random_grown(seed: int, criterion: str) -> GrownTree:
 
 
 def context_of(grown: GrownTree, task: str, folds: Any = None) -> Context:
-    return Context(task, grown.stats, grown.held_stats, folds)
+    return Context(grown, None, Losses(task), folds)
 
 
 def pruned(name: str, grown: GrownTree, context: Context, **settings: Any) -> Tree:
@@ -233,6 +236,7 @@ def test_reduced_error_of_table_4_2_is_the_book_s():
 @pytest.mark.parametrize("name", ["reduced_error", "cost_complexity"])
 def test_a_pruner_without_its_holdout_says_what_to_raise(name):
     grown = random_grown(0, "gini")
-    empty = Context("classification", grown.stats, np.zeros_like(grown.held_stats), None)
+    without = replace(grown, held_stats=np.zeros_like(grown.held_stats))
+    empty = context_of(without, "classification")
     with pytest.raises(DataError, match="no hold-out rows: raise its setting holdout"):
         pruned(name, grown, empty, holdout=0.5)

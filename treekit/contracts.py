@@ -221,13 +221,15 @@ class PrunerFunctions:
     after : callable
         ``after(tree, context) -> Tree``: a pruned tree; see
         `treekit.pruners.context`.
-    holdout : float
-        Share of the training rows to set aside for `before` and `after`; 0 = none.
+    holdout : float or None
+        Share of the training rows to set aside for `before` and `after`, where
+        no validation table is given; 0 = none.  None: held-out rows are not
+        looked at, and a validation table is refused.
     """
 
     before: Callable[..., bool] | None = None
     after: Callable[..., Any] | None = None
-    holdout: float = 0.0
+    holdout: float | None = 0.0
 
 
 @dataclass(frozen=True)

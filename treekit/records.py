@@ -165,7 +165,7 @@ def _problem(functions: Functions) -> str:
             return f"has coding {functions.coding!r}; known: exact, histogram"
     elif functions.before is None and functions.after is None:
         return "gives neither before nor after; a pruner needs one of them"
-    elif not 0.0 <= functions.holdout < 1.0:
+    elif functions.holdout is not None and not 0.0 <= functions.holdout < 1.0:
         return f"has holdout {functions.holdout!r}; it is a share from 0 to below 1"
     return ""
 

@@ -13,6 +13,7 @@ from treekit.cli.terminal import print_table
 
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
+    from treekit.data.schema import Schema
     from treekit.model.ensemble import Model
 
 __all__ = ["fitted", "listed", "train_command"]
@@ -110,6 +111,7 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
     metavar="A,B,...",
     help="Texts that mean missing, instead of the usual ones.",
 )
+@click.option("--validation", metavar="TABLE", help="Rows that pruners judge by, not a share.")
 @click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
 def train_command(**given: Any) -> None:
     """Train a model on TABLE (.csv, .tsv, .parquet, ...; also .csv.gz) and write it to a file.
@@ -126,7 +128,8 @@ def train_command(**given: Any) -> None:
         print_table(["algorithm", "meaning", "its settings"], algorithms_help())
         click.echo(_COMPONENTS)
         return
-    check_place(given["output"], *filter(None, (given["table"], given["test_table"])))
+    tables = (given["table"], given["validation"], given["test_table"])
+    check_place(given["output"], *filter(None, tables))
     _train(given, settings)
 
 
@@ -139,7 +142,7 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
     if test is not None:
         test.index(target, "target column")  # found out before hours of training
     dataset = _dataset(given)
-    model = fitted(dataset, settings)
+    model = fitted(dataset, settings, _validation(given, settings, dataset.schema))
     with named(given["output"]):
         given["output"].parent.mkdir(parents=True, exist_ok=True)
         model.save(given["output"])
@@ -169,10 +172,26 @@ def _dataset(given: dict[str, Any]) -> Dataset:
     )
 
 
-def fitted(dataset: Dataset, settings: dict[str, Any]) -> Model:
+def _validation(given: dict[str, Any], settings: dict[str, Any], schema: Schema) -> Dataset | None:
+    """The validation table in the terms of the training table."""
+    if given["validation"] is None:
+        return None
+    from treekit.cli.scoring import read_rows
+    from treekit.data.validation import make_validation
+
+    return make_validation(
+        read_rows(given["validation"], given["missing_marks"]),
+        schema,
+        weights=given["weights"],
+        missing=settings.get("missing", "direction"),
+        unknown=settings.get("unknown", "missing"),
+    )
+
+
+def fitted(dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None) -> Model:
     """A model trained before the eyes of a person: notices and progress on stderr."""
     from treekit.cli.waiting import compile_notice, tree_progress
     from treekit.training import fit
 
     with compile_notice(), tree_progress() as progress:
-        return fit(dataset, settings, progress).model
+        return fit(dataset, settings, progress, validation).model

@@ -18,7 +18,7 @@ from treekit.data.table import Table, make_table, near_names, read_table
 from treekit.data.target import Target, make_target
 from treekit.errors import DataError
 
-__all__ = ["Dataset", "make_dataset", "make_dataset_xy"]
+__all__ = ["Dataset", "check_weights", "make_dataset", "make_dataset_xy"]
 
 InputType = Literal["auto", "float32", "float64"]
 Codes = npt.NDArray[np.int32]
@@ -231,7 +231,7 @@ def _assemble(
         nominal[name][1] if name in nominal else round_to(numbers[name], input_type)
         for name in inputs
     )
-    return Dataset(schema, columns, target[1].y, _check_weights(weights, table.n_rows))
+    return Dataset(schema, columns, target[1].y, check_weights(weights, table.n_rows))
 
 
 def _marks_in_order(marks: frozenset[str]) -> tuple[str, ...]:
@@ -269,7 +269,14 @@ def _numeric_column(table: Table, name: str) -> Floats:
     return values
 
 
-def _check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
+def check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
+    """Weights (rows,) as float64: finite, not negative, one at least positive.
+
+    Raises
+    ------
+    DataError
+        Says which row is wrong.
+    """
     if weights is None:
         return None
     cells, _ = as_cells("weights", weights)

@@ -22,8 +22,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from treekit.data.dataset import Dataset, make_dataset_xy
 from treekit.data.encode import encode_rows
 from treekit.data.levels import check_text
-from treekit.data.schema import python_label
-from treekit.errors import SettingError
+from treekit.data.schema import Schema, python_label
+from treekit.data.validation import coded_dataset
+from treekit.errors import DataError, SettingError
 from treekit.estimators.inputs import column_kinds, read_input
 from treekit.estimators.limits import seed_of, weight_limits
 from treekit.model.ensemble import Model
@@ -54,7 +55,7 @@ class EstimatorBase(BaseEstimator):
     _task: Literal["classification", "regression"]
     model_: Model
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Any:
         """Train on inputs `X` (rows, features) and targets `y` (rows,).
 
         Parameters
@@ -65,6 +66,9 @@ class EstimatorBase(BaseEstimator):
             Labels, or finite numbers.
         sample_weight : array-like of shape (rows,), optional
             Not negative.  A row of whole weight w counts as w rows.
+        validation : (X, y), optional
+            Rows that pruners judge by, in place of a share of those of `X`.
+            Categories that `X` does not have are missing.
 
         Returns
         -------
@@ -76,7 +80,8 @@ class EstimatorBase(BaseEstimator):
         weights = self._read_weights(sample_weight, target)
         kinds = column_kinds(self.categorical, x)
         dataset = self._dataset(x, target, weights, kinds._asdict())
-        fitted = fit(dataset, self._settings(dataset))
+        held = None if validation is None else self._validation(validation, dataset.schema)
+        fitted = fit(dataset, self._settings(dataset), validation=held)
         self.model_ = fitted.model
         self.n_outputs_ = 1
         self._keep(fitted)
@@ -106,6 +111,22 @@ class EstimatorBase(BaseEstimator):
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
         raise NotImplementedError
+
+    def _validation(self, validation: Any, schema: Schema) -> Dataset:
+        """The rows ``(X, y)`` in the terms of the training rows."""
+        if not isinstance(validation, (tuple, list)) or len(validation) != 2:
+            raise SettingError(
+                f"validation is a {type(validation).__name__}; give a pair (X, y) of rows as those "
+                "to train on"
+            )
+        x = read_input(self, validation[0], reset=False)
+        y = self._held_target(validation[1])
+        check_consistent_length(validation[0], y)
+        return coded_dataset(encode_rows(x, schema, missing=self.missing), y, schema)
+
+    def _held_target(self, y: Any) -> npt.NDArray[Any]:
+        """The target of other rows, coded as the training rows' is."""
+        return self._read_target(y)
 
     def _read_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
@@ -202,6 +223,18 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
+        return codes
+
+    def _held_target(self, y: Any) -> npt.NDArray[Any]:
+        """(rows,) int32: codes of labels that all are in ``classes_``."""
+        labels = column_or_1d(y, warn=True)
+        if not np.isin(labels, self.classes_).all():
+            stranger = labels[~np.isin(labels, self.classes_)].tolist()[0]
+            raise DataError(
+                f"the validation target holds {stranger!r}, which is no label of the training "
+                "rows; drop its rows, or train with some"
+            )
+        codes: npt.NDArray[np.int32] = np.searchsorted(self.classes_, labels).astype(np.int32)
         return codes
 
     def _read_weights(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from treekit.data.schema import Dtype
 from treekit.errors import PluginError
 from treekit.grow.criterion import CompiledCriterion
+from treekit.grow.held import Held
 from treekit.grow.plugins import current
 from treekit.grow.route import leaf_shares
 from treekit.grow.splitter import CompiledSplitter
@@ -27,7 +28,7 @@ from treekit.kernels.pointers import Pointer
 from treekit.model.portable import floor_to, threshold_between
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
-__all__ = ["GrownTree", "Recipe", "grow_tree", "make_scratch", "max_depth_limit"]
+__all__ = ["GrownTree", "Recipe", "grow_held", "grow_tree", "make_scratch", "max_depth_limit"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Recipe:
     fractional : bool
         Rows whose value is missing go down every branch, each with a part of
         its weight; criterion and `ways` are then of `known_only`.
+    held : Held, optional
+        The rows of a validation table.
     compiled : list
         The machine code of `grow` for these types, once it is known.
     """
@@ -63,6 +66,7 @@ class Recipe:
     limits: Limits
     ways: Ways = PLAIN
     fractional: bool = False
+    held: Held | None = None
     compiled: list[Any] = field(default_factory=list, repr=False)
 
 
@@ -84,6 +88,8 @@ class GrownTree:
         Weight, or dense statistics, of the part that reaches it.
     held_share : (entries,) float64, or None
         That part of the row; the parts of a row add up to 1.  None: rows are whole.
+    rows : Rows
+        The training rows, whole and in any order.
     """
 
     tree: Tree
@@ -92,6 +98,7 @@ class GrownTree:
     held_ids: npt.NDArray[np.uint32]
     held_leaf: npt.NDArray[np.int64]
     held_values: npt.NDArray[np.float64]
+    rows: Rows
     held_share: npt.NDArray[np.float64] | None = None
 
 
@@ -119,7 +126,7 @@ def grow_tree(
     )
     room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
     steps, noise = None, recipe.target.noise
-    kept = held
+    whole, kept = rows, held
     if recipe.fractional:
         steps = grid_of(rows.values)
         noise += _noise_of_parts(rows.values, steps)
@@ -136,7 +143,7 @@ def grow_tree(
     grown, n, status = _off_main_thread(_run, recipe, arguments)
     if status:
         raise _stopped(recipe, status, scratch.best[2 : 2 + s].tolist())
-    return _assemble(recipe, grown, n, kept, held_table or recipe.table)
+    return _assemble(recipe, grown, n, whole, kept, held_table or recipe.table)
 
 
 def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float64]) -> float:
@@ -145,6 +152,13 @@ def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float
         return 0.0
     largest = np.abs(values[:, 1:] / values[:, :1]).max(axis=0)
     return float(64.0 * (steps[1:] + largest * steps[0]).max())
+
+
+def grow_held(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) -> GrownTree:
+    """`grow_tree`, where the rows of a validation table, if there is one, stand in for `held`."""
+    if recipe.held is None:
+        return grow_tree(recipe, rows, held, rng)
+    return grow_tree(recipe, rows, recipe.held.rows(), rng, recipe.held.table)
 
 
 def _run(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
@@ -264,7 +278,9 @@ def _offers(table: Table, target: Target) -> npt.NDArray[np.float64]:
     return np.vstack([np.empty((2, len(levels))), levels])
 
 
-def _assemble(recipe: Recipe, grown: Grown, n: int, held: Rows, held_table: Table) -> GrownTree:
+def _assemble(
+    recipe: Recipe, grown: Grown, n: int, rows: Rows, held: Rows, held_table: Table
+) -> GrownTree:
     g = grown.nodes[:n]
     kind = g["kind"]
     inner = kind != Split.LEAF
@@ -294,12 +310,12 @@ def _assemble(recipe: Recipe, grown: Grown, n: int, held: Rows, held_table: Tabl
         order = np.argsort(held.ids)
         own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
         own = own * at.share[:, None]
-        return GrownTree(tree, stats, held_stats, at.ids, at.leaf, own, at.share)
+        return GrownTree(tree, stats, held_stats, at.ids, at.leaf, own, rows, at.share)
     leaves = tree.leaves
     leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
     counts = g["held_end"][leaves] - g["held_begin"][leaves]
     ends = np.repeat(leaves, counts)
-    return GrownTree(tree, stats, held_stats, held.ids, ends, held.values)
+    return GrownTree(tree, stats, held_stats, held.ids, ends, held.values, rows)
 
 
 def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.bootstrap import Bootstrap, make_bootstrap
-from treekit.grow.builder import GrownTree, Recipe, grow_tree
+from treekit.grow.builder import GrownTree, Recipe, grow_held
 from treekit.kernels.node import Rows
 from treekit.model.portable import MASS
 from treekit.model.tree import Tree
@@ -53,7 +53,7 @@ def grow_forest(
     n_jobs: int | None = 1,
     first: int = 0,
     vote: Vote | None = None,
-    finish: Callable[[GrownTree], GrownTree] | None = None,
+    finish: Callable[[GrownTree, npt.NDArray[np.uint32]], GrownTree] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Forest:
     """Grow `n_trees` trees on the training rows `ids`.
@@ -73,7 +73,8 @@ def grow_forest(
         ``vote(tree, leaves)``: what these leaves say, (leaves, values).  If
         given, it is summed for each row over the trees that have not seen it.
     finish : callable, optional
-        Applied to each grown tree (a pruner); `held_leaf` is of the new tree.
+        ``finish(grown, ids)``, applied to each grown tree (a pruner), with its
+        out-of-bag rows, to which the `held_*` of the new one belong.
     progress : callable, optional
         Called with the number of trees done.
     """
@@ -87,12 +88,12 @@ def grow_forest(
         child: np.random.SeedSequence,
     ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
         rng = np.random.default_rng(child)
-        rows, held = _sample(recipe, ids, rng, draws, vote is not None)
-        grown = grow_tree(recipe, rows, held, rng)
+        rows, out = _sample(recipe, ids, rng, draws, vote is not None)
+        grown = grow_held(recipe, rows, out, rng)
         if finish is not None:
-            grown = finish(grown)
+            grown = finish(grown, out.ids)
         if vote is None:
-            return grown.tree, held.ids, np.empty((0, 0))
+            return grown.tree, out.ids, np.empty((0, 0))
         leaves, at = np.unique(grown.held_leaf, return_inverse=True)
         said = vote(grown.tree, leaves)[at]
         if grown.held_share is not None:

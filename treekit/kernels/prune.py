@@ -12,7 +12,7 @@ __all__ = ["cheapest_cuts", "weakest_links"]
 
 
 @kernel
-def weakest_links(kind, first_child, n_children, parent, risk, held_risk):
+def weakest_links(kind, first_child, n_children, parent, risk, held):
     """The nested sequence of cost-complexity pruning (Breiman et al. 1984, ch. 3).
 
     Repeatedly collapse the inner node t with the smallest
@@ -20,25 +20,34 @@ def weakest_links(kind, first_child, n_children, parent, risk, held_risk):
     nodes x depth x log(nodes).  Links that differ by rounding alone fall in
     one step: a tree between them is no tree of the sequence.
 
+    Parameters
+    ----------
+    risk : (n,) float64
+        Of each node as a leaf.
+    held : (q, n) float64
+        Other costs of each node as a leaf, to be summed over the leaves.
+
     Returns
     -------
     alpha_of : (n,) float64
         The alpha at which a node becomes a leaf; inf for leaves.
-    alphas, leaves, held : (steps + 1,) float64
-        Along the sequence, the full tree first (alpha 0): leaves of the tree
-        and hold-out risk of its leaves.
+    steps : (2 + q, steps) float64
+        Along the sequence, the smallest tree of alpha 0 first: alpha, leaves,
+        and the sums of `held` over the leaves.
     """
-    n = len(kind)
+    n, q = len(kind), len(held)
     below = risk.copy()
-    held_below = held_risk.copy()
+    held_below = held.copy()
     count = np.ones(n)
     for i in range(n - 1, -1, -1):
         if kind[i] != 0:
-            below[i], held_below[i], count[i] = 0.0, 0.0, 0.0
+            below[i], count[i] = 0.0, 0.0
+            held_below[:, i] = 0.0
             for c in range(first_child[i], first_child[i] + n_children[i]):
                 below[i] += below[c]
-                held_below[i] += held_below[c]
                 count[i] += count[c]
+                for k in range(q):
+                    held_below[k, i] += held_below[k, c]
     heap = [(np.inf, np.int64(-1))]
     for i in range(n):
         if kind[i] != 0:
@@ -46,38 +55,52 @@ def weakest_links(kind, first_child, n_children, parent, risk, held_risk):
             heapq.heappush(heap, (link, np.int64(i)))
     alpha_of = np.full(n, np.inf)
     closed = np.zeros(n, np.uint8)
-    alphas, leaves, held = [0.0], [count[0]], [held_below[0]]
+    steps = [_step(0.0, count, held_below)]
     alpha = 0.0
     slack = 1e-12 * np.abs(risk).max()
+    fewer_held = np.empty(q)
     while True:
         link, i = heapq.heappop(heap)
         if i < 0:
             break
         if closed[i] or link != (risk[i] - below[i]) / max(count[i] - 1.0, 1.0):
             continue
-        if link > alpha + slack:
+        changed = link > alpha + slack
+        if changed:
             alpha = link
         _close_below(i, kind, first_child, n_children, closed)
         alpha_of[i] = alpha
         gained = risk[i] - below[i]
-        held_gained = held_risk[i] - held_below[i]
         fewer = count[i] - 1.0
+        for k in range(q):
+            fewer_held[k] = held_below[k, i] - held[k, i]
         at = i
         while at >= 0:
             below[at] += gained
-            held_below[at] += held_gained
             count[at] -= fewer
+            for k in range(q):
+                held_below[k, at] -= fewer_held[k]
             if at != i:
                 link = (risk[at] - below[at]) / max(count[at] - 1.0, 1.0)
                 heapq.heappush(heap, (link, np.int64(at)))
             at = parent[at]
-        if alpha == alphas[-1]:
-            leaves[-1], held[-1] = count[0], held_below[0]
+        if changed:
+            steps.append(_step(alpha, count, held_below))
         else:
-            alphas.append(alpha)
-            leaves.append(count[0])
-            held.append(held_below[0])
-    return alpha_of, np.array(alphas), np.array(leaves), np.array(held)
+            steps[-1] = _step(alpha, count, held_below)
+    table = np.empty((2 + q, len(steps)))
+    for s in range(len(steps)):
+        table[:, s] = steps[s]
+    return alpha_of, table
+
+
+@kernel
+def _step(alpha, count, held_below):
+    """Alpha, leaves and held costs of the tree as it is: (2 + q,) float64."""
+    row = np.empty(2 + len(held_below))
+    row[0], row[1] = alpha, count[0]
+    row[2:] = held_below[:, 0]
+    return row
 
 
 @kernel

@@ -34,6 +34,15 @@ def treekit_pruners() -> list[Pruner]:
                     "alpha", None, "risk per leaf below which a link is cut; none: chosen",
                     type=(float, type(None)), minimum=0.0,
                 ),
+                Setting(
+                    "rule", "min",
+                    "alpha of least risk, or of the smallest tree within one standard error of it",
+                    choices=("min", "one_se"),
+                ),
+                Setting(
+                    "risk", "loss", "weigh links by mistakes (their costs) or by the impurity",
+                    choices=("loss", "impurity"),
+                ),
                 Setting("folds", 10, "folds of the cross-validation that chooses alpha", minimum=2),
                 Setting(
                     "holdout", 0.0, "share of rows to choose alpha on instead of cross-validation",

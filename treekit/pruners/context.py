@@ -1,4 +1,4 @@
-"""What a pruner may ask about a grown tree, and how it cuts one."""
+"""What a pruner may ask about a grown tree."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import numpy.typing as npt
 from treekit.data.schema import Task
 from treekit.errors import DataError
 from treekit.grow.builder import GrownTree
-from treekit.model.tree import Split, Tree
+from treekit.kernels.node import Table
+from treekit.pruners.losses import Losses
 
-__all__ = ["Context", "collapse"]
+__all__ = ["Context"]
+
+Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -23,74 +26,67 @@ class Context:
 
     Attributes
     ----------
-    task : {"classification", "regression"}
-    stats, held_stats : (nodes, S) float64
-        Sums over the training rows and over the hold-out rows (zeros without a
+    grown : GrownTree
+        The tree with the sums over its training rows, ``grown.stats`` (nodes,
+        S), and over the hold-out rows, ``grown.held_stats`` (zeros without a
         hold-out): class weights, or ``(w, w * (y - center))``.
+    table : Table
+        Codes of the training columns.
+    losses : Losses
+        What a wrong answer costs: `costs` of a classification among them.
     folds : callable
         ``folds(k)``: k trees, each grown without one k-th of the rows, which
         are its hold-out.  Raises `DataError` where trees cannot be regrown.
+    impurity : callable, optional
+        ``impurity(stats)`` of the training's criterion.
+    validated : bool
+        Whether the hold-out rows are those of a validation table.
     report : dict
         What the pruner chose (an alpha); it becomes part of the model's provenance.
     """
 
-    task: Task
-    stats: npt.NDArray[np.float64]
-    held_stats: npt.NDArray[np.float64]
+    grown: GrownTree
+    table: Table
+    losses: Losses
     folds: Callable[[int], list[GrownTree]]
+    impurity: Callable[[Numbers], float] | None = None
+    validated: bool = False
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def risk(self) -> npt.NDArray[np.float64]:
-        """(nodes,) training cost of each node as a leaf; see `risks`."""
-        return risks(self.task, self.stats, self.stats)
+    def task(self) -> Task:
+        """``classification`` or ``regression``."""
+        return self.losses.task
 
     @property
-    def held_risk(self) -> npt.NDArray[np.float64]:
+    def costs(self) -> npt.NDArray[np.int64] | None:
+        """(classes, classes) int64, ``costs[i][j]`` for saying j when it is i; None: all 1."""
+        return self.losses.costs
+
+    @property
+    def stats(self) -> Numbers:
+        """(nodes, S) sums over the training rows."""
+        return self.grown.stats
+
+    @property
+    def held_stats(self) -> Numbers:
+        """(nodes, S) sums over the hold-out rows."""
+        return self.grown.held_stats
+
+    @property
+    def risk(self) -> Numbers:
+        """(nodes,) training cost of each node as a leaf; see `Losses.risk`."""
+        return self.losses.risk(self.grown, self.stats)
+
+    @property
+    def held_risk(self) -> Numbers:
         """(nodes,) hold-out cost of each node as a leaf."""
-        return risks(self.task, self.stats, self.held_stats)
+        return self.losses.risk(self.grown, self.held_stats)
 
     def need_holdout(self, pruner: str) -> None:
         """Raise `DataError` unless some rows were set aside."""
         if not self.held_stats[0].any():
             raise DataError(
-                f"{pruner} has no hold-out rows: raise its setting holdout, or the rows"
+                f"{pruner} has no hold-out rows: raise its setting holdout, or the rows, or give "
+                "a validation table"
             )
-
-
-def risks(
-    task: Task, stats: npt.NDArray[np.float64], judged: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Cost of `judged` rows at each node when it answers as its training `stats` say.
-
-    Classes: the weight of rows not of the node's label.  Numbers: the squared
-    error less ``sum(w * y**2)``, which is the same for every way to cut the tree.
-    """
-    if task == "classification":
-        label = stats.argmax(axis=1)
-        right = np.take_along_axis(judged, label[:, None], axis=1)[:, 0]
-        return np.asarray(judged.sum(axis=1) - right)
-    mean = stats[:, 1] / stats[:, 0]
-    return np.asarray(mean * (mean * judged[:, 0] - 2.0 * judged[:, 1]))
-
-
-def collapse(tree: Tree, cut: npt.NDArray[np.bool_]) -> Tree:
-    """The tree in which every node of the mask `cut` (nodes,) is a leaf.
-
-    Nodes below a cut go; the others keep their order.
-    """
-    parent = tree.parent
-    gone = np.zeros(tree.n_nodes, dtype=np.bool_)
-    closed = cut | (tree.kind == Split.LEAF)
-    level = np.flatnonzero(parent < 0)
-    kept = [level]
-    # One level of the tree at a time, so that depth costs no recursion.
-    while len(level := level[~closed[level]]):
-        counts = tree.n_children[level]
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        level = np.repeat(tree.first_child[level].astype(np.int64), counts) + offset
-        kept.append(level)
-    gone[:] = True
-    gone[np.concatenate(kept)] = False
-    keep = np.flatnonzero(~gone)
-    return tree.take(keep, closed[keep])

@@ -2,84 +2,199 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import PrunerFunctions
+from treekit.errors import SettingError
 from treekit.grow.builder import GrownTree
 from treekit.kernels.prune import weakest_links
 from treekit.model.tree import Tree
-from treekit.pruners.context import Context, collapse, risks
+from treekit.pruners.collapse import collapse
+from treekit.pruners.context import Context
+from treekit.pruners.losses import Losses, answers
 
-__all__ = ["cost_complexity"]
+__all__ = ["Sequence", "cost_complexity", "pruning_sequence"]
+
+Numbers = npt.NDArray[np.float64]
 
 
-def cost_complexity(alpha: float | None, folds: int, holdout: float) -> PrunerFunctions:
+@dataclass(frozen=True)
+class Sequence:
+    """The nested trees from which every alpha takes one.
+
+    Attributes
+    ----------
+    alpha_of : (nodes,) float64
+        The alpha from which on a node is a leaf; inf for leaves.
+    alphas : (trees,) float64
+        From which alpha on each tree is taken, ascending from 0: risk per leaf
+        and unit of training weight.
+    leaves : (trees,) float64
+    risk : (trees,) float64
+        Training cost of each tree, summed over the rows.
+    held_risk, held_squares : (trees,) float64
+        The same of the hold-out rows, and that of squared costs.
+    """
+
+    alpha_of: Numbers
+    alphas: Numbers
+    leaves: Numbers
+    risk: Numbers
+    held_risk: Numbers
+    held_squares: Numbers
+
+
+def cost_complexity(
+    alpha: float | None, rule: str, risk: str, folds: int, holdout: float
+) -> PrunerFunctions:
     """Cut every link weaker than alpha; choose alpha by cross-validation or a hold-out.
 
-    The risk is the misclassified weight, or the squared error, as a share of
-    all training weight; alpha is risk per leaf.
+    The risk is the misclassified weight (times the costs), or the squared
+    error, as a share of all training weight; alpha is risk per leaf.  The
+    whole sequence is reported: alphas, leaves, training risk, and the risk on
+    the rows held out with its standard error.
 
     Parameters
     ----------
     alpha : float or None
-        None: the alpha of smallest hold-out risk, ties to the smaller tree.
+        None: chosen by `rule`.
+    rule : {"min", "one_se"}
+        The tree of least risk on the rows held out, ties to the smaller one;
+        or the smallest tree whose risk is not more than one standard error
+        above that (Breiman et al. 1984, section 3.4.3).
+    risk : {"loss", "impurity"}
+        What links are weighed by: what wrong answers cost, or the criterion's
+        impurity.  Rows held out are judged by wrong answers in either case.
     folds : int
-        Folds of the cross-validation, used where neither alpha nor a hold-out is given.
+        Folds of the cross-validation, used where there are neither an alpha
+        nor hold-out rows; stratified by class.
     holdout : float
         Share of the rows to choose alpha on instead of cross-validation.
     """
 
     def after(tree: Tree, context: Context) -> Tree:
-        grown = GrownTree(
-            tree,
-            context.stats,
-            context.held_stats,
-            np.empty(0, np.uint32),
-            np.empty(0, np.int64),
-            np.empty((0, 1)),
-        )
-        alpha_of, alphas, held = _sequence(grown, context)
-        if alpha is not None:
-            chosen = alpha
-        elif holdout > 0:
-            context.need_holdout("cost_complexity")
-            chosen = float(alphas[len(held) - 1 - np.argmin(held[::-1])])
-        else:
-            chosen = _cross_validated(alphas, context, folds)
+        def sequence(grown: GrownTree) -> Sequence:
+            own = None if risk == "loss" else _impurity_risk(grown, context)
+            return pruning_sequence(grown, context.losses, own)
+
+        full = sequence(context.grown)
+        report: dict[str, list[float]] = {
+            "alpha": full.alphas.tolist(),
+            "leaves": full.leaves.tolist(),
+            "risk": (full.risk / context.losses.weight(context.stats[0])).tolist(),
+        }
+        chosen = alpha
+        if chosen is None and len(full.alphas) == 1:
+            chosen = 0.0  # nothing to choose between
+        if chosen is None:
+            if holdout > 0 or context.validated:
+                context.need_holdout("cost_complexity")
+                name, judged = "held", _held_out(full, context)
+            else:
+                name, judged = "cv", _crossed(full, context, sequence, folds)
+            report[f"{name}_risk"], report[f"{name}_standard_error"] = (x.tolist() for x in judged)
+            chosen = float(full.alphas[_choose(*judged, rule)])
         context.report["alpha"] = chosen
-        return collapse(tree, alpha_of <= chosen * (1.0 + 1e-12))
+        context.report["sequence"] = report
+        return collapse(tree, full.alpha_of <= chosen * (1.0 + 1e-12))
 
-    return PrunerFunctions(after=after, holdout=holdout if alpha is None else 0.0)
+    return PrunerFunctions(after=after, holdout=holdout if alpha is None else None)
 
 
-def _sequence(
-    grown: GrownTree, context: Context
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """``alpha_of`` the nodes, the alphas of the sequence and its hold-out risks."""
+def pruning_sequence(
+    grown: GrownTree, losses: Losses, node_risk: Numbers | None = None
+) -> Sequence:
+    """The sequence of a grown tree.
+
+    Parameters
+    ----------
+    node_risk : (nodes,) float64, optional
+        What links are weighed by, of each node as a leaf and summed over its
+        rows; default `Losses.risk`.
+    """
     tree = grown.tree
-    weight = grown.stats[0].sum() if context.task == "classification" else grown.stats[0, 0]
-    alpha_of, alphas, _, held = weakest_links(
-        tree.kind,
-        tree.first_child,
-        tree.n_children,
-        tree.parent,
-        # Not yet as shares: counts are exact, and equal links come out equal.
-        risks(context.task, grown.stats, grown.stats),
-        risks(context.task, grown.stats, grown.held_stats),
+    risk = losses.risk(grown, grown.stats)
+    squares = losses.squared_risk(grown)
+    sums = [risk, losses.risk(grown, grown.held_stats)]
+    sums.append(np.full(tree.n_nodes, np.nan) if squares is None else squares)
+    # Not yet as shares: counts are exact, and equal links come out equal.
+    alpha_of, steps = weakest_links(
+        tree.kind, tree.first_child, tree.n_children, tree.parent,
+        risk if node_risk is None else node_risk, np.array(sums),
+    )  # fmt: skip
+    weight = losses.weight(grown.stats[0])
+    return Sequence(
+        alpha_of=alpha_of / weight,
+        alphas=steps[0] / weight,
+        leaves=steps[1],
+        risk=steps[2] + losses.squares(grown.rows.values),
+        held_risk=steps[3] + losses.squares(grown.held_values),
+        held_squares=steps[4],
     )
-    return alpha_of / weight, alphas / weight, held
 
 
-def _cross_validated(alphas: npt.NDArray[Any], context: Context, folds: int) -> float:
-    """The alpha of the full tree whose geometric midpoint costs least over the folds."""
-    if len(alphas) == 1:  # nothing to choose between
-        return 0.0
-    between = np.sqrt(alphas * np.append(alphas[1:], np.inf))
-    cost = np.zeros(len(alphas))
+def _impurity_risk(grown: GrownTree, context: Context) -> Numbers:
+    """(nodes,) the criterion's impurity of each node, times its weight."""
+    impurity = context.impurity
+    if impurity is None:
+        raise SettingError(
+            "risk='impurity' needs a criterion with an impurity of nodes, such as gini, entropy "
+            "or poisson; choose one, or risk='loss'"
+        )
+    own: Numbers = np.array([impurity(said) for said in answers(grown)])
+    return np.asarray(grown.tree.weight * own)
+
+
+def _choose(risk: Numbers, error: Numbers, rule: str) -> int:
+    """Position of the tree to take; `risk` and its standard error are those of each."""
+    best = len(risk) - 1 - int(np.argmin(risk[::-1]))
+    if rule == "min":
+        return best
+    return int(np.flatnonzero(risk <= risk[best] + error[best])[-1])
+
+
+def _held_out(full: Sequence, context: Context) -> tuple[Numbers, Numbers]:
+    """Mean risk of each tree on the hold-out rows, and its standard error."""
+    weight = context.losses.weight(context.held_stats[0])
+    return full.held_risk / weight, _standard_error(full.held_risk, full.held_squares, weight)
+
+
+def _crossed(
+    full: Sequence, context: Context, sequence: Callable[[GrownTree], Sequence], folds: int
+) -> tuple[Numbers, Numbers]:
+    """Cross-validated mean risk of each tree, and its standard error.
+
+    A tree of the sequence stands for the alphas up to the next tree; the
+    geometric mean of the two finds its like in the trees of the folds (Breiman
+    et al. 1984, section 3.4.2).
+    """
+    between = np.append(np.sqrt(full.alphas[:-1] * full.alphas[1:]), np.inf)
+    risks, squares, weights = [], [], []
     for grown in context.folds(folds):
-        _, fold_alphas, held = _sequence(grown, context)
-        cost += held[np.searchsorted(fold_alphas, between, side="right") - 1]
-    return float(alphas[len(cost) - 1 - np.argmin(cost[::-1])])
+        part = sequence(grown)
+        at = np.searchsorted(part.alphas, between, side="right") - 1
+        risks.append(part.held_risk[at])
+        squares.append(part.held_squares[at])
+        weights.append(context.losses.weight(grown.held_stats[0]))
+    weight = sum(weights)
+    risk = np.sum(risks, axis=0)
+    error = _standard_error(risk, np.sum(squares, axis=0), weight)
+    if np.isnan(error).all():
+        # Single rows' costs are not known: the spread of the folds' means.
+        means = np.array(risks) / np.array(weights)[:, None]
+        error = means.std(axis=0, ddof=1) / np.sqrt(len(means))
+    return risk / weight, error
+
+
+def _standard_error(risk: Numbers, squares: Numbers, weight: float) -> Numbers:
+    """Of the mean cost of a row (Breiman et al. 1984, section 3.4.3, and 8.3.2 for numbers).
+
+    `risk` and `squares` are sums of ``w * cost`` and ``w * cost**2``, `weight`
+    that of w: a row of weight w counts as w rows.
+    """
+    mean = risk / weight
+    return np.asarray(np.sqrt(np.maximum(squares / weight - mean * mean, 0.0) / weight))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from treekit.contracts import PrunerFunctions
 from treekit.kernels.prune import cheapest_cuts
 from treekit.model.tree import Tree
-from treekit.pruners.context import Context, collapse
+from treekit.pruners.collapse import collapse
+from treekit.pruners.context import Context
 
 __all__ = ["reduced_error"]
 

@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from treekit._version import __version__
 from treekit.data.dataset import Dataset, make_dataset
-from treekit.errors import DataError
+from treekit.data.validation import make_validation
+from treekit.errors import DataError, SettingError
 from treekit.model.ensemble import Model, make_model
 from treekit.training.classes import weighted
-from treekit.training.plan import make_plan
+from treekit.training.plan import Plan, make_plan
 from treekit.training.settings import SETTINGS
 
 __all__ = ["SETTINGS", "Fitted", "fit", "train"]
@@ -57,6 +58,7 @@ def train(
     ignore: Any = (),
     dtype: Any = "auto",
     missing_marks: Any = None,
+    validation: Any = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Model:
@@ -70,6 +72,10 @@ def train(
         Column to predict.
     task, nominal, numeric, levels, classes, weights, ignore, dtype, missing_marks
         How to read the table; see `treekit.data.dataset.make_dataset`.
+    validation : table, optional
+        Rows that pruners judge by, in place of a share of the training rows:
+        any table with the same columns (weights too, if a column names them),
+        read by the training table's levels and classes.
     progress : callable, optional
         ``progress(done, total)`` after each tree of a forest.
     **settings
@@ -90,18 +96,40 @@ def train(
         source, target, task=task, nominal=nominal, numeric=numeric, levels=levels,
         classes=classes, weights=weights, ignore=ignore, dtype=dtype, **marks,
     )  # fmt: skip
-    return fit(dataset, settings, progress).model
+    held = None
+    if validation is not None:
+        held = make_validation(
+            validation,
+            dataset.schema,
+            weights=weights if isinstance(weights, str) else None,
+            missing=settings.get("missing", "direction"),
+            unknown=settings.get("unknown", "missing"),
+        )
+    return fit(dataset, settings, progress, held).model
 
 
-def fit(dataset: Dataset, settings: Mapping[str, Any], progress: Progress | None = None) -> Fitted:
-    """Train a model on a `Dataset`; see `train` for the settings."""
+def fit(
+    dataset: Dataset,
+    settings: Mapping[str, Any],
+    progress: Progress | None = None,
+    validation: Dataset | None = None,
+) -> Fitted:
+    """Train a model on a `Dataset`; see `train` for the settings.
+
+    `validation` has the same schema: `treekit.data.validation` makes it.
+    """
     plan = make_plan(dataset, settings)
+    _refuse_missing(dataset, plan.settings["missing"])
+    if validation is not None:
+        _refuse_idle_validation(plan)
     if plan.class_weights is not None:
         dataset = replace(dataset, weights=weighted(dataset, plan.class_weights))
-    _refuse_missing(dataset, plan.settings["missing"])
+        if validation is not None:
+            weights = weighted(validation, plan.class_weights)
+            validation = replace(validation, weights=weights)
     from treekit.training.run import run  # numba is imported when it is first needed
 
-    outcome = run(dataset, plan, progress)
+    outcome = run(dataset, plan, progress, validation)
     provenance = {"treekit": __version__, "components": plan.origins} | outcome.report
     model = make_model(
         dataset.schema,
@@ -114,6 +142,19 @@ def fit(dataset: Dataset, settings: Mapping[str, Any], progress: Progress | None
         provenance=provenance,
     )
     return Fitted(model, outcome.votes, outcome.times)
+
+
+def _refuse_idle_validation(plan: Plan) -> None:
+    if plan.pruner is None or plan.pruner.functions.holdout is None:
+        judge = (
+            "no pruner is chosen"
+            if plan.pruner is None
+            else (f"pruner {plan.pruner.record.name!r} does not judge by held-out rows")
+        )
+        raise SettingError(
+            f"a validation table is given, but {judge}; leave it out, or choose a pruner that "
+            "does, such as reduced_error"
+        )
 
 
 def _refuse_missing(dataset: Dataset, policy: str) -> None:

@@ -86,6 +86,11 @@ class Plan:
     costs: npt.NDArray[np.int64] | None = None
 
     @property
+    def holdout(self) -> float:
+        """Share of the rows that the pruner wants held out."""
+        return self.pruner.functions.holdout or 0.0 if self.pruner else 0.0
+
+    @property
     def recorded(self) -> dict[str, Any]:
         """The settings as plain values for the model's file, components' own included."""
         plain = dict(self.settings)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from treekit.data.dataset import Dataset
-from treekit.errors import DataError, PluginError
-from treekit.grow.builder import GrownTree
+from treekit.errors import DataError, PluginError, SettingError
+from treekit.grow.builder import GrownTree, Recipe
 from treekit.model.check import check_tree
 from treekit.model.tree import Tree
 from treekit.pruners.context import Context
+from treekit.pruners.losses import losses_of
 from treekit.training.plan import Plan
 
 __all__ = ["prune"]
@@ -19,6 +20,7 @@ __all__ = ["prune"]
 def prune(
     dataset: Dataset,
     plan: Plan,
+    recipe: Recipe,
     grown: GrownTree,
     folds: Callable[[int], list[GrownTree]],
     report: dict[str, Any],
@@ -27,13 +29,21 @@ def prune(
     pruner = plan.pruner
     if pruner is None or pruner.functions.after is None:
         return grown.tree
-    context = Context(dataset.schema.task, grown.stats, grown.held_stats, folds, report)
+    context = Context(
+        grown,
+        recipe.table,
+        losses_of(dataset.schema, plan.criterion.functions, plan.costs),
+        folds,
+        impurity=plan.criterion.functions.impurity,
+        validated=recipe.held is not None,
+        report=report,
+    )
     try:
         tree = pruner.functions.after(grown.tree, context)
         if not isinstance(tree, Tree):
             raise TypeError(f"after() returned a {type(tree).__name__}, not a Tree")
         check_tree(tree, dataset.schema)
-    except (DataError, PluginError):
+    except (DataError, PluginError, SettingError):
         raise
     except Exception as error:
         raise PluginError(

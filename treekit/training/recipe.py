@@ -6,6 +6,7 @@ from treekit.data.dataset import Dataset
 from treekit.data.matrix import make_table
 from treekit.grow.before import always
 from treekit.grow.builder import Recipe, max_depth_limit
+from treekit.grow.held import Held, held_table, held_target
 from treekit.kernels.node import Limits, Ways
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan
@@ -14,8 +15,8 @@ from treekit.training.target import criterion_target
 __all__ = ["make_recipe"]
 
 
-def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
-    """Code the table and compile the plan's parts for it."""
+def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None) -> Recipe:
+    """Code the table, and the validation table, and compile the plan's parts for them."""
     schema, settings = dataset.schema, plan.settings
     table = make_table(
         dataset.columns,
@@ -28,6 +29,11 @@ def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
     )
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
     target = criterion_target(dataset, plan.criterion, drawn)
+    held = None
+    if validation is not None:
+        coding = plan.splitter.functions.coding
+        table, other = held_table(validation.columns, table, coding, schema.dtype)
+        held = Held(other, held_target(target, validation.y, validation.weights))
     before = plan.pruner.functions.before if plan.pruner else None
     fractional = settings["missing"] == "fractional"
     return Recipe(
@@ -47,6 +53,7 @@ def make_recipe(dataset: Dataset, plan: Plan) -> Recipe:
             value_below=settings["thresholds"] == "value_below",
         ),
         fractional=fractional,
+        held=held,
     )
 
 

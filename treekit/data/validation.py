@@ -1,0 +1,85 @@
+"""A second table read as a training table was: its codes, its classes, its input type."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.dataset import Dataset, check_weights
+from treekit.data.encode import encode_rows
+from treekit.data.numbers import Floats, numeric_cells
+from treekit.data.schema import Schema
+from treekit.data.table import read_table
+from treekit.data.target import make_target
+from treekit.errors import DataError
+
+__all__ = ["coded_dataset", "make_validation"]
+
+
+def make_validation(
+    source: Any,
+    schema: Schema,
+    *,
+    weights: str | None = None,
+    missing: str = "direction",
+    unknown: Literal["missing", "error"] = "missing",
+) -> Dataset:
+    """Rows to validate a training by, in the terms of its schema.
+
+    Parameters
+    ----------
+    source : table
+        Anything `treekit.data.table.read_table` takes, target included; other
+        columns than the schema's are ignored.
+    schema : Schema
+        Of the training table.
+    weights : str, optional
+        Column of row weights; without it each row weighs 1.
+    missing, unknown : str
+        Policies, as in `treekit.data.encode.encode_rows`: a category that
+        training did not see is missing, or an error.
+
+    Raises
+    ------
+    DataError
+        If the table has no rows, lacks a column, or holds a class that the
+        training table does not have.
+    """
+    if schema.more:
+        raise DataError("a validation table is for one target, but there are several")
+    table = read_table(source, missing=schema.missing_marks)
+    if table.n_rows == 0:
+        raise DataError("the validation table has no rows; give at least one, or leave it out")
+    table.index(schema.target, "target column of the validation table")
+    matrix = encode_rows(table, schema, missing=missing, unknown=unknown)
+    classes = schema.classes or None
+    try:
+        y = make_target(table, schema.target, schema.task, classes).y
+    except DataError as error:
+        raise DataError(f"in the validation table, {error}") from error
+    own = None
+    if weights is not None:
+        table.index(weights, "weight column of the validation table")
+        own = check_weights(numeric_cells(table, weights), table.n_rows)
+    return coded_dataset(matrix, y, schema, own)
+
+
+def coded_dataset(
+    matrix: Floats,
+    y: npt.NDArray[np.int32] | npt.NDArray[np.float64],
+    schema: Schema,
+    weights: npt.NDArray[np.float64] | None = None,
+) -> Dataset:
+    """A dataset of encoded rows (rows, features), see `encode_rows`, and of a coded target."""
+    columns = []
+    for feature, nominal in enumerate(schema.nominal):
+        column = matrix[:, feature]
+        if nominal:
+            known = column == column
+            codes = np.full(len(column), -1, dtype=np.int32)
+            codes[known] = column[known].astype(np.int32)
+            column = codes
+        columns.append(column)
+    return Dataset(schema, tuple(columns), y, weights)

@@ -1,0 +1,168 @@
+"""What the answers of nodes cost, in training rows or in others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.contracts import CriterionFunctions, Ranks
+from treekit.data.schema import Schema, Task
+from treekit.grow.builder import GrownTree
+
+__all__ = ["Losses", "answers", "losses_of"]
+
+Numbers = npt.NDArray[np.float64]
+Loss = Callable[[Numbers, Numbers], float]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The costs of wrong answers.
+
+    Attributes
+    ----------
+    task : {"classification", "regression"}
+    costs : (classes, classes) int64 or None
+        ``costs[i][j]``: cost of saying class j when it is i; None: 1 for each
+        mistake.
+    blocks : tuple of int
+        Several targets of classes: where the classes of each begin in the
+        statistics, and where the last end.  The cost is the mean over the targets.
+    loss : callable or None
+        A regression criterion's own loss; see `treekit.contracts.CriterionFunctions`.
+        None: the squared error.
+    """
+
+    task: Task
+    costs: npt.NDArray[np.int64] | None = None
+    blocks: tuple[int, ...] = ()
+    loss: Loss | None = None
+
+    def risk(self, grown: GrownTree, judged: Numbers) -> Numbers:
+        """(nodes,) cost of `judged` rows (nodes, S) at each node, if it were a leaf.
+
+        Classes: the weight of rows not of the node's label, times the costs.
+        Numbers: the squared error less ``sum(w * y**2)``, which is the same
+        for every way to cut the tree; or the criterion's own loss.
+        """
+        said = answers(grown)
+        if self.task == "classification":
+            return self._of_labels(said, judged, self.costs)
+        if self.loss is not None:
+            return np.array([self.loss(a, b) for a, b in zip(said, judged, strict=True)])
+        mean = said[:, 1] / said[:, 0]
+        return np.asarray(mean * (mean * judged[:, 0] - 2.0 * judged[:, 1]))
+
+    def squared_risk(self, grown: GrownTree) -> Numbers | None:
+        """(nodes,) sum over the hold-out rows of ``w * cost**2``, if each node were a leaf.
+
+        The cost of a row is that of its mistake, or its whole squared error.
+        None where it is not known row by row: criteria with a loss of their
+        own, and several targets.
+        """
+        if self.loss is not None or len(self.blocks) > 2:
+            return None
+        if self.task == "classification":
+            squares = None if self.costs is None else self.costs**2
+            label = self.labels(answers(grown))
+            return _cost_of(label, grown.held_stats, squares)
+        return _fourth_powers(grown)
+
+    def squares(self, values: Numbers) -> float:
+        """``sum(w * (y - center)**2)``, what `risk` leaves out of squared errors; else 0.
+
+        `values` are the statistics of rows (rows, S).
+        """
+        if self.task == "classification" or self.loss is not None:
+            return 0.0
+        return float((values[:, 1] ** 2 / values[:, 0]).sum())
+
+    def weight(self, stats: Numbers) -> float:
+        """Weight of the rows that `stats` (S,) are of."""
+        if self.task == "regression":
+            return float(stats[0])
+        return float(stats.sum()) / max(len(self.blocks) - 1, 1)
+
+    def labels(self, stats: Numbers) -> npt.NDArray[np.int64]:
+        """(nodes,) the first class that costs least, of one target's statistics (nodes, S)."""
+        if self.costs is None:
+            return np.asarray(stats.argmax(axis=1))
+        return np.asarray((stats @ self.costs).argmin(axis=1))
+
+    def _of_labels(
+        self, said: Numbers, judged: Numbers, costs: npt.NDArray[np.int64] | None
+    ) -> Numbers:
+        if len(self.blocks) <= 2:
+            return _cost_of(self.labels(said), judged, costs)
+        total = np.zeros(len(said))
+        for begin, end in zip(self.blocks[:-1], self.blocks[1:], strict=True):
+            total += _cost_of(said[:, begin:end].argmax(axis=1), judged[:, begin:end], None)
+        return total / (len(self.blocks) - 1)
+
+
+def losses_of(
+    schema: Schema, criterion: CriterionFunctions, costs: npt.NDArray[np.int64] | None
+) -> Losses:
+    """The losses by which a training is judged."""
+    if schema.task == "classification":
+        return Losses(schema.task, costs, schema.blocks)
+    return Losses(schema.task, loss=criterion.loss or _rank_loss(criterion))
+
+
+def _rank_loss(criterion: CriterionFunctions) -> Loss | None:
+    """The loss about a quantile, which is what a criterion of ranks measures."""
+    impurity = criterion.impurity
+    if impurity is None or not isinstance(criterion.statistics, Ranks):
+        return None
+
+    def loss(stats: Numbers, judged: Numbers) -> float:  # noqa: ARG001 - judged by them already
+        return float(judged[0] * impurity(judged)) if judged[0] > 0 else 0.0
+
+    return loss
+
+
+def answers(grown: GrownTree) -> Numbers:
+    """(nodes, S) the training statistics that each node answers by.
+
+    Its own; an empty branch answers as its parent.
+    """
+    stats = grown.stats
+    empty = np.flatnonzero(grown.tree.weight == 0)
+    if len(empty) == 0:
+        return stats
+    stats = stats.copy()
+    parent = grown.tree.parent
+    for node in empty:  # parents first
+        stats[node] = stats[max(parent[node], 0)]
+    return stats
+
+
+def _cost_of(
+    label: npt.NDArray[np.int64], judged: Numbers, costs: npt.NDArray[np.int64] | None
+) -> Numbers:
+    """Cost of the rows `judged` (nodes, classes) under one label a node."""
+    if costs is None:
+        right = np.take_along_axis(judged, label[:, None], axis=1)[:, 0]
+        return np.asarray(judged.sum(axis=1) - right)
+    return np.asarray((judged * costs.T[label]).sum(axis=1))
+
+
+def _fourth_powers(grown: GrownTree) -> Numbers:
+    """(nodes,) sum of ``w * (y - mean)**4`` over the hold-out rows, one level at a time."""
+    said = answers(grown)
+    mean = said[:, 1] / said[:, 0]
+    parent = grown.tree.parent
+    weight = grown.held_values[:, 0]
+    y = grown.held_values[:, 1] / weight
+    node = grown.held_leaf
+    total = np.zeros(len(mean))
+    while len(node):
+        error = y - mean[node]
+        total += np.bincount(node, weight * error**4, minlength=len(mean))
+        node = parent[node]
+        below = node >= 0
+        node, y, weight = node[below], y[below], weight[below]
+    return total
