@@ -130,7 +130,8 @@ def grow_tree(
     if recipe.fractional:
         steps = grid_of(rows.values)
         noise += _noise_of_parts(rows.values, steps)
-        kept = Rows(held.ids.copy(), held.cells.copy(), held.values.copy())  # growth cuts them up
+        # Growth cuts them up.
+        whole, kept = (Rows(*(part.copy() for part in own)) for own in (rows, held))
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
         noise, steps, recipe.ways,
