@@ -226,3 +226,20 @@ def test_the_command_line_takes_a_validation_table(tmp_path: Path):
     )  # fmt: skip
     assert model.n_leaves == same.n_leaves
     assert model.trees[0].weight[0] == 80
+
+
+@pytest.mark.parametrize("holdout", [0.25, None])
+def test_rows_in_parts_are_judged_in_parts_before_and_after_pruning(holdout):
+    table, other = noisy(150, 0), noisy(150, 1)
+    for rows in (table, other):
+        rows["x"][::7] = [None] * len(rows["x"][::7])
+    settings = {
+        "target": "y", "seed": 0, "ensemble": "forest", "trees": 4, "missing": "fractional",
+        "pruner": "reduced_error",
+    }  # fmt: skip
+    held = {"pruner.holdout": holdout} if holdout else {"validation": other}
+    model = treekit.train(table, **settings, **held)
+    full = treekit.train(table, **settings | {"pruner": None})
+    assert model.n_leaves < full.n_leaves
+    assert model.provenance["oob"]["rows"] == full.provenance["oob"]["rows"]
+    assert model.provenance["oob"]["accuracy"] > 0.6

@@ -131,7 +131,7 @@ def grow_tree(
         steps = grid_of(rows.values)
         noise += _noise_of_parts(rows.values, steps)
         # Growth cuts them up.
-        whole, kept = (Rows(*(part.copy() for part in own)) for own in (rows, held))
+        whole, kept = _copied(rows), _copied(held)
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
         noise, steps, recipe.ways,
@@ -145,6 +145,10 @@ def grow_tree(
     if status:
         raise _stopped(recipe, status, scratch.best[2 : 2 + s].tolist())
     return _assemble(recipe, grown, n, whole, kept, held_table or recipe.table)
+
+
+def _copied(rows: Rows) -> Rows:
+    return Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy())
 
 
 def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float64]) -> float:

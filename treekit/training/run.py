@@ -13,6 +13,7 @@ from treekit.data.dataset import Dataset
 from treekit.errors import DataError
 from treekit.grow.builder import GrownTree, Recipe, grow_held, grow_tree
 from treekit.grow.forest import grow_forest
+from treekit.grow.route import leaf_shares
 from treekit.model.ensemble import make_model
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Tree
@@ -96,7 +97,7 @@ def _forest(
     # Out-of-bag rows did not travel through a tree that was pruned, or grown beside others.
     changed = recipe.held is not None
     changed |= plan.pruner is not None and plan.pruner.functions.after is not None
-    matrix = _matrix(dataset) if changed else np.empty((0, 0))
+    matrix = _matrix(dataset) if changed and not recipe.fractional else np.empty((0, 0))
 
     def finish(grown: GrownTree, out: npt.NDArray[np.uint32]) -> GrownTree:
         tree = grown.tree
@@ -104,7 +105,13 @@ def _forest(
             tree = prune(dataset, plan, recipe, grown, no_folds, {})
         if len(out) == 0:
             return replace(grown, tree=tree)
-        leaf = leaf_indices(make_model(dataset.schema, [tree]), matrix[out])[:, 0].astype(np.int64)
+        if recipe.fractional:
+            at = leaf_shares(tree, recipe.table, out, fractional=True)
+            return replace(
+                grown, tree=tree, held_ids=at.ids, held_leaf=at.leaf, held_share=at.share
+            )
+        alone = make_model(dataset.schema, [tree], missing=settings["missing"])
+        leaf = leaf_indices(alone, matrix[out])[:, 0].astype(np.int64)
         return replace(grown, tree=tree, held_ids=out, held_leaf=leaf)
 
     forest = grow_forest(
