@@ -104,24 +104,15 @@ def grow(problem: reference.Problem, seed: int = 0, **parts: Any) -> GrownTree:
 KINDS = {Split.THRESHOLD: "threshold", Split.SUBSET: "subset", Split.MULTIWAY: "multiway"}
 
 
-def same_tree(
-    problem: reference.Problem,
-    grown: GrownTree,
-    expected: reference.Grown,
-    *,
-    parts: bool = False,
-) -> None:
-    """Assert that two trees are equal: structure, thresholds, missing sides, statistics.
-
-    With `parts` of rows statistics are equal up to rounding.
-    """
+def same_tree(problem: reference.Problem, grown: GrownTree, expected: reference.Grown) -> None:
+    """Assert that two trees are equal: structure, thresholds, missing sides, statistics."""
     tree = grown.tree
     waiting = [(0, expected)]
     seen = 0
     while waiting:
         node, want = waiting.pop()
         seen += 1
-        _same_statistics(problem, grown, node, want, parts)
+        _same_statistics(problem, grown, node, want)
         if want.cut is None:
             assert tree.kind[node] == Split.LEAF, f"node {node} was split"
             continue
@@ -130,7 +121,7 @@ def same_tree(
         assert tree.kind[node] != Split.LEAF, f"node {node} was not split: {cut}"
         found = (kind, tree.feature[node], tree.n_children[node])
         assert found == (cut.kind, cut.feature, cut.branches), cut
-        assert parts or tree.missing[node] == cut.missing  # rows in parts never take it
+        assert tree.missing[node] == cut.missing
         assert abs(tree.gain[node] - cut.gain) <= 1e-9 * max(1.0, abs(cut.gain))
         if cut.kind == "threshold":
             assert tree.threshold[node] == cut.threshold
@@ -148,18 +139,8 @@ def level_branches(tree: Tree, node: int) -> dict[int, int]:
 
 
 def _same_statistics(
-    problem: reference.Problem,
-    grown: GrownTree,
-    node: int,
-    want: reference.Grown,
-    parts: bool,
+    problem: reference.Problem, grown: GrownTree, node: int, want: reference.Grown
 ) -> None:
-    if parts:
-        expected = [float(s) for s in want.stats]
-        if problem.n_classes:
-            np.testing.assert_allclose(grown.stats[node], expected, rtol=1e-9, atol=1e-9)
-        assert abs(grown.tree.weight[node] - reference.weight_of(problem, want.stats)) < 1e-9
-        return
     assert grown.tree.weight[node] == float(reference.weight_of(problem, want.stats))
     value = grown.tree.value[node]
     if problem.n_classes:

@@ -1,6 +1,9 @@
 """Each benchmark runs at toy size, so that it never rots; nothing here asserts a time."""
 
-from benchmarks import forest
+import numpy as np
+import pandas as pd
+
+from benchmarks import accuracy, forest
 
 
 def test_the_forest_benchmark_compares_every_side_on_the_same_data(capsys):
@@ -10,3 +13,23 @@ def test_the_forest_benchmark_compares_every_side_on_the_same_data(capsys):
         assert side in table
         assert run.leaves >= 2
         assert 0.5 < run.accuracy <= 1.0
+
+
+def test_the_accuracy_benchmark_compares_every_side_on_tables_of_a_folder(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    job = rng.choice(["admin", "retired", "student"], 300)
+    age = rng.integers(18, 90, 300)
+    bank = pd.DataFrame({"age": age, "job": job, "y": np.where(age > 50, "yes", "no")})
+    bank.loc[::9, "job"] = None
+    bank.to_csv(tmp_path / "bank_full.csv.gz", index=False)
+    cut = np.where(job == "admin", "Ideal", "Good")
+    diamonds = pd.DataFrame({"carat": age / 50, "cut": cut, "price": age * 20 + (job == "admin")})
+    diamonds.to_csv(tmp_path / "diamonds.csv.gz", index=False)
+    arguments = ["--folder", str(tmp_path), "--tables", "bank", "diamonds"]
+    results = accuracy.main([*arguments, "--trees", "3", "--seeds", "1"])
+    table = capsys.readouterr().out
+    assert set(results) == {(t, k) for t in ("bank", "diamonds") for k in accuracy.KINDS}
+    for (name, _), found in results.items():
+        assert name in table
+        assert set(found) == set(accuracy.SIDES)
+        assert all(0.8 < score <= 1.0 for scores in found.values() for score in scores)

@@ -1,0 +1,222 @@
+"""Accuracy on larger tables, level with scikit-learn's: pruned trees, forests, extra trees.
+
+    python -m benchmarks.accuracy                     # tables from OpenML, by scikit-learn
+    python -m benchmarks.accuracy --folder TABLES     # or from files NAME.csv.gz
+    python -m benchmarks.accuracy --tables adult --seeds 1 --trees 20   # a quick look
+
+The folder may be named by TREEKIT_TABLES, too.  Each seed divides a table anew,
+three quarters to train on; all sides see the same rows.  treekit is given the
+table as it is, and once more the matrix that scikit-learn is given: nominal
+columns as codes in the order of their names, missing cells as NaN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.datasets import fetch_openml
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import treekit
+
+ALPHAS, FOLDS = 12, 4
+"""Pruning strengths that scikit-learn's cross-validation tries, and its folds."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table: its parts in a folder, its target there, and its number at OpenML."""
+
+    files: tuple[str, ...]
+    target: str
+    openml: int
+    regression: bool = False
+    ignore: tuple[str, ...] = ()
+
+
+SOURCES = {
+    "adult": Source(("adult_train", "adult_test"), "income", 1590),
+    "bank": Source(("bank_full",), "y", 1461),
+    "credit_default": Source(("credit_default",), "class", 42477, ignore=("ID",)),
+    "diamonds": Source(("diamonds",), "price", 42225, regression=True),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table divided by a seed.
+
+    Attributes
+    ----------
+    frames : pair of DataFrame
+        To train on, and to judge by; nominal columns are categories.
+    codes : pair of (rows, columns) float32
+    truths : pair of (rows,) array
+    regression : bool
+    """
+
+    frames: tuple[pd.DataFrame, pd.DataFrame]
+    codes: tuple[Any, Any]
+    truths: tuple[Any, Any]
+    regression: bool
+
+
+def read(source: Source, folder: Path | None) -> tuple[pd.DataFrame, Any]:
+    """Inputs, text as categories, and target of a table."""
+    if folder is None:
+        frame, target = fetch_openml(data_id=source.openml, return_X_y=True, as_frame=True)
+    else:
+        parts = [pd.read_csv(folder / f"{name}.csv.gz") for name in source.files]
+        frame = pd.concat(parts, ignore_index=True)
+        target = frame.pop(source.target)
+    frame = frame.drop(columns=list(source.ignore), errors="ignore")
+    text = frame.select_dtypes(exclude="number").columns
+    frame = frame.astype(dict.fromkeys(text, "category"))
+    kind = float if source.regression else str
+    return frame, target.to_numpy().astype(kind)
+
+
+def divided(frame: pd.DataFrame, target: Any, regression: bool, seed: int) -> Table:
+    """A quarter of the rows set apart, by class."""
+    rows = np.arange(len(frame))
+    train, test = train_test_split(
+        rows, test_size=0.25, random_state=seed, stratify=None if regression else target
+    )
+    codes = np.column_stack(
+        [
+            column.cat.codes.to_numpy(np.float32) if column.dtype == "category" else column
+            for _, column in frame.items()
+        ]
+    ).astype(np.float32)
+    nominal = np.array([column.dtype == "category" for _, column in frame.items()])
+    codes[:, nominal] = np.where(codes[:, nominal] < 0, np.nan, codes[:, nominal])
+    return Table(
+        (frame.iloc[train], frame.iloc[test]),
+        (codes[train], codes[test]),
+        (target[train], target[test]),
+        regression,
+    )
+
+
+def score(table: Table, answers: Any) -> float:
+    """Accuracy, or R squared."""
+    truth = table.truths[1]
+    if not table.regression:
+        return float((answers == truth).mean())
+    return float(1 - ((answers - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum())
+
+
+def scikit_learn(kind: str, table: Table, trees: int, seed: int) -> float:
+    (x, new), (y, _) = table.codes, table.truths
+    common = {"random_state": seed}
+    if kind == "pruned tree":
+        model = DecisionTreeRegressor if table.regression else DecisionTreeClassifier
+        path = model(**common).cost_complexity_pruning_path(x, y).ccp_alphas
+        alphas = np.unique(np.quantile(path, np.linspace(0, 1, ALPHAS, endpoint=False)))
+        top = path[path > 0]
+        if len(top):
+            alphas = np.union1d(alphas, np.geomspace(top.min(), top.max(), ALPHAS))
+        search = GridSearchCV(
+            model(**common), {"ccp_alpha": np.maximum(alphas, 0.0)}, cv=FOLDS, n_jobs=2
+        )
+        return score(table, search.fit(x, y).predict(new))
+    models = {
+        ("forest", False): RandomForestClassifier,
+        ("forest", True): RandomForestRegressor,
+        ("extra trees", False): ExtraTreesClassifier,
+        ("extra trees", True): ExtraTreesRegressor,
+    }
+    forest = models[kind, table.regression](trees, n_jobs=2, **common)
+    return score(table, forest.fit(x, y).predict(new))
+
+
+def with_treekit(frames: Callable[[Table], tuple[Any, Any]]) -> Callable[..., float]:
+    """treekit on what `frames` takes of a table."""
+
+    def run(kind: str, table: Table, trees: int, seed: int) -> float:
+        known, new = frames(table)
+        settings: dict[str, Any] = {"seed": seed}
+        if kind == "pruned tree":
+            settings |= {"pruner": "cost_complexity"}
+        else:
+            settings |= {"ensemble": "forest", "trees": trees, "n_jobs": 2, "oob": False}
+            settings |= {"max_features": "all" if table.regression else "sqrt"}
+        if kind == "extra trees":
+            settings |= {"splitter": "random", "bootstrap": False}
+        task = "regression" if table.regression else "classification"
+        model = treekit.train(known.assign(_y=table.truths[0]), "_y", task=task, **settings)
+        return score(table, model.predict(new))
+
+    return run
+
+
+def as_matrix(table: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
+    names = [f"x{i}" for i in range(table.codes[0].shape[1])]
+    return tuple(pd.DataFrame(part, columns=names) for part in table.codes)
+
+
+SIDES: dict[str, Callable[..., float]] = {
+    "scikit-learn": scikit_learn,
+    "treekit, same matrix": with_treekit(as_matrix),
+    "treekit": with_treekit(lambda table: table.frames),
+}
+KINDS = ("pruned tree", "forest", "extra trees")
+
+Results = dict[tuple[str, str], dict[str, list[float]]]
+
+
+def main(arguments: list[str] | None = None) -> Results:
+    """Run and print the comparison; returns the scores by table, kind and side."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--folder", type=Path, default=os.environ.get("TREEKIT_TABLES"))
+    parser.add_argument("--tables", nargs="+", choices=SOURCES, default=list(SOURCES))
+    parser.add_argument("--trees", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    results: Results = {}
+    head = "".join(f" {side:>22}" for side in SIDES)
+    print(f"{'table':15} {'model':12}{head}")
+    for name in options.tables:
+        source = SOURCES[name]
+        frame, target = read(source, options.folder)
+        for kind in KINDS:
+            found: dict[str, list[float]] = {side: [] for side in SIDES}
+            for seed in range(options.seeds):
+                table = divided(frame, target, source.regression, seed)
+                for side, run in SIDES.items():
+                    found[side].append(run(kind, table, options.trees, seed))
+            results[name, kind] = found
+            print(f"{name:15} {kind:12}{_line(found)}", flush=True)
+    return results
+
+
+def _line(found: dict[str, list[float]]) -> str:
+    """Means, and behind treekit's the mean difference and its standard deviation by seed."""
+    base = found["scikit-learn"]
+    cells = []
+    for side, own in found.items():
+        cell = f"{statistics.mean(own):.4f}"
+        if side != "scikit-learn":
+            apart = [a - b for a, b in zip(own, base, strict=True)]
+            cell += f" {statistics.mean(apart):+.4f} ±{statistics.pstdev(apart):.4f}"
+        cells.append(f" {cell:>22}")
+    return "".join(cells)
+
+
+if __name__ == "__main__":
+    main()
