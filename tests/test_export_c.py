@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.reference import evaluate
 from tests.reference.artifacts import STRICT, Compiled, compile_c
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model
+from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.c import c_prefix, export_c
@@ -19,20 +22,26 @@ from treekit.model.build import build_tree, leaf, multiway, subset, threshold
 from treekit.model.ensemble import Model, make_model
 
 FORMS = ("if_else", "table")
+SLOW = settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 NAN = float("nan")
 
 
 def assert_same_bits(program: Compiled, rows: list[list[float]]) -> None:
     labels, out = program.run(rows)
     for row, label, outputs in zip(rows, labels, out, strict=True):
+        schema = program.model.schema
         try:
             expected = evaluate.predict(program.model, row)
         except evaluate.Refused:
-            assert label == -1, row
+            assert label == ([-1] * len(schema.outputs) if schema.more else -1), row
             assert np.isnan(outputs).all(), row
             continue
-        if program.model.schema.task == "regression":
-            assert (label, outputs) == (0, [expected]), row
+        if schema.task == "regression":
+            assert (label, outputs) == (0, expected if schema.more else [expected]), row
         else:
             assert (label, outputs) == (expected, evaluate.probabilities(program.model, row)), row
 
@@ -49,6 +58,36 @@ def test_all_kinds_of_splits_agree(tmp_path, dtype, classes):
     for seed in range(2):
         schema = mixed_schema(classes, dtype=dtype)
         assert_all_forms(random_model(seed, schema, n_splits=50), tmp_path)
+
+
+@SLOW
+@given(st.data())
+def test_models_of_any_kind_agree(tmp_path_factory, data):
+    """Several models a compilation: starting a compiler is what takes time."""
+    drawn = data.draw(st.lists(models(kinds=ALL_KINDS), min_size=1, max_size=6))
+    matrices_of = [data.draw(matrices(model)) for model in drawn]
+    assert_each_agrees(drawn, [m.tolist() for m in matrices_of], tmp_path_factory.mktemp("any"))
+
+
+def assert_each_agrees(
+    drawn: list[Model], rows: list[list[list[float]]], folder: Path, optimise: str = "-O0"
+) -> None:
+    """Compile all forms of the models in one go, and compare each with the definition."""
+    named = [
+        (f"m{n}_{form}", form, model, own)
+        for n, (model, own) in enumerate(zip(drawn, rows, strict=True))
+        for form in (["table"] if model.missing == "fractional" else FORMS)
+    ]
+    for name, form, model, _ in named:
+        for file, content in export_c(model, name, form=form).items():
+            (folder / file).write_bytes(content)
+    (folder / "all.c").write_text("".join(f'#include "{name}.c"\n' for name, *_ in named))
+    command = ["gcc", *STRICT, optimise, "-shared", "-fPIC", "all.c", "-o", "all.so"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    for name, _, model, own in named:
+        if own:
+            assert_same_bits(Compiled(folder / "all.so", c_prefix(name), model), own)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import subprocess
 import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.reference import evaluate
 from tests.reference.artifacts import import_python
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model, text_row
+from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.export.python import export_python
 from treekit.model.build import build_tree, leaf, subset, threshold
 from treekit.model.ensemble import Model, make_model
 
 FORMS = ("if_else", "table")
+SLOW = settings(
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 NAN = float("nan")
 
 
@@ -34,13 +43,17 @@ def assert_same_bits(model: Model, names: dict[str, Any], rows: list[list[float]
             continue
         if schema.task == "regression":
             assert names["predict"](cells) == expected, row
-        else:
-            assert names["predict"](cells) == schema.classes[expected], row
-            assert names["predict_proba"](cells) == evaluate.probabilities(model, row), row
+            continue
+        codes = expected if schema.more else [expected]
+        labels = [output.classes[k] for output, k in zip(schema.outputs, codes, strict=True)]
+        assert names["predict"](cells) == (labels if schema.more else labels[0]), row
+        shares = names["predict_proba"](cells)
+        shares = list(itertools.chain(*shares)) if schema.more else shares
+        assert shares == evaluate.probabilities(model, row), row
 
 
 def assert_all_forms(model: Model, rows: list[list[float]] | None = None) -> None:
-    for form in FORMS:
+    for form in ["table"] if model.missing == "fractional" else FORMS:
         assert_same_bits(model, import_python(model, form=form), rows or probe_rows(model))
 
 
@@ -50,6 +63,15 @@ def assert_all_forms(model: Model, rows: list[list[float]] | None = None) -> Non
 def test_all_kinds_of_splits_agree(dtype, classes, seed):
     schema = mixed_schema(classes, dtype=dtype)
     assert_all_forms(random_model(seed, schema, n_splits=60))
+
+
+@SLOW
+@given(st.data())
+def test_models_of_any_kind_agree(data):
+    model = data.draw(models(kinds=ALL_KINDS))
+    rows = data.draw(matrices(model)).tolist()
+    for form in ["table"] if model.missing == "fractional" else FORMS:
+        assert_same_bits(model, import_python(model, form=form), rows)
 
 
 @pytest.mark.parametrize("missing", ["direction", "error"])

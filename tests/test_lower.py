@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.reference import evaluate
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model
+from tests.strategies import ALL_KINDS, matrices, models
+from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.lower import LoweredTree, Step, lower, require_depth
-from treekit.model.build import build_tree, leaf, multiway, subset, threshold
+from treekit.model.build import (
+    Surrogate,
+    build_tree,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
+from treekit.model.derived import DerivedColumns, derive
 from treekit.model.ensemble import Model, make_model
 
 SCHEMA = mixed_schema()
+SLOW = settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 A, B, C = leaf([3, 1]), leaf([1, 3]), leaf([0, 7])
 
 
@@ -22,7 +40,8 @@ def walk(tree: LoweredTree, model: Model, row: list[float]) -> int:
     while tree.kind[node] != Step.LEAF:
         feature = tree.feature[node]
         x = row[feature]
-        column = model.schema.columns[feature]
+        derived = feature >= model.schema.n_features
+        column = Column("derived") if derived else model.schema.columns[feature]
         if column.kind == "nominal":
             missing = x not in range(len(column.levels))
         else:
@@ -49,6 +68,66 @@ def test_every_row_ends_in_the_leaf_of_the_definition(seed):
     lowered = lower(model)
     for row in probe_rows(model):
         assert [walk(tree, model, row) for tree in lowered] == evaluate.leaf_rows(model, row)
+
+
+def test_an_oblique_split_asks_a_derived_column():
+    schema = Schema((Column("a"), Column("b")), classes=("no", "yes"))
+    root = threshold("a", 1.0, A, oblique({"a": 1.0, "b": -2.0}, 3.5, B, C, missing=0))
+    (tree,) = lower(make_model(schema, [build_tree(root, schema)]))
+    assert tree.kind.tolist() == [Step.LE, Step.LEAF, Step.LE, Step.LEAF, Step.LEAF]
+    assert tree.feature.tolist() == [0, -1, 2, -1, -1]
+    assert tree.threshold[[0, 2]].tolist() == [1.0, 0.0]
+    assert tree.missing_yes.tolist() == [False, False, True, False, False]
+
+
+def test_a_split_with_surrogates_asks_a_derived_column_of_its_own():
+    schema = mixed_schema()
+    others = [Surrogate("age", at=2.0)]
+    first = threshold("size", 1.0, A, B, surrogates=others)
+    second = subset("colour", ["red"], A, B, missing=0, surrogates=others)
+    model = make_model(
+        schema, [build_tree(t, schema) for t in (first, second)], missing="surrogate"
+    )
+    trees = lower(model)
+    assert [tree.feature[0] for tree in trees] == [schema.n_features, schema.n_features + 1]
+    assert [tree.kind[0] for tree in trees] == [Step.LE, Step.LE]
+    assert [len(tree.set_codes) for tree in trees] == [0, 0]
+
+
+@SLOW
+@given(st.data())
+def test_derived_columns_behind_the_row_make_every_tree_a_plain_one(data):
+    model = data.draw(models(kinds=ALL_KINDS - {"fractional"}))
+    rows = data.draw(matrices(model)).tolist()
+    lowered, columns = lower(model), derive(model)
+    for row in rows:
+        wide = row + [derived_value(model, columns, d, row) for d in range(columns.n_columns)]
+        assert [walk(tree, model, wide) for tree in lowered] == evaluate.leaf_rows(model, row)
+
+
+def derived_value(model: Model, columns: DerivedColumns, number: int, row: list[float]) -> float:
+    """The plain reading of what a derived column is."""
+    for test in range(columns.test_start[number], columns.test_start[number + 1]):
+        if (feature := columns.level_feature[test]) >= 0:
+            levels = columns.level_branch[columns.level_start[test] : columns.level_start[test + 1]]
+            if row[feature] in range(len(levels)) and levels[int(row[feature])] >= 0:
+                return float(levels[int(row[feature])])
+            continue
+        total = 0.0
+        for term in range(columns.term_start[test], columns.term_start[test + 1]):
+            x = row[columns.term_feature[term]]
+            x = evaluate.to_float32(x) if model.schema.dtype == "float32" else x
+            total += columns.term_weight[term].item() * x
+        if total == total:
+            below = columns.below[test]
+            return float(below if total <= columns.threshold[test] else 1 - below)
+    return float("nan")
+
+
+def test_rows_that_divide_are_refused_by_name():
+    model = make_model(SCHEMA, [build_tree(A, SCHEMA)], missing="fractional")
+    with pytest.raises(ExportError, match="'fractional': rows divide"):
+        lower(model)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -31,17 +31,20 @@ class Compiled:
         found.restype, found.argtypes = result, arguments
         return found
 
-    def run(self, rows: Sequence[Sequence[float]]) -> tuple[list[int], list[list[float]]]:
-        """Labels (-1 = refused) and outputs (NaN where refused) of the rows."""
+    def run(self, rows: Sequence[Sequence[float]]) -> tuple[list[Any], list[list[float]]]:
+        """Labels (-1 = refused; a list of them for several) and outputs (NaN where refused)."""
         x = np.array(rows, dtype=np.float64)
-        labels = np.full(len(x), 99, dtype=np.intc)
+        schema = self.model.schema
+        several = bool(schema.more) and schema.task == "classification"
+        shape = (len(x), len(schema.outputs)) if several else len(x)
+        labels = np.full(shape, 99, dtype=np.intc)
         out = np.full((len(x), self.model.schema.n_values), np.nan)
         pointer = ctypes.c_void_p
         batch = self.function(
             "predict_batch", ctypes.c_size_t, pointer, ctypes.c_size_t, pointer, pointer
         )
         refused = batch(x.ctypes.data, len(x), labels.ctypes.data, out.ctypes.data)
-        assert refused == np.count_nonzero(labels == -1)
+        assert refused == np.count_nonzero(labels.reshape(len(x), -1)[:, :1] == -1)
         return labels.tolist(), out.tolist()
 
 

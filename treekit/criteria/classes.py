@@ -195,7 +195,7 @@ def _average(gains: Stats, levels: Stats, least: float, many_levels: float) -> f
         if counts and _is_offered(gains[f], levels[f], least):
             count += 1
             total += gains[f]
-    return total / count * (1.0 - _TIE) if count > 0 else math.inf
+    return total / count * (1.0 - _TIE) - _NO_GAIN if count > 0 else math.inf
 
 
 def _candidates_penalty(candidates: int, weight: float) -> float:

@@ -3,6 +3,10 @@
 A lowered node is a leaf or one of three questions.  All that a target must
 know about missing values, unseen categories and levels that a node never saw
 is in the question: what `Step.IN` does not list goes the other way.
+
+Oblique splits and splits with surrogates become questions to derived columns
+(see `treekit.model.derived`), which stand behind the columns of the row.
+Where rows divide at missing values, `treekit.export.divided` is the form to write.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError
+from treekit.model.derived import DerivedColumns, derive
 from treekit.model.ensemble import Model
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
@@ -45,9 +50,11 @@ class LoweredTree:
     kind : (m,) uint8
         A `Step`.
     feature : (m,) int32
-        Column that the node asks; -1 in leaves.
+        Column that the node asks; -1 in leaves.  With F input columns, F + d is
+        derived column d: 0.0, 1.0 or missing, asked by LE nodes only.
     threshold : (m,) float64
-        LE nodes: a finite number of the model's input type; NaN elsewhere.
+        LE nodes: a finite number of the model's input type, 0.0 for derived
+        columns; NaN elsewhere.
     missing_yes : (m,) bool
         LE nodes: whether a missing value takes the yes branch; True in MISSING
         nodes, False elsewhere.
@@ -90,22 +97,38 @@ class LoweredTree:
         return self.set_codes[self.set_start[node] : self.set_start[node + 1]]
 
 
-def lower(model: Model) -> tuple[LoweredTree, ...]:
+def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredTree, ...]:
     """Turn the trees of a model into plain binary nodes.
 
     A multiway split becomes a chain of IN nodes, one for each branch that some
     level takes, except the missing branch, which is where the chain ends.  A
     split all of whose levels go the missing way vanishes.
 
+    Parameters
+    ----------
+    model : Model
+    derived : DerivedColumns, optional
+        What `derive` makes of the model, for callers that need it as well.
+
     Raises
     ------
     ExportError
-        If a tree has a kind of split that no target knows yet.
+        If rows divide at missing values, which such nodes cannot say, or a
+        tree has too many nodes.
     """
-    offsets = model.leaf_offsets
+    if model.missing == "fractional":
+        raise ExportError(
+            "this target sends each row to one leaf, and the model's missing policy is "
+            "'fractional': rows divide; export to another target, or train with "
+            "missing='direction'"
+        )
+    columns = (derive(model) if derived is None else derived).column
+    ends = np.cumsum([tree.n_nodes for tree in model.trees])
     return tuple(
-        _lower_tree(tree, int(offset))
-        for tree, offset in zip(model.trees, offsets[:-1], strict=True)
+        _lower_tree(tree, int(offset), columns[end - tree.n_nodes : end], model.schema.n_features)
+        for tree, offset, end in zip(
+            model.trees, model.leaf_offsets[:-1], ends.tolist(), strict=True
+        )
     )
 
 
@@ -119,17 +142,19 @@ def require_depth(trees: tuple[LoweredTree, ...], target: str) -> None:
         )
 
 
-def _lower_tree(tree: Tree, first_row: int) -> LoweredTree:
+def _lower_tree(
+    tree: Tree, first_row: int, column: npt.NDArray[np.int64], n_features: int
+) -> LoweredTree:
+    """Lower one tree; `column` (n,) is the derived column of each node, -1 = none."""
     from treekit.kernels.lowering import lower_nodes
 
-    if np.any(tree.kind > Split.MISSING):
-        raise ExportError("a tree has an oblique split, which no target can express")
+    asks_derived = column >= 0
     inner = tree.kind != Split.LEAF
     bound = tree.n_leaves + int((tree.n_children[inner].astype(np.int64) - 1).sum())
     if bound > _MOST_NODES:
         raise ExportError(f"a tree has more than {_MOST_NODES} binary nodes: set max_depth")
     kind, source, no, set_start, set_codes, depth = lower_nodes(
-        tree.kind,
+        np.where(asks_derived, np.uint8(Split.THRESHOLD), tree.kind),
         tree.first_child,
         tree.n_children,
         tree.missing,
@@ -139,10 +164,12 @@ def _lower_tree(tree: Tree, first_row: int) -> LoweredTree:
     )
     row_of_node = first_row - 1 + np.cumsum(~inner)
     is_leaf, is_le = kind == Step.LEAF, kind == Step.LE
+    feature = np.where(asks_derived, n_features + column, tree.feature).astype(np.int32)
+    threshold = np.where(asks_derived, 0.0, tree.threshold)
     return LoweredTree(
         kind=kind,
-        feature=tree.feature[source],
-        threshold=np.where(is_le, tree.threshold[source], np.nan),
+        feature=feature[source],
+        threshold=np.where(is_le, threshold[source], np.nan),
         missing_yes=(is_le & (tree.missing[source] == 0)) | (kind == Step.MISSING),
         yes=np.where(is_leaf, -1, np.arange(1, len(kind) + 1)).astype(np.int32),
         no=no,

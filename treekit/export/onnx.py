@@ -94,6 +94,14 @@ def export_onnx(model: Model, name: str, *, opset: int = 17) -> dict[str, bytes]
 
 def _require_expressible(model: Model) -> None:
     schema = model.schema
+    asks_more = any(len(tree.term_feature) or len(tree.surrogate_feature) for tree in model.trees)
+    for given, what in (
+        (asks_more, "oblique splits or surrogates"),
+        (schema.more, "several targets"),
+        (model.costs is not None, "costs"),
+    ):
+        if given:
+            raise ExportError(f"onnx: the target cannot express models with {what}")
     if schema.dtype != "float32":
         raise ExportError(
             f"onnx: the model's input type is {schema.dtype}, and ONNX tree operators compare in "

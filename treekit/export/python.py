@@ -7,8 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from treekit.data.schema import Schema
+from treekit.export.derived import python_tests
+from treekit.export.divided import divided_form, divided_table
 from treekit.export.literals import (
     Code,
     float_literal,
@@ -22,11 +25,12 @@ from treekit.export.nesting import choose_form
 from treekit.export.render import render
 from treekit.export.source import source_functions
 from treekit.export.table import LeafTable, leaf_table, node_table
+from treekit.model.derived import DerivedColumns, derive
 from treekit.model.ensemble import Model
 
 __all__ = ["export_python"]
 
-_IMPORTS = [Code("csv"), Code("math"), Code("numbers"), Code("sys")]
+_IMPORTED = {"table": "array", "divided": "array", "float32": "struct"}
 _DEEPEST = 16  # CPython refuses 100 levels of indentation, people far fewer
 
 
@@ -50,23 +54,55 @@ def export_python(
     ExportError
         If the model outgrows 32-bit tables.
     """
-    trees, leaves = lower(model), leaf_table(model.units)
-    chosen, reason = choose_form(form, sum(tree.n_nodes for tree in trees))
-    values = _common_values(model, leaves)
+    leaves, derived = leaf_table(model.units), derive(model)
+    values = _common_values(model, leaves, derived)
+    if model.missing == "fractional":
+        chosen, reason = divided_form(form)
+        values |= _divided_values(model, leaves, derived)
+    else:
+        trees = lower(model, derived)
+        chosen, reason = choose_form(form, sum(tree.n_nodes for tree in trees))
+        values |= (
+            _if_else_values(model.schema, trees, leaves, derived)
+            if chosen == "if_else"
+            else _table_values(model.schema, trees, leaves)
+        )
+    parts = _parts(model, values)
     values |= {"form": Code(chosen), "reason": Code(reason)}
-    values |= (
-        _if_else_values(model.schema, trees, leaves)
-        if chosen == "if_else"
-        else _table_values(model.schema, trees, leaves)
-    )
+    values |= {"parts": [f"python/{part}.jinja" for part in parts], "imports": _imports(parts)}
     return {f"{name}.py": render("python/module.jinja", templates, **values)}
 
 
-def _common_values(model: Model, leaves: LeafTable) -> dict[str, Any]:
+def _parts(model: Model, values: dict[str, Any]) -> list[str]:
+    """Templates of the module's body, in order."""
+    schema, form = model.schema, values["form_template"]
+    several, divides = bool(schema.more), model.missing == "fractional"
+    asks_derived = values["n_derived"] > 0
+    names = ["float32"] * (asks_derived and schema.dtype == "float32")
+    names += ["derived"] * asks_derived
+    names += ["cell"] * (asks_derived and form != "if_else")
+    names += [form, "units", "divided_sums" if divides else "sums"]
+    if schema.task == "classification":
+        names.append("most_votes" if model.costs is None else "least_cost")
+        names.append("labels" if several else "one_label")
+    else:
+        names.append("numbers" if several else "number")
+    return names
+
+
+def _imports(parts: list[str]) -> list[Code]:
+    used = {"csv", "math", "numbers", "sys"}
+    used |= {_IMPORTED[part] for part in parts if part in _IMPORTED}
+    return [Code(module) for module in sorted(used)]
+
+
+def _common_values(model: Model, leaves: LeafTable, derived: DerivedColumns) -> dict[str, Any]:
     schema = model.schema
-    answer = "classes" if schema.task == "classification" else "number"
+    cell = "cells[question >> 2]" if not derived.n_columns else "_cell(cells, question >> 2)"
+    single = schema.dtype == "float32"
     return {
         "trees": model.n_trees,
+        "outputs": schema.n_values,
         "features": string_literals(schema.names, "python"),
         "levels": [
             (string_literal(column.name, "python"), string_literals(column.levels, "python"))
@@ -74,14 +110,21 @@ def _common_values(model: Model, leaves: LeafTable) -> dict[str, Any]:
             if column.kind == "nominal"
         ],
         "marks": string_literals(schema.missing_marks, "python"),
-        "classes": [_label(label) for label in schema.classes],
+        "names_template": f"python/{'targets' if schema.more else 'one_target'}.jinja",
+        "target_names": string_literals((output.name for output in schema.outputs), "python"),
+        "classes": [_label(label) for label in schema.classes] if not schema.more else [],
+        "blocks": [[_label(label) for label in output.classes] for output in schema.outputs],
         "refuses_missing": _flag(model.missing == "error"),
         "refuses_unseen": _flag(model.unknown == "error"),
-        "answer_template": f"python/{answer}.jinja",
-        "leaf_votes": _votes(leaves),
-        "leaf_numbers": lines(leaves.vectors[:, 0], " "),
+        "leaf_units": _units(leaves),
         "unit_total": model.unit_total,
+        "rows_total": model.n_trees * model.mass,
         "scale": float_literal(np.ldexp(1.0, model.exponent)),
+        "costs": Code() if model.costs is None else _rows(model.costs),
+        "n_derived": derived.n_columns,
+        "derived": python_tests(derived),
+        "rounded": Code("_float32(x[column])" if single else "x[column]"),
+        "cell": Code(cell),
     }
 
 
@@ -93,8 +136,12 @@ def _flag(value: bool) -> Code:
     return Code(repr(value))
 
 
-def _votes(leaves: LeafTable) -> Code:
-    """One line a leaf vector: class and votes, class and votes, ..."""
+def _rows(table: npt.NDArray[np.int64]) -> Code:
+    return Code("\n".join(" ".join(map(str, row)) for row in table.tolist()))
+
+
+def _units(leaves: LeafTable) -> Code:
+    """One line a leaf vector: position and units, position and units, ..."""
     start, column, units = leaves.sparse()
     texts = list(map("%d %d".__mod__, zip(column.tolist(), units.tolist(), strict=True)))
     ends = start.tolist()
@@ -102,33 +149,39 @@ def _votes(leaves: LeafTable) -> Code:
 
 
 def _if_else_values(
-    schema: Schema, trees: tuple[LoweredTree, ...], leaves: LeafTable
+    schema: Schema, trees: tuple[LoweredTree, ...], leaves: LeafTable, derived: DerivedColumns
 ) -> dict[str, Any]:
     columns: Sequence[Code] = identifiers(schema.names, "in_")
     return {
-        "imports": _IMPORTS,
-        "form_template": "python/if_else.jinja",
+        "form_template": "if_else",
         "columns": list(enumerate(columns)),
-        "functions": source_functions(trees, schema, leaves, columns, _DEEPEST),
+        "functions": source_functions(trees, schema, leaves, columns, derived, _DEEPEST),
     }
 
 
 def _table_values(
     schema: Schema, trees: tuple[LoweredTree, ...], leaves: LeafTable
 ) -> dict[str, Any]:
-    table = node_table(trees, leaves, schema.dtype)
+    table = node_table(trees, leaves, schema)
     codes = list(map(repr, table.set_codes.tolist()))
     ends = table.set_start.tolist()
     sets = [" ".join(codes[a:b]) for a, b in pairwise(ends)]
     return {
-        "imports": [Code("array"), *_IMPORTS],
-        "form_template": "python/table.jinja",
+        "form_template": "table",
         "nodes": {
-            "value": lines(table.value, " "),
-            "question": lines(table.question, " "),
-            "yes": lines(table.yes, " "),
-            "no": lines(table.no, " "),
+            name: lines(getattr(table, name), " ") for name in ("value", "question", "yes", "no")
         },
         "roots": lines(table.root, " "),
         "sets": Code("\n".join(sets)),
+    }
+
+
+def _divided_values(model: Model, leaves: LeafTable, derived: DerivedColumns) -> dict[str, Any]:
+    table = divided_table(model, leaves, derived)
+    names = ("value", "question", "child", "low", "high")
+    return {
+        "form_template": "divided",
+        "nodes": {name: lines(getattr(table, name), " ") for name in names},
+        "roots": lines(table.root, " "),
+        "branches": lines(table.level_branch, " "),
     }

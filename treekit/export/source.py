@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treekit.data.schema import Schema
+from treekit.export.derived import Term, inline_terms, words
 from treekit.export.literals import Code, float_literal
 from treekit.export.lower import LoweredTree, Step
 from treekit.export.nesting import Line, nested
 from treekit.export.table import LeafTable, plain_thresholds
+from treekit.model.derived import DerivedColumns
 
 __all__ = ["SourceFunction", "SourceLine", "source_functions"]
 
@@ -23,7 +25,9 @@ class SourceLine:
     Attributes
     ----------
     op : str
-        The template's macro: ``le_missing_no``, ``le_missing_yes``, ``in_codes``,
+        The template's macro: ``le_missing_no``, ``le_missing_yes``,
+        ``sum_missing_no``, ``sum_missing_yes``, ``derived_missing_no``,
+        ``derived_missing_yes``, ``in_codes``,
         ``missing_number``, ``missing_level``, ``otherwise``, ``end``, ``leaf``,
         ``call``, and ``unused`` where a function does not look at its row.
     indent : Code
@@ -35,8 +39,12 @@ class SourceLine:
         Members of the set that is asked.
     levels : int
         Size of the column's vocabulary.
+    terms : list of (Code, Code)
+        Columns of a sum and their weights.
+    words : Code
+        What a derived column asks.
     tree, at : int
-        A leaf's vector, or the tree and function that is called.
+        A leaf's vector, a derived column, or the tree and function that is called.
     """
 
     op: str
@@ -45,6 +53,8 @@ class SourceLine:
     value: Code = _NONE
     codes: Sequence[int] = ()
     levels: int = 0
+    terms: Sequence[Term] = ()
+    words: Code = _NONE
     tree: int = 0
     at: int = 0
 
@@ -63,6 +73,7 @@ def source_functions(
     schema: Schema,
     leaves: LeafTable,
     columns: Sequence[Code],
+    derived: DerivedColumns,
     deepest: int,
 ) -> list[SourceFunction]:
     """Every tree as functions of nested tests, a called one before its callers.
@@ -76,7 +87,7 @@ def source_functions(
     """
     made: list[SourceFunction] = []
     for number, tree in enumerate(trees):
-        writer = _Writer(number, tree, schema, leaves, columns)
+        writer = _Writer(number, tree, schema, leaves, columns, derived)
         parts = enumerate(nested(tree, deepest))
         functions = [SourceFunction(number, part, writer.lines(nest)) for part, nest in parts]
         made += reversed(functions)
@@ -93,10 +104,11 @@ class _Writer:
         schema: Schema,
         leaves: LeafTable,
         columns: Sequence[Code],
+        derived: DerivedColumns,
     ) -> None:
         self.number, self.tree, self.schema = number, tree, schema
-        self.leaves, self.columns = leaves, columns
-        self.thresholds = plain_thresholds(tree, schema.dtype)
+        self.leaves, self.columns, self.derived = leaves, columns, derived
+        self.thresholds = plain_thresholds(tree, schema)
 
     def lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
         unused = [SourceLine("unused", Code("    "))] if nest[0].op == "leaf" else []
@@ -113,6 +125,8 @@ class _Writer:
 
     def _test(self, node: int, indent: Code) -> SourceLine:
         feature = int(self.tree.feature[node])
+        if feature >= self.schema.n_features:
+            return self._derived(node, feature - self.schema.n_features, indent)
         name, levels = self.columns[feature], len(self.schema.columns[feature].levels)
         kind = self.tree.kind[node]
         if kind == Step.IN:
@@ -123,3 +137,13 @@ class _Writer:
             return SourceLine(op, indent, name, levels=levels)
         op = "le_missing_yes" if self.tree.missing_yes[node] else "le_missing_no"
         return SourceLine(op, indent, name, value=float_literal(self.thresholds[node]))
+
+    def _derived(self, node: int, number: int, indent: Code) -> SourceLine:
+        """A question to a derived column: a short sum is written out, others are called."""
+        side = "missing_yes" if self.tree.missing_yes[node] else "missing_no"
+        terms = inline_terms(self.derived, number, self.columns)
+        if terms is None:
+            told = words(self.derived, number, self.columns)
+            return SourceLine(f"derived_{side}", indent, words=told, at=number)
+        threshold = self.derived.threshold[self.derived.test_start[number]]
+        return SourceLine(f"sum_{side}", indent, value=float_literal(threshold), terms=terms)

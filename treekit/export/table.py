@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Dtype
+from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.lower import LoweredTree, Step
 from treekit.model.portable import double_threshold
@@ -52,7 +52,8 @@ class NodeTable:
         The threshold of a test, for inputs in double; the number of the set
         of an IN node; 0 else.
     question : (nodes,) int64
-        ``4 * feature + k``: k = 0 ``x <= value``, missing no; 1 ``x <= value``,
+        ``4 * feature + k``, where features beyond those of the row are derived
+        columns: k = 0 ``x <= value``, missing no; 1 ``x <= value``,
         missing yes; 2 in the set; 3 missing.
     yes, no : (nodes,) int64
         The next node, or ``-1 - v`` for the leaf vector v.
@@ -72,12 +73,15 @@ class NodeTable:
     set_codes: npt.NDArray[np.int64]
 
 
-def plain_thresholds(tree: LoweredTree, dtype: Dtype) -> npt.NDArray[np.float64]:
-    """(m,) float64: thresholds for inputs in double that nobody rounded; 0 where none."""
+def plain_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[np.float64]:
+    """(m,) float64: thresholds for inputs in double that nobody rounded; 0 where none.
+
+    0 for derived columns, too.
+    """
     result = np.zeros(tree.n_nodes)
-    at = tree.kind == Step.LE
+    at = (tree.kind == Step.LE) & (tree.feature < schema.n_features)
     t = tree.threshold[at]
-    result[at] = double_threshold(t) if dtype == "float32" else t
+    result[at] = double_threshold(t) if schema.dtype == "float32" else t
     return result
 
 
@@ -98,7 +102,7 @@ def leaf_table(units: npt.NDArray[np.int64]) -> LeafTable:
     return LeafTable(rank[inverse], units[first[order]])
 
 
-def node_table(trees: tuple[LoweredTree, ...], leaves: LeafTable, dtype: Dtype) -> NodeTable:
+def node_table(trees: tuple[LoweredTree, ...], leaves: LeafTable, schema: Schema) -> NodeTable:
     """Put the inner nodes of all trees in one table.
 
     Raises
@@ -121,7 +125,7 @@ def node_table(trees: tuple[LoweredTree, ...], leaves: LeafTable, dtype: Dtype) 
         return np.concatenate([a[mask] for a, mask in zip(arrays, inner, strict=True)])
 
     kinds = of_inner(map(_questions, trees))
-    value = of_inner(plain_thresholds(tree, dtype) for tree in trees)
+    value = of_inner(plain_thresholds(tree, schema) for tree in trees)
     is_set = kinds == _IN
     value[is_set] = np.arange(np.count_nonzero(is_set))
     lengths = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])

@@ -1,0 +1,279 @@
+"""Rows whose value is missing go down every branch, each part with its share of the weight."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.growing import built_in, grow, recipe_of, same_tree, target_of
+from tests.reference import fractional as oracle
+from tests.reference.grow import Problem
+from tests.test_grow import problem_of
+from treekit.grow.builder import GrownTree, Recipe, grow_tree
+from treekit.grow.route import leaf_shares, part_rows, route
+from treekit.kernels.node import Ways
+from treekit.model.tree import Split
+
+NEARLY = 1.0 - 1e-6
+C45 = {"slack": 1e-3, "mdl": True, "many_levels": 0.3}
+RULES = ("slack", "mdl", "missing_branch", "many_levels", "tolerance")
+
+
+def parts_recipe(p: Problem, rules: oracle.Rules = oracle.Rules()) -> Recipe:  # noqa: B008
+    ratio = {name: getattr(rules, name) for name in RULES} if p.criterion == "gain_ratio" else {}
+    cells = target_of(p).size
+    recipe = recipe_of(
+        p,
+        criterion=built_in(p.criterion, cells, True, **ratio),
+        ways=Ways(
+            known_only=True,
+            empty=rules.empty,
+            side=0.1 / cells if rules.c45_side else 0.0,
+            resolution=rules.resolution,
+        ),
+        fractional=True,
+    )
+    limits = recipe.limits
+    return replace(
+        recipe,
+        limits=limits._replace(
+            min_weight_split=limits.min_weight_split * NEARLY,
+            min_weight_leaf=limits.min_weight_leaf * NEARLY,
+        ),
+    )
+
+
+def all_rows(recipe: Recipe) -> Any:
+    return recipe.target.rows(np.arange(len(recipe.target.values), dtype=np.uint32), None)
+
+
+def grow_parts(recipe: Recipe, held: Any = None, **changes: Any) -> GrownTree:
+    recipe = replace(recipe, limits=recipe.limits._replace(**changes))
+    none = recipe.target.rows(np.empty(0, np.uint32), None)
+    held = none if held is None else held
+    return grow_tree(recipe, all_rows(recipe), held, np.random.default_rng(0))
+
+
+def check(problem: Problem, rules: oracle.Rules = oracle.Rules()) -> None:  # noqa: B008
+    grown = grow_parts(parts_recipe(problem, rules))
+    same_tree(problem, grown, oracle.grow(problem, rules), parts=True)
+
+
+def small_problem(rng: random.Random, criterion: str, n_classes: int, **changes: Any) -> Problem:
+    """One that exact fractions can follow."""
+    while True:
+        problem = problem_of(rng, criterion, **changes)
+        if len(problem.y) <= 30 and problem.n_classes == n_classes:
+            return problem
+
+
+@pytest.mark.parametrize(
+    ("criterion", "n_classes"),
+    [("gini", 3), ("entropy", 2), ("gain_ratio", 2), ("squared_error", 0)],
+)
+@pytest.mark.parametrize("multiway", [False, True])
+def test_trees_of_parts_equal_the_oracle(criterion: str, n_classes: int, multiway: bool) -> None:
+    rng = random.Random(f"parts {criterion} {multiway}")
+    for _ in range(25):
+        leaf = rng.choice([1, 2, 3])
+        check(
+            small_problem(
+                rng, criterion, n_classes, multiway=multiway, min_weight_leaf=leaf, max_depth=5
+            ),
+            oracle.Rules(empty=multiway and rng.random() < 0.5),
+        )
+
+
+RELEASE8 = oracle.Rules(
+    empty=True, c45_side=True, resolution=0.3, slack=1e-3, mdl=True, many_levels=0.3
+)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [RELEASE8, replace(RELEASE8, tolerance=1e-6), oracle.Rules(missing_branch=False)],
+    ids=["release 8", "j48", "book"],
+)
+def test_c45_rules_equal_the_oracle(rules: oracle.Rules) -> None:
+    rng = random.Random("c45")
+    for _ in range(25):
+        leaf, gain = rng.choice([1, 2]), rng.choice([0.0, -1e-3])
+        problem = small_problem(rng, "gain_ratio", 2, multiway=True, max_depth=4)
+        check(replace(problem, min_weight_leaf=leaf, min_gain=gain), rules)
+
+
+@st.composite
+def problems(draw: st.DrawFn, missing: bool = True) -> Problem:
+    """Small tables of numbers and levels, often missing."""
+    rows = draw(st.integers(2, 25))
+    criterion = draw(st.sampled_from(["entropy", "squared_error"]))
+    n_classes = 2 if criterion == "entropy" else 0
+    cell = st.one_of(st.none(), st.integers(0, 3)) if missing else st.integers(0, 3)
+    column = st.lists(cell, min_size=rows, max_size=rows)
+    columns = draw(st.lists(column, min_size=1, max_size=3))
+    levels = [draw(st.sampled_from([None, 4])) for _ in columns]
+    y = draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows))
+    return Problem(columns, y, levels, criterion, n_classes, multiway=draw(st.booleans()))
+
+
+few = settings(max_examples=40, deadline=None)
+
+
+@few
+@given(problems())
+def test_the_parts_of_a_row_add_up_exactly(problem: Problem) -> None:
+    recipe = parts_recipe(problem)
+    grown = grow_parts(recipe)
+    tree = grown.tree
+    for node in np.flatnonzero(tree.kind != Split.LEAF):
+        first, count = int(tree.first_child[node]), int(tree.n_children[node])
+        assert grown.stats[first : first + count, 0].sum() == grown.stats[node, 0]
+        assert tree.weight[first : first + count].sum() == tree.weight[node]
+    ids = np.arange(len(problem.y), dtype=np.uint32)
+    reached = leaf_shares(tree, recipe.table, ids, fractional=True)
+    assert np.bincount(reached.ids, reached.share).tolist() == [1.0] * len(ids)
+
+
+@few
+@given(problems())
+def test_rows_led_through_a_tree_again_leave_its_statistics(problem: Problem) -> None:
+    recipe = parts_recipe(problem)
+    grown = grow_parts(recipe)
+    rows = all_rows(recipe)
+    again = route(grown.tree, recipe.table, rows, recipe.target.size, fractional=True)
+    np.testing.assert_array_equal(again, grown.stats)
+    if grown.tree.n_nodes > 1:
+        first = int(grown.tree.first_child[0])
+        parts = part_rows(grown.tree, recipe.table, rows, 0, fractional=True)
+        for child, own in enumerate(parts, first):
+            below = route(
+                grown.tree, recipe.table, own, recipe.target.size, fractional=True, start=child
+            )
+            np.testing.assert_allclose(below[child], grown.stats[child], atol=1e-9)
+            assert not below[:child].any()
+
+
+@few
+@given(problems())
+def test_rows_of_twice_the_weight_grow_the_same_tree(problem: Problem) -> None:
+    once = grow_parts(parts_recipe(problem))
+    doubled = replace(
+        problem, weights=[2] * len(problem.y), min_weight_leaf=2.0, min_weight_split=4.0
+    )
+    twice = grow_parts(parts_recipe(doubled))
+    for name in ("kind", "feature", "threshold", "n_children", "level_branch"):
+        np.testing.assert_array_equal(getattr(once.tree, name), getattr(twice.tree, name), name)
+    np.testing.assert_allclose(twice.stats, 2 * once.stats, atol=1e-9)
+
+
+@few
+@given(problems(missing=False))
+def test_without_missing_values_the_tree_is_that_of_learned_sides(problem: Problem) -> None:
+    parts, sides = grow_parts(parts_recipe(problem)), grow(problem)
+    for name in ("kind", "feature", "threshold", "missing", "level_branch", "value"):
+        np.testing.assert_array_equal(getattr(parts.tree, name), getattr(sides.tree, name), name)
+
+
+@few
+@given(problems(), st.randoms())
+def test_the_order_of_rows_does_not_matter(problem: Problem, rng: random.Random) -> None:
+    order = list(range(len(problem.y)))
+    rng.shuffle(order)
+    shuffled = replace(
+        problem,
+        columns=[[column[i] for i in order] for column in problem.columns],
+        y=[problem.y[i] for i in order],
+    )
+    one, other = grow_parts(parts_recipe(problem)), grow_parts(parts_recipe(shuffled))
+    np.testing.assert_array_equal(one.stats, other.stats)
+    np.testing.assert_array_equal(one.tree.threshold, other.tree.threshold)
+
+
+def holes(rng: random.Random, rows: int, share: float) -> Problem:
+    columns = [[rng.choice(range(9)) if rng.random() > share else None for _ in range(rows)]
+               for _ in range(6)]  # fmt: skip
+    y = [int(sum(v or 0 for v in row) % 3 > 0) for row in zip(*columns, strict=True)]
+    return Problem(columns, y, [None, None, None, 9, 9, 9], "gini", 2, multiway=True)
+
+
+@pytest.mark.parametrize("max_depth", [3, 4])
+def test_best_first_growth_of_all_leaves_is_depth_first_growth(max_depth: int) -> None:
+    # With a bound on leaves slices lie anywhere, and are squeezed together.
+    recipe = parts_recipe(holes(random.Random(1), 300, 0.4))
+    held = all_rows(recipe)
+    deep = grow_parts(recipe, held, max_depth=max_depth)
+    best = grow_parts(recipe, all_rows(recipe), max_depth=max_depth, max_leaves=10**6)
+    assert deep.tree.n_leaves == best.tree.n_leaves > 100
+    for ours, theirs in ((deep.stats, best.stats), (deep.held_stats, best.held_stats)):
+        np.testing.assert_array_equal(ours[np.lexsort(ours.T)], theirs[np.lexsort(theirs.T)])
+
+
+def test_held_out_rows_go_in_parts_and_shape_nothing() -> None:
+    problem = holes(random.Random(2), 200, 0.3)
+    recipe = parts_recipe(problem)
+    ids = np.arange(200, dtype=np.uint32)
+    kept, out = recipe.target.rows(ids[:120], None), recipe.target.rows(ids[120:], None)
+    none = recipe.target.rows(ids[:0], None)
+    alone = grow_tree(recipe, recipe.target.rows(ids[:120], None), none, np.random.default_rng(0))
+    grown = grow_tree(recipe, kept, out, np.random.default_rng(0))
+    np.testing.assert_array_equal(grown.stats, alone.stats)
+    assert grown.held_share is not None
+    assert grown.held_share.min() < 1.0
+    assert np.bincount(grown.held_ids, grown.held_share)[120:].tolist() == [1.0] * 80
+    # Growth divides by the known weight, the model by that of the leaves: equal up to 2**-24.
+    for leaf in grown.tree.leaves:
+        here = grown.held_leaf == leaf
+        classes = np.asarray(problem.y)[grown.held_ids[here]]
+        sums = np.bincount(classes, grown.held_values[here, 0], minlength=2)
+        np.testing.assert_allclose(grown.held_stats[leaf], sums, atol=1e-4)
+
+
+def test_an_empty_branch_says_what_its_parent_does_and_weighs_nothing() -> None:
+    column, y = [0, 0, 0, 2, 2], [0, 0, 1, 1, 1]
+    for criterion, classes, said in (("entropy", 2, [2.0, 3.0]), ("squared_error", 0, [0.6])):
+        problem = Problem([column], y, [4], criterion, classes, multiway=True)
+        recipe = recipe_of(problem, ways=Ways(empty=True))
+        tree = grow_parts(recipe).tree
+        assert tree.n_children[0] == 4
+        assert tree.weight[1:].tolist() == [3.0, 0.0, 2.0, 0.0]
+        assert tree.level_branch.tolist() == [0, 1, 2, 3]
+        np.testing.assert_allclose(tree.value[[2, 4]], [said, said])
+        assert tree.missing[0] == 0
+
+
+def test_a_nominal_column_is_asked_once_on_a_path_even_where_rows_miss_it() -> None:
+    rng = random.Random(3)
+    for parts in (False, True):
+        problem = holes(rng, 150, 0.3)
+        problem = replace(problem, columns=problem.columns[3:], levels=[9, 9, 9])
+        tree = grow_parts(parts_recipe(problem)).tree if parts else grow(problem).tree
+        asked: dict[int, set[int]] = {0: set()}
+        parent = tree.parent
+        assert tree.depth >= 2
+        for node in range(1, tree.n_nodes):
+            above = int(parent[node])
+            asked[node] = asked[above] | {int(tree.feature[above])}
+            assert int(tree.feature[node]) not in asked[node]
+
+
+def test_thresholds_may_be_the_largest_training_value_below_the_midpoint() -> None:
+    # 2.4 is in the table, but not at the node that is split between 2 and 3.
+    kind, x = [0, 0, 0, 1, 1, 1, 1], [1.0, 2.0, 3.0, 2.4, 2.4, 2.4, 2.4]
+    problem = Problem([kind, x], [0, 0, 1, 2, 2, 2, 2], [None, None], "gini", 3)
+    for below, threshold in ((False, 2.5), (True, np.float32(2.4))):
+        tree = grow_parts(recipe_of(problem, ways=Ways(value_below=below))).tree
+        assert tree.feature.tolist()[:2] == [0, 1]
+        assert tree.threshold[:2].tolist() == [0.0 if below else 0.5, threshold]
+
+
+def test_near_values_are_not_separated() -> None:
+    column, y = [0.0, 1.0, 1.25, 1.5, 3.0, 3.25], [0, 0, 1, 0, 1, 1]
+    problem = Problem([column], y, [None], "gini", 2)
+    tree = grow_parts(recipe_of(problem, ways=Ways(resolution=0.25))).tree
+    assert sorted(tree.threshold[tree.kind == Split.THRESHOLD]) == [0.5, 2.25]

@@ -1,0 +1,113 @@
+"""Derived columns as source: tables that a small function reads, or a test written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treekit.errors import ExportError
+from treekit.export.literals import Code, float_literal
+from treekit.model.derived import DerivedColumns
+
+__all__ = ["Term", "c_tables", "inline_terms", "python_tests", "words"]
+
+Term = tuple[Code, Code]
+"""Identifier of a column, and its weight."""
+
+_INLINE = 8  # terms of a sum that people still read, and no parser finds deep
+_SHOWN = 8  # tests, and categories of a set, that a comment lists
+_MOST = 2**31 - 1
+
+
+def inline_terms(
+    derived: DerivedColumns, number: int, columns: Sequence[Code]
+) -> list[Term] | None:
+    """The terms of a derived column that is one short sum, else None."""
+    first = int(derived.test_start[number])
+    count = int(derived.term_start[first + 1] - derived.term_start[first])
+    alone = derived.test_start[number + 1] == first + 1
+    return _terms(derived, first, columns) if alone and 0 < count <= _INLINE else None
+
+
+def words(derived: DerivedColumns, number: int, columns: Sequence[Code]) -> Code:
+    """When a derived column says branch 0, for a comment; of identifiers only."""
+    tests = range(int(derived.test_start[number]), int(derived.test_start[number + 1]))
+    told = [_test_in_words(derived, test, columns) for test in tests[:_SHOWN]]
+    told += ["..."] * (len(tests) > _SHOWN)
+    return Code("; if unknown, ".join(told))
+
+
+def _test_in_words(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
+    column = int(derived.level_feature[test])
+    if column >= 0:
+        branches = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
+        return f"{columns[column]} in {_codes(branches == 0)}, known in {_codes(branches >= 0)}"
+    terms = _terms(derived, test, columns)
+    if len(terms) > _INLINE:
+        total = f"a sum over {len(terms)} columns"
+    else:
+        total = " + ".join(name if w == "1.0" else f"{w} * {name}" for name, w in terms)
+    relation = ">" if derived.below[test] else "<="
+    return f"{total} {relation} {float_literal(derived.threshold[test])}"
+
+
+def _codes(member: Any) -> str:
+    codes = np.flatnonzero(member).tolist()
+    shown = [str(code) for code in codes[:_SHOWN]] + ["..."] * (len(codes) > _SHOWN)
+    return "{" + ", ".join(shown) + "}"
+
+
+def _terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[Term]:
+    own = slice(int(derived.term_start[test]), int(derived.term_start[test + 1]))
+    features, weights = derived.term_feature[own].tolist(), derived.term_weight[own].tolist()
+    return [(columns[f], float_literal(w)) for f, w in zip(features, weights, strict=True)]
+
+
+def c_tables(derived: DerivedColumns) -> dict[str, Code]:
+    """Initialisers of the tables of ``c/helpers/derived.jinja``; none is empty."""
+    by_levels = derived.level_feature >= 0
+    starts = np.where(by_levels, derived.level_start[:-1], derived.term_start[:-1])
+    ends = np.where(by_levels, derived.level_start[1:], derived.term_start[1:])
+    if max(len(derived.term_weight), len(derived.level_branch), len(derived.threshold)) > _MOST:
+        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    tests = zip(
+        map(repr, np.where(by_levels, 0.0, derived.threshold).tolist()),
+        derived.below.tolist(),
+        derived.level_feature.tolist(),
+        starts.tolist(),
+        (ends - starts).tolist(),
+        strict=True,
+    )
+    terms = zip(map(repr, derived.term_weight.tolist()), derived.term_feature.tolist(), strict=True)
+    return {
+        "test_starts": _joined(map(str, derived.test_start.tolist())),
+        "tests": _joined(map("{%s, %d, %d, %d, %d}".__mod__, tests)),
+        "terms": _joined(map("{%s, %d}".__mod__, terms)) or Code("{0.0, 0}"),
+        "branches": _joined(map(str, derived.level_branch.tolist())) or Code("0"),
+    }
+
+
+def _joined(entries: Any) -> Code:
+    return Code(",\n".join(entries))
+
+
+def python_tests(derived: DerivedColumns) -> Code:
+    """One line a test, as ``python/derived.jinja`` reads them."""
+    column = np.repeat(np.arange(derived.n_columns), np.diff(derived.test_start)).tolist()
+    rows = []
+    for test, number in enumerate(column):
+        feature = int(derived.level_feature[test])
+        if feature >= 0:
+            own = slice(int(derived.level_start[test]), int(derived.level_start[test + 1]))
+            cells = ["level", feature, *derived.level_branch[own].tolist()]
+        else:
+            own = slice(int(derived.term_start[test]), int(derived.term_start[test + 1]))
+            pairs = zip(
+                derived.term_feature[own].tolist(), derived.term_weight[own].tolist(), strict=True
+            )
+            cells = ["sum", int(derived.below[test]), float(derived.threshold[test])]
+            cells += [cell for pair in pairs for cell in pair]
+        rows.append(" ".join([str(number), *map(str, cells)]))
+    return Code("\n".join(rows))
