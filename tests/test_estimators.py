@@ -29,15 +29,17 @@ from treekit import (
     DataError,
     DecisionTreeClassifier,
     DecisionTreeRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
     SettingError,
     TreekitWarning,
 )
 
-CLASSIFIERS = [DecisionTreeClassifier, RandomForestClassifier]
-REGRESSORS = [DecisionTreeRegressor, RandomForestRegressor]
-FORESTS = [RandomForestClassifier, RandomForestRegressor]
+CLASSIFIERS = [DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier]
+REGRESSORS = [DecisionTreeRegressor, RandomForestRegressor, ExtraTreesRegressor]
+FORESTS = [cls for cls in (*CLASSIFIERS, *REGRESSORS) if hasattr(cls, "n_estimators")]
 ALL = [*CLASSIFIERS, *REGRESSORS]
 
 
@@ -81,6 +83,10 @@ class NumbersForestRegressor(_Numbers, RandomForestRegressor):
     pass
 
 
+class NumbersExtraTreesRegressor(_Numbers, ExtraTreesRegressor):
+    pass
+
+
 CHECKED = [
     DecisionTreeClassifier(),
     DecisionTreeRegressor(),
@@ -90,6 +96,8 @@ CHECKED = [
     NumbersTreeRegressor(),
     NumbersForestClassifier(n_estimators=10),
     NumbersForestRegressor(n_estimators=10),
+    ExtraTreesClassifier(n_estimators=10),
+    NumbersExtraTreesRegressor(n_estimators=10),
     DecisionTreeClassifier(**PRUNED),
     NumbersTreeRegressor(**PRUNED),
     NumbersForestClassifier(n_estimators=10, **PRUNED),

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from treekit.errors import VerificationError as VerificationError
     from treekit.estimators import DecisionTreeClassifier as DecisionTreeClassifier
     from treekit.estimators import DecisionTreeRegressor as DecisionTreeRegressor
+    from treekit.estimators import ExtraTreesClassifier as ExtraTreesClassifier
+    from treekit.estimators import ExtraTreesRegressor as ExtraTreesRegressor
     from treekit.estimators import RandomForestClassifier as RandomForestClassifier
     from treekit.estimators import RandomForestRegressor as RandomForestRegressor
     from treekit.export import export as export
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from treekit.model.ensemble import Model as Model
     from treekit.model.store import load as load
     from treekit.plot import plot as plot
+    from treekit.resampling import Bootstrapped as Bootstrapped
+    from treekit.resampling import bootstrap as bootstrap
     from treekit.training import train as train
     from treekit.training.scores import split_scores as split_scores
     from treekit.verify import verify as verify
@@ -85,6 +89,8 @@ _MODULE_OF = {
         "treekit.estimators": (
             "DecisionTreeClassifier",
             "DecisionTreeRegressor",
+            "ExtraTreesClassifier",
+            "ExtraTreesRegressor",
             "RandomForestClassifier",
             "RandomForestRegressor",
         ),
@@ -92,6 +98,7 @@ _MODULE_OF = {
         "treekit.interop": ("read_model",),
         "treekit.model.ensemble": ("Model",),
         "treekit.model.store": ("load",),
+        "treekit.resampling": ("Bootstrapped", "bootstrap"),
         "treekit.training": ("train",),
         "treekit.training.scores": ("split_scores",),
     }.items()

@@ -48,6 +48,15 @@ class Dataset:
         """Number of rows."""
         return len(self.y)
 
+    def matrix(self) -> npt.NDArray[Any]:
+        """(rows, features) of the input type: codes as numbers, NaN = missing."""
+        matrix = np.empty((self.n_rows, len(self.columns)), dtype=self.schema.dtype)
+        for f, column in enumerate(self.columns):
+            matrix[:, f] = column
+            if column.dtype.kind == "i":
+                matrix[column < 0, f] = np.nan
+        return matrix
+
     def take(self, rows: npt.NDArray[Any]) -> Dataset:
         """The same schema with the given rows (numbers, or a bool for each row)."""
         weights = None if self.weights is None else self.weights[rows]

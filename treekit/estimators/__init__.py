@@ -7,12 +7,19 @@ does the rest, and ``estimator.model_`` is the `Model`, ready to be exported.
 
 from __future__ import annotations
 
-from treekit.estimators.forests import RandomForestClassifier, RandomForestRegressor
+from treekit.estimators.forests import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor
 
 __all__ = [
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
+    "ExtraTreesClassifier",
+    "ExtraTreesRegressor",
     "RandomForestClassifier",
     "RandomForestRegressor",
 ]

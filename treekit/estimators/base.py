@@ -27,8 +27,9 @@ from treekit.data.validation import coded_dataset
 from treekit.errors import DataError, SettingError
 from treekit.estimators.inputs import column_kinds, read_input
 from treekit.estimators.limits import seed_of, weight_limits
+from treekit.estimators.parameters import ClassParameters, Parameters
 from treekit.model.ensemble import Model
-from treekit.model.predict import decide, leaf_indices, probabilities, sums
+from treekit.model.predict import decide, label_codes, leaf_indices, probabilities, sums
 from treekit.model.tree import Split
 from treekit.training import Fitted, fit
 
@@ -48,8 +49,8 @@ _SHARED = (
 """Parameters that are training settings as they are."""
 
 
-class EstimatorBase(BaseEstimator):
-    """Fit and predict of every estimator; the subclasses hold the parameters."""
+class EstimatorBase(Parameters, BaseEstimator):
+    """Fit and predict of every estimator."""
 
     _ensemble: Literal["tree", "forest"]
     _task: Literal["classification", "regression"]
@@ -78,17 +79,22 @@ class EstimatorBase(BaseEstimator):
         target = self._read_target(y)
         check_consistent_length(X, target)
         weights = self._read_weights(sample_weight, target)
+        if self._is_complete():
+            return self
         kinds = column_kinds(self.categorical, x)
         dataset = self._dataset(x, target, weights, kinds._asdict())
         held = None if validation is None else self._validation(validation, dataset.schema)
-        fitted = fit(dataset, self._settings(dataset), validation=held)
+        fitted = fit(dataset, self._settings(dataset), validation=held, start=self._start())
         self.model_ = fitted.model
         self.n_outputs_ = 1
-        self._keep(fitted)
+        self._keep(fitted, dataset)
         return self
 
     def apply(self, X: Any) -> npt.NDArray[np.int32]:
-        """The node in which each row ends: (rows,) of a tree, (rows, trees) of a forest."""
+        """The node in which each row ends: (rows,) of a tree, (rows, trees) of a forest.
+
+        Where rows divide (``missing="fractional"``), the leaf that gets most of a row.
+        """
         matrix = self._encode(X)
         nodes = leaf_indices(self.model_, matrix, self._n_threads())
         return nodes[:, 0] if self._ensemble == "tree" else nodes
@@ -172,9 +178,21 @@ class EstimatorBase(BaseEstimator):
                     f"{kind}_settings is {own!r}; give a dict of the {kind}'s settings by name"
                 )
             settings |= {f"{kind}.{name}": value for name, value in (own or {}).items()}
-        return settings
+        if self.train_settings is not None and not isinstance(self.train_settings, Mapping):
+            raise SettingError(
+                f"train_settings is {self.train_settings!r}; give a dict of settings by name"
+            )
+        return settings | dict(self.train_settings or {})
 
-    def _keep(self, fitted: Fitted) -> None:
+    def _is_complete(self) -> bool:
+        """Whether nothing is left to fit."""
+        return False
+
+    def _start(self) -> Fitted | None:
+        """The forest to continue, if any."""
+        return None
+
+    def _keep(self, fitted: Fitted, dataset: Dataset) -> None:
         """Set the attributes that only some estimators have."""
 
     def _encode(self, X: Any) -> npt.NDArray[Any]:
@@ -198,16 +216,16 @@ class EstimatorBase(BaseEstimator):
         return tags
 
 
-class ClassifierBase(ClassifierMixin, EstimatorBase):
-    """What both classifiers share."""
+class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
+    """What all classifiers share."""
 
     _task = "classification"
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The label of each row: (rows,), of the type of ``classes_``."""
-        # The first of the largest sums, in the type that the labels came in.
-        first = self._sums(X).argmax(axis=1)
-        labels: npt.NDArray[Any] = self.classes_[first]
+        # The labels in the type that they came in.
+        votes = self._sums(X)
+        labels: npt.NDArray[Any] = self.classes_[label_codes(self.model_, votes)[:, 0]]
         return labels
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
@@ -248,6 +266,9 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
         )
         return by_class if weights is None else by_class * weights
 
+    def _settings(self, dataset: Dataset) -> dict[str, Any]:
+        return super()._settings(dataset) | {"priors": self.priors, "costs": self.costs}
+
     def _dataset(
         self,
         x: Any,
@@ -267,7 +288,7 @@ class ClassifierBase(ClassifierMixin, EstimatorBase):
 
 
 class RegressorBase(RegressorMixin, EstimatorBase):
-    """What both regressors share."""
+    """What all regressors share."""
 
     _task = "regression"
 

@@ -3,35 +3,127 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from joblib import effective_n_jobs
+from sklearn.utils.validation import check_is_fitted
 
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError, TreekitWarning
+from treekit.estimators.arrays import path_matrix
 from treekit.estimators.base import ClassifierBase, EstimatorBase, RegressorBase
+from treekit.estimators.parameters import ForestParameters
+from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
+from treekit.model.ensemble import Model, make_model
 from treekit.training import Fitted
 
-__all__ = ["RandomForestClassifier", "RandomForestRegressor"]
+__all__ = [
+    "ExtraTreesClassifier",
+    "ExtraTreesRegressor",
+    "RandomForestClassifier",
+    "RandomForestRegressor",
+]
 
 
-class ForestBase(EstimatorBase):
-    """What both forests share."""
+class ForestBase(ForestParameters, EstimatorBase):
+    """What all forests share."""
 
     _ensemble = "forest"
+    _tree_class: type[TreeBase]
+
+    def _is_complete(self) -> bool:
+        """Whether a forest to continue has all its trees already."""
+        start = self._start()
+        if start is None:
+            return False
+        grown = start.model.n_trees
+        if self.n_estimators < grown:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be larger or equal to {grown}, the trees "
+                "that there are, when warm_start is True"
+            )
+        if self.n_estimators == grown:
+            warnings.warn(
+                "Warm-start fitting without increasing n_estimators does not fit new trees",
+                TreekitWarning,
+                stacklevel=3,
+            )
+        return self.n_estimators == grown
 
     def _settings(self, dataset: Dataset) -> dict[str, Any]:
         if self.oob_score and not self.bootstrap:
             raise SettingError("oob_score needs rows out of bag; set bootstrap=True")
-        return super()._settings(dataset) | {
+        settings = super()._settings(dataset) | {
             "trees": self.n_estimators,
             "bootstrap": self.bootstrap,
+            "max_samples": self.max_samples,
             "oob": bool(self.oob_score),
             "n_jobs": self.n_jobs,
         }
+        if hasattr(self, "voting"):
+            settings["voting"] = self.voting
+        start = self._start()
+        if start is not None:
+            settings["seed"] = start.model.settings["seed"]
+        return settings
 
-    def _keep(self, fitted: Fitted) -> None:
+    def _start(self) -> Fitted | None:
+        return getattr(self, "_fitted", None) if self.warm_start else None
+
+    def decision_path(self, X: Any) -> tuple[Any, npt.NDArray[np.int64]]:
+        """The paths of all trees side by side, and where each tree's nodes begin.
+
+        Returns
+        -------
+        paths : (rows, nodes of all trees) CSR matrix
+            1 where the row passes through the node.
+        starts : (trees + 1,) int64
+        """
+        from scipy.sparse import hstack
+
+        leaves = self.apply(X)
+        trees = self.model_.trees
+        paths = [path_matrix(tree.parent, leaves[:, t]) for t, tree in enumerate(trees)]
+        starts = np.cumsum([0] + [tree.n_nodes for tree in trees])
+        return hstack(paths, format="csr"), starts
+
+    @property
+    def estimators_(self) -> list[Any]:
+        """The trees as fitted estimators, made when they are asked for."""
+        check_is_fitted(self, "model_")
+        model = self.model_
+        return [
+            self._one(
+                make_model(
+                    model.schema,
+                    [tree],
+                    missing=model.missing,
+                    unknown=model.unknown,
+                    costs=model.costs,
+                    settings=model.settings,
+                    provenance=model.provenance,
+                )
+            )
+            for tree in model.trees
+        ]
+
+    def _one(self, model: Model) -> TreeBase:
+        names = {field.name for field in fields(self._tree_class)}
+        own = {name: value for name, value in self.get_params(False).items() if name in names}
+        tree = self._tree_class(**own)
+        tree.model_ = model
+        for name in ("n_features_in_", "feature_names_in_", "n_outputs_", "classes_"):
+            if hasattr(self, name):
+                setattr(tree, name, getattr(self, name))
+        return tree
+
+    def _keep(self, fitted: Fitted, dataset: Dataset) -> None:
+        del dataset  # a forest keeps nothing of its rows
+        if self.warm_start:
+            self._fitted = fitted
         if not self.oob_score or fitted.oob_votes is None or fitted.oob_times is None:
             return
         votes, times = fitted.oob_votes, fitted.oob_times
@@ -55,92 +147,41 @@ class ForestBase(EstimatorBase):
         return int(effective_n_jobs(self.n_jobs))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RandomForestClassifier(ClassifierBase, ForestBase):
-    """A forest of classification trees (Breiman 2001).
+    """A forest of classification trees (Breiman 2001); with ``max_features=None``, bagging.
 
-    Parameters and attributes are those of `DecisionTreeClassifier`, and:
+    The parameters are those of `DecisionTreeClassifier`, those of
+    `treekit.estimators.parameters.ForestParameters`, and:
 
     Parameters
     ----------
-    n_estimators : int
-        Number of trees.
-    bootstrap : bool
-        Each tree sees rows drawn with replacement, in proportion to their
-        weight; otherwise all rows.
-    oob_score : bool
-        Judge each row by the trees that did not see it.
-    n_jobs : int, optional
-        Threads, -1 for all cores; the forest does not depend on it.
+    voting : {"soft", "hard"}
+        Leaves vote by their class shares, or for their label alone.
 
     Attributes
     ----------
+    estimators_ : list of DecisionTreeClassifier
+        The trees one by one.
     oob_score_ : float
         Accuracy, each row judged by the trees that did not see it.
     oob_decision_function_ : (rows, classes) float64
         Shares of their votes; NaN for rows that every tree saw.
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Any = "gini",
-        splitter: Any = "auto",
-        max_depth: int | None = None,
-        min_samples_split: float = 2,
-        min_samples_leaf: float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: Any = "sqrt",
-        random_state: Any = None,
-        max_leaf_nodes: int | None = None,
-        min_gain: float = 0.0,
-        class_weight: Any = None,
-        categorical: Any = "from_dtype",
-        nominal_splits: str = "subset",
-        pruner: Any = None,
-        missing: str = "direction",
-        unknown: str = "missing",
-        dtype: str = "auto",
-        criterion_settings: dict[str, Any] | None = None,
-        splitter_settings: dict[str, Any] | None = None,
-        pruner_settings: dict[str, Any] | None = None,
-        max_bins: int = 255,
-        bootstrap: bool = True,
-        oob_score: bool = False,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_estimators = n_estimators
-        self.criterion = criterion
-        self.splitter = splitter
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.random_state = random_state
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_gain = min_gain
-        self.class_weight = class_weight
-        self.categorical = categorical
-        self.nominal_splits = nominal_splits
-        self.pruner = pruner
-        self.missing = missing
-        self.unknown = unknown
-        self.dtype = dtype
-        self.criterion_settings = criterion_settings
-        self.splitter_settings = splitter_settings
-        self.pruner_settings = pruner_settings
-        self.max_bins = max_bins
-        self.bootstrap = bootstrap
-        self.oob_score = oob_score
-        self.n_jobs = n_jobs
+    _tree_class = DecisionTreeClassifier
+
+    criterion: Any = "gini"
+    max_features: Any = "sqrt"
+    voting: str = "soft"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RandomForestRegressor(RegressorBase, ForestBase):
     """A forest of regression trees (Breiman 2001).
 
-    Parameters and attributes are those of `RandomForestClassifier`, without
-    classes and their weights; and:
+    The parameters are those of `DecisionTreeRegressor` and of
+    `treekit.estimators.parameters.ForestParameters`.
 
     Attributes
     ----------
@@ -150,55 +191,29 @@ class RandomForestRegressor(RegressorBase, ForestBase):
         The mean of their predictions; NaN for rows that every tree saw.
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        criterion: Any = "squared_error",
-        splitter: Any = "auto",
-        max_depth: int | None = None,
-        min_samples_split: float = 2,
-        min_samples_leaf: float = 1,
-        min_weight_fraction_leaf: float = 0.0,
-        max_features: Any = 1.0,
-        random_state: Any = None,
-        max_leaf_nodes: int | None = None,
-        min_gain: float = 0.0,
-        categorical: Any = "from_dtype",
-        nominal_splits: str = "subset",
-        pruner: Any = None,
-        missing: str = "direction",
-        unknown: str = "missing",
-        dtype: str = "auto",
-        criterion_settings: dict[str, Any] | None = None,
-        splitter_settings: dict[str, Any] | None = None,
-        pruner_settings: dict[str, Any] | None = None,
-        max_bins: int = 255,
-        bootstrap: bool = True,
-        oob_score: bool = False,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_estimators = n_estimators
-        self.criterion = criterion
-        self.splitter = splitter
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.random_state = random_state
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_gain = min_gain
-        self.categorical = categorical
-        self.nominal_splits = nominal_splits
-        self.pruner = pruner
-        self.missing = missing
-        self.unknown = unknown
-        self.dtype = dtype
-        self.criterion_settings = criterion_settings
-        self.splitter_settings = splitter_settings
-        self.pruner_settings = pruner_settings
-        self.max_bins = max_bins
-        self.bootstrap = bootstrap
-        self.oob_score = oob_score
-        self.n_jobs = n_jobs
+    _tree_class = DecisionTreeRegressor
+
+    criterion: Any = "squared_error"
+    max_features: Any = 1.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreesClassifier(RandomForestClassifier):
+    """Extremely randomised classification trees (Geurts, Ernst and Wehenkel 2006).
+
+    A `RandomForestClassifier` that draws one cut a column and sees all rows.
+    """
+
+    splitter: Any = "random"
+    bootstrap: bool = False
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ExtraTreesRegressor(RandomForestRegressor):
+    """Extremely randomised regression trees (Geurts, Ernst and Wehenkel 2006).
+
+    A `RandomForestRegressor` that draws one cut a column and sees all rows.
+    """
+
+    splitter: Any = "random"
+    bootstrap: bool = False

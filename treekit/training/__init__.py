@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from treekit.model.ensemble import Model, make_model
 from treekit.training.classes import weighted
 from treekit.training.plan import Plan, make_plan
 from treekit.training.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from treekit.training.run import Outcome
 
 __all__ = ["SETTINGS", "Fitted", "fit", "train"]
 
@@ -43,6 +46,13 @@ class Fitted:
     model: Model
     oob_votes: npt.NDArray[np.float64] | None = None
     oob_times: npt.NDArray[np.int64] | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What growing gave, to be continued."""
+        from treekit.training.run import Outcome
+
+        return Outcome(list(self.model.trees), self.oob_votes, self.oob_times)
 
 
 def train(
@@ -113,12 +123,17 @@ def fit(
     settings: Mapping[str, Any],
     progress: Progress | None = None,
     validation: Dataset | None = None,
+    start: Fitted | None = None,
 ) -> Fitted:
     """Train a model on a `Dataset`; see `train` for the settings.
 
     `validation` has the same schema: `treekit.data.validation` makes it.
+    `start` is a forest of the same settings and fewer trees: its trees are
+    kept, and the forest is the one that growing all at once gives.
     """
     plan = make_plan(dataset, settings)
+    if start is not None:
+        _check_start(start.model, dataset, plan)
     _refuse_missing(dataset, plan.settings["missing"])
     if validation is not None:
         _refuse_idle_validation(plan)
@@ -129,7 +144,8 @@ def fit(
             validation = replace(validation, weights=weights)
     from treekit.training.run import run  # numba is imported when it is first needed
 
-    outcome = run(dataset, plan, progress, validation)
+    before = None if start is None else start.outcome
+    outcome = run(dataset, plan, progress, validation, before)
     provenance = {"treekit": __version__, "components": plan.origins} | outcome.report
     model = make_model(
         dataset.schema,
@@ -155,6 +171,23 @@ def _refuse_idle_validation(plan: Plan) -> None:
             f"a validation table is given, but {judge}; leave it out, or choose a pruner that "
             "does, such as reduced_error"
         )
+
+
+def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
+    """Refuse to continue a forest that growing all at once would not have given."""
+    if model.schema != dataset.schema:
+        raise DataError(
+            "the forest to continue was trained on other columns, levels or classes; start anew"
+        )
+    free = ("trees", "oob")
+    for name, value in plan.recorded.items():
+        if name not in free and model.settings.get(name) != value:
+            raise SettingError(
+                f"the forest to continue has {name}={model.settings.get(name)!r}, not {value!r}; "
+                "use the same settings, or start anew"
+            )
+    if model.n_trees >= plan.settings["trees"]:
+        raise SettingError(f"the forest to continue has {model.n_trees} trees; ask for more")
 
 
 def _refuse_missing(dataset: Dataset, policy: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.errors import DataError
+from treekit.errors import DataError, SettingError
 from treekit.grow.builder import GrownTree, Recipe, grow_held, grow_tree
 from treekit.grow.forest import grow_forest
 from treekit.grow.route import leaf_shares
@@ -41,14 +41,18 @@ def run(
     plan: Plan,
     progress: Callable[[int, int], None] | None,
     validation: Dataset | None = None,
+    start: Outcome | None = None,
 ) -> Outcome:
-    """Grow what the plan says; the rows of `validation` are held out of every tree."""
+    """Grow what the plan says, after the trees of `start`.
+
+    The rows of `validation` are held out of every tree.
+    """
     recipe = make_recipe(dataset, plan, validation)
     seed = np.random.SeedSequence(plan.settings["seed"])
     ids = np.arange(dataset.n_rows, dtype=np.uint32)
     if plan.settings["ensemble"] == "tree":
         return _one_tree(dataset, recipe, plan, ids, np.random.default_rng(seed))
-    return _forest(dataset, recipe, plan, ids, seed, progress)
+    return _forest(dataset, recipe, plan, ids, seed, progress, start or Outcome([]))
 
 
 def _one_tree(
@@ -83,9 +87,10 @@ def _forest(
     ids: npt.NDArray[np.uint32],
     seed: np.random.SeedSequence,
     progress: Callable[[int, int], None] | None,
+    start: Outcome,
 ) -> Outcome:
     settings = plan.settings
-    total = settings["trees"]
+    total, first = settings["trees"], len(start.trees)
     score = settings["oob"] and settings["bootstrap"]
     held = plan.holdout > 0 and recipe.held is None
     if held and not settings["bootstrap"]:
@@ -97,7 +102,7 @@ def _forest(
     # Out-of-bag rows did not travel through a tree that was pruned, or grown beside others.
     changed = recipe.held is not None
     changed |= plan.pruner is not None and plan.pruner.functions.after is not None
-    matrix = _matrix(dataset) if changed and not recipe.fractional else np.empty((0, 0))
+    matrix = dataset.matrix() if changed and not recipe.fractional else np.empty((0, 0))
 
     def finish(grown: GrownTree, out: npt.NDArray[np.uint32]) -> GrownTree:
         tree = grown.tree
@@ -122,23 +127,19 @@ def _forest(
         bootstrap=settings["bootstrap"],
         max_samples=settings["max_samples"],
         n_jobs=settings["n_jobs"],
+        first=first,
         vote=vote_of(dataset, plan) if score or held else None,
         finish=finish if changed else None,
-        progress=None if progress is None else lambda done: progress(done, total),
+        progress=None if progress is None else lambda done: progress(first + done, total),
     )
+    votes, times = forest.votes, forest.times
+    if start.trees and votes is not None and times is not None:
+        if start.votes is None or start.times is None:
+            raise SettingError("the forest to continue was not scored out of bag; start anew")
+        votes, times = votes + start.votes, times + start.times
     report: dict[str, Any] = {}
-    if score and forest.votes is not None and forest.times is not None:
-        report["oob"] = oob_score(dataset, forest.votes, forest.times, plan.costs)
+    if score and votes is not None and times is not None:
+        report["oob"] = oob_score(dataset, votes, times, plan.costs)
         if held:
             report["oob"]["pruned_by_the_same_rows"] = True
-    return Outcome(forest.trees, forest.votes, forest.times, report)
-
-
-def _matrix(dataset: Dataset) -> npt.NDArray[Any]:
-    """(rows, features) of the model's input type: codes as numbers, NaN = missing."""
-    matrix = np.empty((dataset.n_rows, len(dataset.columns)), dtype=dataset.schema.dtype)
-    for f, column in enumerate(dataset.columns):
-        matrix[:, f] = column
-        if column.dtype.kind == "i":
-            matrix[column < 0, f] = np.nan
-    return matrix
+    return Outcome(start.trees + forest.trees, votes, times, report)

@@ -1,0 +1,221 @@
+"""A tree as scikit-learn's ``tree_``: read-only arrays, for tools that read those."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.errors import ModelError
+from treekit.estimators.facts import NodeFacts
+from treekit.model.ensemble import Model
+from treekit.model.tree import Split, Tree
+
+__all__ = ["TreeArrays", "path_matrix", "tree_arrays"]
+
+_LEAF, _UNDEFINED = -1, -2
+"""scikit-learn's marks of a leaf: no child, and no column or threshold."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TreeArrays:
+    """A binary tree in scikit-learn's terms; nodes are numbered as in the model.
+
+    Attributes
+    ----------
+    children_left, children_right : (nodes,) int64
+        -1 in leaves.
+    feature : (nodes,) int64
+        -2 in leaves.
+    threshold : (nodes,) float64
+        ``x <= threshold`` goes left; -2 in leaves, and infinite where the node
+        asks whether the value is missing (which then goes right).
+    missing_go_to_left : (nodes,) uint8
+    value : (nodes, outputs, most classes) float64
+        Share of each class, or the mean.
+    weighted_n_node_samples : (nodes,) float64
+    n_node_samples : (nodes,) int64
+        Training rows; in a forest the rounded weight.
+    n_features, n_outputs, max_n_classes, max_depth, n_leaves : int
+    n_classes : (outputs,) int64
+    dtype : str
+        Input type of the model.
+    """
+
+    children_left: npt.NDArray[np.int64]
+    children_right: npt.NDArray[np.int64]
+    feature: npt.NDArray[np.int64]
+    threshold: npt.NDArray[np.float64]
+    missing_go_to_left: npt.NDArray[np.uint8]
+    value: npt.NDArray[np.float64]
+    weighted_n_node_samples: npt.NDArray[np.float64]
+    n_node_samples: npt.NDArray[np.int64]
+    n_features: int
+    n_classes: npt.NDArray[np.int64]
+    max_depth: int
+    dtype: str
+    gain: npt.NDArray[np.float64]
+    spread: npt.NDArray[np.float64] | None
+
+    def __post_init__(self) -> None:
+        for array in vars(self).values():
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+
+    @property
+    def impurity(self) -> npt.NDArray[np.float64]:
+        """(nodes,) float64; AttributeError where nobody knows it."""
+        if self.spread is None:
+            raise AttributeError(
+                "the trees of a regression forest do not keep the spread of their rows; fit a "
+                "DecisionTreeRegressor, or leave impurity out (plot_tree's impurity=False)"
+            )
+        return self.spread
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes."""
+        return len(self.feature)
+
+    @property
+    def capacity(self) -> int:
+        """Number of nodes that there is room for: all of them."""
+        return self.node_count
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves."""
+        return int(np.count_nonzero(self.children_left == _LEAF))
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of targets."""
+        return len(self.n_classes)
+
+    @property
+    def max_n_classes(self) -> int:
+        """Classes of the output that has most; 1 for numbers."""
+        return int(self.n_classes.max())
+
+    def apply(self, X: Any) -> npt.NDArray[np.int64]:
+        """The leaf of each row: (rows,); a level of the tree at a time."""
+        rows = np.asarray(X, dtype=self.dtype)
+        node = np.zeros(len(rows), dtype=np.int64)
+        walking = np.arange(len(rows))
+        while len(walking := walking[self.children_left[node[walking]] != _LEAF]):
+            at = node[walking]
+            value = rows[walking, self.feature[at]].astype(np.float64)
+            left = np.where(
+                np.isnan(value), self.missing_go_to_left[at] > 0, value <= self.threshold[at]
+            )
+            node[walking] = np.where(left, self.children_left[at], self.children_right[at])
+        return node
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """The value of each row's leaf, as scikit-learn's trees answer."""
+        found = self.value[self.apply(X)]
+        return found[:, 0] if self.n_outputs == 1 else found
+
+    def decision_path(self, X: Any) -> Any:
+        """(rows, nodes) sparse: 1 where the row passes through the node."""
+        parent = np.full(self.node_count, -1, dtype=np.int64)
+        inner = np.flatnonzero(self.children_left != _LEAF)
+        parent[self.children_left[inner]] = inner
+        parent[self.children_right[inner]] = inner
+        return path_matrix(parent, self.apply(X))
+
+    def compute_feature_importances(self, normalize: bool = True) -> npt.NDArray[np.float64]:
+        """(features,) float64: gain times weight of each column's splits."""
+        inner = self.children_left != _LEAF
+        total = np.bincount(
+            self.feature[inner],
+            self.gain[inner] * self.weighted_n_node_samples[inner],
+            minlength=self.n_features,
+        )
+        scale = total.sum() if normalize else self.weighted_n_node_samples[0]
+        return np.asarray(total / (scale or 1.0))
+
+
+def tree_arrays(model: Model, tree: Tree, facts: NodeFacts) -> TreeArrays:
+    """A tree of a model in scikit-learn's terms.
+
+    Raises
+    ------
+    ModelError
+        If it holds a split, or treats missing values, as scikit-learn's cannot.
+    """
+    _refuse(model, tree)
+    leaf = tree.kind == Split.LEAF
+    asks_missing = tree.kind == Split.MISSING
+    first = tree.first_child.astype(np.int64)
+    # Of "missing or not" branch 0 is missing; to scikit-learn, known is left.
+    left = np.where(leaf, _LEAF, first + asks_missing)
+    right = np.where(leaf, _LEAF, first + ~asks_missing)
+    threshold = np.where(leaf, float(_UNDEFINED), np.where(asks_missing, np.inf, tree.threshold))
+    sizes = np.diff(model.schema.blocks) if model.schema.task == "classification" else None
+    return TreeArrays(
+        children_left=left,
+        children_right=right,
+        feature=np.where(leaf, _UNDEFINED, tree.feature).astype(np.int64),
+        threshold=threshold,
+        missing_go_to_left=(~leaf & ~asks_missing & (tree.missing == 0)).astype(np.uint8),
+        value=_values(tree, sizes),
+        weighted_n_node_samples=tree.weight.copy(),
+        n_node_samples=facts.samples.copy(),
+        n_features=model.schema.n_features,
+        n_classes=np.ones(tree.value.shape[1], np.int64) if sizes is None else sizes.astype(int),
+        max_depth=tree.depth,
+        dtype=model.schema.dtype,
+        gain=tree.gain.copy(),
+        spread=facts.impurity,
+    )
+
+
+def _refuse(model: Model, tree: Tree) -> None:
+    for kind, what in (
+        (Split.SUBSET, "sets of categories"),
+        (Split.MULTIWAY, "one branch a category"),
+        (Split.OBLIQUE, "sums of columns"),
+    ):
+        if np.any(tree.kind == kind):
+            raise ModelError(
+                f"a node splits by {what}, which scikit-learn's trees cannot say; read "
+                "estimator.model_.trees, or treekit.export the model"
+            )
+    if model.missing not in ("direction", "error"):
+        raise ModelError(
+            f"missing={model.missing!r} is nothing that scikit-learn's trees can say; read "
+            "estimator.model_.trees, or train with missing='direction'"
+        )
+
+
+def _values(tree: Tree, sizes: npt.NDArray[np.int64] | None) -> npt.NDArray[np.float64]:
+    if sizes is None:
+        return tree.value[:, :, None].copy()
+    value = np.zeros((tree.n_nodes, len(sizes), int(sizes.max())))
+    ends = np.cumsum(sizes)
+    for k, (end, size) in enumerate(zip(ends, sizes, strict=True)):
+        weights = tree.value[:, end - size : end]
+        value[:, k, :size] = weights / np.maximum(weights.sum(axis=1, keepdims=True), 5e-324)
+    return value
+
+
+def path_matrix(parent: npt.NDArray[np.int64], leaf: npt.NDArray[Any]) -> Any:
+    """(rows, nodes) CSR of int64 ones: each row's leaf and all above it."""
+    from scipy.sparse import csr_matrix
+
+    ends, row_of = np.unique(leaf, return_inverse=True)
+    at, owners, nodes = ends.astype(np.int64), np.arange(len(ends)), []
+    owner = []
+    while len(at):
+        nodes.append(at)
+        owner.append(owners)
+        above = parent[at] >= 0
+        at, owners = parent[at][above], owners[above]
+    column, row = np.concatenate([*nodes, at]), np.concatenate([*owner, owners])
+    shape = (len(ends), len(parent))
+    paths = csr_matrix((np.ones(len(row), np.int64), (row, column)), shape=shape)
+    paths.sort_indices()
+    return paths[row_of]

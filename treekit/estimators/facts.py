@@ -1,0 +1,102 @@
+"""What a model does not keep of its training rows: how many a node had, and how they spread."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit import registry
+from treekit.contracts import CriterionFunctions
+from treekit.data.dataset import Dataset
+from treekit.model.ensemble import Model
+from treekit.model.predict import leaf_indices
+from treekit.model.tree import Tree
+
+__all__ = ["NodeFacts", "class_impurity", "facts_of_rows", "facts_of_weights"]
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """Facts of the nodes of one tree.
+
+    Attributes
+    ----------
+    samples : (nodes,) int64
+        Training rows that reached the node, whatever they weigh.
+    impurity : (nodes,) float64, or None
+        Impurity of the node's training rows.
+    """
+
+    samples: npt.NDArray[np.int64]
+    impurity: npt.NDArray[np.float64] | None = None
+
+
+def facts_of_weights(tree: Tree) -> NodeFacts:
+    """What the tree itself tells: its weights are numbers of rows drawn."""
+    return NodeFacts(np.rint(tree.weight).astype(np.int64))
+
+
+def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
+    """The facts of a single tree's training rows; None where rows go down several branches.
+
+    The impurity of numbers is their variance; that of classes follows from the
+    tree, see `class_impurity`.
+    """
+    if model.missing == "fractional":
+        return None
+    tree = model.trees[0]
+    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
+    counted = weights > 0
+    leaf = leaf_indices(model, dataset.matrix())[counted, 0]
+    samples = _upwards(tree, np.bincount(leaf, minlength=tree.n_nodes).astype(np.float64))
+    impurity = None
+    if model.schema.task == "regression" and dataset.y.ndim == 1:
+        w = weights[counted]
+        y = np.asarray(dataset.y, dtype=np.float64)[counted]
+        y = y - np.average(y, weights=w)
+        sums = [
+            _upwards(tree, np.bincount(leaf, part, minlength=tree.n_nodes).astype(np.float64))
+            for part in (w, w * y, w * y * y)
+        ]
+        weight = np.maximum(sums[0], 5e-324)
+        impurity = np.maximum(sums[2] / weight - (sums[1] / weight) ** 2, 0.0)
+    return NodeFacts(samples.astype(np.int64), impurity)
+
+
+def _upwards(tree: Tree, total: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Sums of the leaves added to all nodes above them, a level of the tree at a time."""
+    parent, depths = tree.parent, tree.depths
+    by_depth = np.argsort(depths, kind="stable")
+    ends = np.cumsum(np.bincount(depths))
+    for level in range(len(ends) - 1, 0, -1):
+        nodes = by_depth[ends[level - 1] : ends[level]]
+        np.add.at(total, parent[nodes], total[nodes])
+    return total
+
+
+def class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
+    """(nodes,) float64: the criterion's impurity of each node, the mean over the outputs.
+
+    The Gini index stands in for criteria that have none.
+    """
+    settings = model.settings
+    own = {
+        key.partition(".")[2]: value
+        for key, value in settings.items()
+        if key.startswith("criterion.")
+    }
+    functions: CriterionFunctions
+    functions, _ = registry.make(registry.criterion(settings["criterion"]), own)
+    blocks = model.schema.blocks
+    total = np.zeros(tree.n_nodes)
+    for first, last in itertools.pairwise(blocks):
+        weights = tree.value[:, first:last]
+        if functions.impurity is None:
+            shares = weights / weights.sum(axis=1, keepdims=True)
+            total += 1.0 - (shares * shares).sum(axis=1)
+        else:
+            total += [functions.impurity(stats) for stats in weights]
+    return total / (len(blocks) - 1)

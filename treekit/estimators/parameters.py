@@ -1,0 +1,138 @@
+"""The estimators' parameters, each declared once.
+
+An estimator is a dataclass: its ``__init__`` has the signature of its fields,
+those of its bases included, which is what scikit-learn's ``get_params`` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from treekit.data.dataset import InputType
+
+__all__ = ["ClassParameters", "ForestParameters", "Parameters"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Parameters:
+    """What every estimator takes.
+
+    Parameters
+    ----------
+    criterion : str or treekit.Criterion
+        Split criterion: the name of an installed one, or a record.
+    splitter : str or treekit.Splitter
+        ``auto`` is ``exact`` up to 10,000 rows and ``histogram`` above.
+    max_depth : int, optional
+    min_samples_split, min_samples_leaf : int or float
+        Training weight that a node needs to be split, and that each side of
+        a split needs; a float is a share of all.  A row of weight 3 counts
+        three times; with weights that are no whole numbers a size counts in
+        mean weights, and 2 and 1 mean no bound.
+    min_weight_fraction_leaf : float
+        Share of all weight that each side of a split needs.
+    max_features : {"sqrt", "log2"}, int, float, optional
+        Columns tried at a node: a number, or a share; None: all.
+    random_state : int, RandomState, optional
+        A whole number is the seed of ``treekit.train``.
+    max_leaf_nodes : int, optional
+        Leaves at most, grown best first.
+    min_gain : float
+        Score that a split must exceed, in the criterion's own units at the
+        node.  (scikit-learn's ``min_impurity_decrease`` is that score times
+        the node's share of the rows.)
+    categorical : "from_dtype", None, or sequence
+        ``from_dtype``: columns of text or of a categorical type (pandas,
+        polars, Arrow); None: none; otherwise names, positions or a mask.
+    nominal_splits : str
+        How categories are split: ``subset`` in two sets, ``multiway`` one branch each.
+    pruner : str or treekit.Pruner, optional
+        ``cost_complexity``, ``reduced_error``, or an installed one.
+    missing : str
+        ``direction``: missing cells take a learned side; ``error``: they are refused.
+    unknown : {"missing", "error"}
+        Categories that training did not see count as missing, or are refused.
+    dtype : {"auto", "float32", "float64"}
+        Input type of the model; ``auto`` is float32 unless a column would lose by it.
+    criterion_settings, splitter_settings, pruner_settings : dict, optional
+        The components' own settings by name, such as ``{"alpha": 0.01}``.
+    max_bins : int
+        Histogram splitter: bins a numeric column, at most 255.
+    train_settings : dict, optional
+        Further settings of `treekit.train` by name, such as
+        ``{"thresholds": "value_below"}``; they win over the parameters.
+    """
+
+    criterion: Any = None
+    splitter: Any = "auto"
+    max_depth: int | None = None
+    min_samples_split: float = 2
+    min_samples_leaf: float = 1
+    min_weight_fraction_leaf: float = 0.0
+    max_features: Any = None
+    random_state: Any = None
+    max_leaf_nodes: int | None = None
+    min_gain: float = 0.0
+    categorical: Any = "from_dtype"
+    nominal_splits: str = "subset"
+    pruner: Any = None
+    missing: str = "direction"
+    unknown: str = "missing"
+    dtype: InputType = "auto"
+    criterion_settings: Mapping[str, Any] | None = None
+    splitter_settings: Mapping[str, Any] | None = None
+    pruner_settings: Mapping[str, Any] | None = None
+    max_bins: int = 255
+    train_settings: Mapping[str, Any] | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClassParameters:
+    """What classifiers take besides.
+
+    Parameters
+    ----------
+    class_weight : dict or "balanced", optional
+        Weight of each label, times the rows' own; as in scikit-learn.
+    priors : dict, optional
+        Share of all weight that each label shall have, instead of `class_weight`.
+    costs : dict or matrix, optional
+        ``{(true, said): cost}``, or a matrix in the order of ``classes_``:
+        labels and pruning then count what mistakes cost.
+    """
+
+    class_weight: Any = None
+    priors: Any = None
+    costs: Any = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ForestParameters:
+    """What forests take besides.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees.
+    bootstrap : bool
+        Each tree sees rows drawn with replacement, in proportion to their
+        weight; otherwise all rows.
+    max_samples : int or float, optional
+        Rows drawn for each tree, a number or a share; None: as many as there are.
+    oob_score : bool
+        Judge each row by the trees that did not see it.
+    warm_start : bool
+        Fit again with more trees: the earlier ones stay, and the forest is the
+        one that fitting all at once with the same seed gives.
+    n_jobs : int, optional
+        Threads, -1 for all cores; the forest does not depend on it.
+    """
+
+    n_estimators: int = field(default=100, kw_only=False)
+    bootstrap: bool = True
+    max_samples: float | None = None
+    oob_score: bool = False
+    warm_start: bool = False
+    n_jobs: int | None = None
