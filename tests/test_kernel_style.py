@@ -21,8 +21,11 @@ from numba.core.compiler_machinery import FunctionPass, PassManager, register_pa
 from tests.growing import grow, recipe_of
 from tests.reference.grow import Problem
 from treekit.data.schema import Column, Schema
-from treekit.kernels import axis, derived, divided, move, predict, tally
+from treekit.grow.route import route
+from treekit.kernels import axis, derived, divided, fractional, move, predict, tally
 from treekit.kernels import grow as growing
+from treekit.kernels import route as leading
+from treekit.kernels.node import Ways
 from treekit.model import predict as scorer
 from treekit.model.build import build_tree, leaf, oblique, subset
 from treekit.model.ensemble import make_model
@@ -99,15 +102,17 @@ def test_subscripts_in_growth_are_unsigned() -> None:
     problem = Problem(columns, [rng.randrange(2) for _ in range(40)], [None, 3], "gini", 2)
     recipe = recipe_of(problem)
     grow(problem)
+    parts = grow(problem, ways=Ways(known_only=True), fractional=True)
+    route(parts.tree, recipe.table, parts.rows, 2, fractional=True)
     signed = signed_subscripts(axis.find_axis.py_func, recipe.splitter.find.pointer_signature.args)
     checked = 1
-    for module in (growing, move, tally, axis):
+    for module in (growing, move, tally, axis, fractional, leading):
         for name, kernel in vars(module).items():
             for signature in getattr(kernel, "signatures", []):
                 signed += [f"{name}: {s}" for s in signed_subscripts(kernel.py_func, signature)]
                 checked += 1
     assert signed == []
-    assert checked >= 4  # the search, the loop over nodes, and what they call
+    assert checked >= 9  # the search, the loop over nodes, parts, and what they call
 
 
 @pytest.mark.parametrize("missing", ["surrogate", "fractional"])
