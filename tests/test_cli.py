@@ -15,6 +15,7 @@ import textwrap
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -23,7 +24,10 @@ from treekit.cli import demo, main, waiting
 from treekit.cli.files import write_text
 from treekit.cli.terminal import shown
 from treekit.data import DEMO_TARGET, demo_table
+from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError
+from treekit.model.build import build_tree, leaf, threshold
+from treekit.model.ensemble import make_model
 
 ROOT = Path(__file__).resolve().parents[1]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
@@ -354,6 +358,22 @@ def test_inspect_tells_schema_policies_size_settings_and_provenance(tree: Path):
     assert re.search(r"^age +nominal +'adult', 'young'$", told, re.MULTILINE)
 
 
+def test_inspect_tells_every_target_how_the_trees_vote_and_what_mistakes_cost(tmp_path: Path):
+    columns = (Column("n"),)
+    schema = Schema(columns, "first", classes=("no", "yes"), more=(Output("other", (1, 2, 3)),))
+    model = make_model(schema, [build_tree(leaf([3, 1, 1, 2, 3]), schema)], voting="hard")
+    model.save(tmp_path / "m.treekit")
+    told = call("inspect", tmp_path / "m.treekit").stdout
+    assert re.findall(r"^  target +(.+)$", told, re.MULTILINE) == ["'first'", "'other'"]
+    assert "3 classes, 1, 2, 3" in told
+    assert facts(told)["voting"] == "hard"
+    one = Schema(columns, classes=("no", "yes"))
+    model = make_model(one, [build_tree(leaf([3, 1]), one)], costs=[[0, 1], [5, 0]])
+    model.save(tmp_path / "m.treekit")
+    said = facts(call("inspect", tmp_path / "m.treekit").stdout)
+    assert (said["voting"], said["costs"]) == ("soft", "'no'>'yes'=1, 'yes'>'no'=5")
+
+
 def test_predictions_are_those_of_the_model(forest: Path):
     model = treekit.load(forest)
     rows = list(csv.reader(io.StringIO(call("predict", forest, demo_table(), "--proba").stdout)))
@@ -361,6 +381,31 @@ def test_predictions_are_those_of_the_model(forest: Path):
     assert [row[0] for row in rows[1:]] == model.predict(demo_table()).tolist()
     shares = [[float(cell) for cell in row[1:]] for row in rows[1:]]
     assert shares == model.predict_proba(demo_table()).tolist()
+
+
+def test_predictions_of_several_targets_are_a_column_each(tmp_path: Path):
+    columns = (Column("n"), Column("c", "nominal", ("a", "b")))
+    labels = Schema(columns, "first", classes=("no", "yes"), more=(Output("other", (1, 2, 3)),))
+    root = threshold("n", 1.5, leaf([3, 1, 1, 2, 3]), leaf([0, 4, 9, 1, 0]))
+    numbers = Schema(columns, "sum", task="regression", more=(Output("rest"),))
+    model = make_model(labels, [build_tree(root, labels)])
+    model.save(tmp_path / "labels.treekit")
+    tree = build_tree(threshold("n", 1.5, leaf([0.1, -2]), leaf([7, 0.5])), numbers)
+    second = make_model(numbers, [tree])
+    second.save(tmp_path / "numbers.treekit")
+    (tmp_path / "rows.csv").write_text("c,n\na,1\nb,2\n")
+    place = tmp_path / "labels.treekit", tmp_path / "rows.csv"
+    assert call("predict", *place).stdout == "first,other\nno,3\nyes,1\n"
+    rows = list(csv.reader(io.StringIO(call("predict", *place, "--proba").stdout)))
+    names = ["first=no", "first=yes", "other=1", "other=2", "other=3"]
+    assert rows[0] == ["first", "other", *names]
+    shares = np.concatenate(model.predict_proba({"c": ["a", "b"], "n": [1, 2]}), axis=1)
+    assert [[float(cell) for cell in row[2:]] for row in rows[1:]] == shares.tolist()
+    said = call("predict", tmp_path / "numbers.treekit", tmp_path / "rows.csv").stdout
+    rows = list(csv.reader(io.StringIO(said)))
+    assert rows[0] == ["sum", "rest"]
+    answers = second.predict({"c": ["a", "b"], "n": [1, 2]}).tolist()
+    assert [list(map(float, row)) for row in rows[1:]] == answers
 
 
 def test_predictions_go_to_a_file_whole_or_not_at_all(tree: Path, tmp_path: Path):

@@ -52,8 +52,8 @@ def predict_command(
 ) -> None:
     """Write what MODEL says of each row of TABLE, as CSV.
 
-    The column is named as the target was; probabilities are in columns named
-    TARGET=CLASS.  Numbers are the shortest that read back to the same double.
+    Each column is named as its target was; probabilities are in columns named
+    TARGET=CLASS behind them.  Numbers are the shortest that read back to the same double.
     """
     from treekit.cli.scoring import read_rows
     from treekit.model.store import load
@@ -73,14 +73,19 @@ def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:
     from treekit.model.predict import decide, probabilities
 
     sums = summed(model, table)
-    target = model.schema.target
-    classes = [f"{target}={level_text(label)}" for label in model.schema.classes]
-    yield _csv_lines([[target, *(classes if proba else ())]])
+    outputs = model.schema.outputs
+    header = [output.name for output in outputs]
+    if proba:
+        header += [f"{o.name}={level_text(label)}" for o in outputs for label in o.classes]
+    yield _csv_lines([header])
     for first in range(0, len(sums), _ROWS_A_PIECE):
         part = sums[first : first + _ROWS_A_PIECE]
-        columns = [decide(model, part).tolist()]
+        said = decide(model, part)
+        columns = said.T.tolist() if model.schema.more else [said.tolist()]
         if proba:
-            columns += probabilities(model, part).T.tolist()
+            shares = probabilities(model, part)
+            for block in shares if model.schema.more else [shares]:
+                columns += block.T.tolist()
         yield _csv_lines(list(zip(*columns, strict=True)))
 
 

@@ -39,11 +39,31 @@ def size(model: Model) -> list[tuple[str, str]]:
 def _schema_facts(schema: Schema) -> list[tuple[str, str]]:
     nominal = int(schema.nominal.sum())
     parts = f"{schema.n_features - nominal} numeric, {nominal} nominal"
-    facts = [("columns", f"{schema.n_features} ({parts})"), ("target", repr(schema.target))]
+    facts = [("columns", f"{schema.n_features} ({parts})")]
+    facts += [("target", repr(output.name)) for output in schema.outputs]
     if schema.task == "regression":
         return [*facts, ("task", "regression")]
-    classes = _some([repr(label) for label in schema.classes])
-    return [*facts, ("task", f"classification: {len(schema.classes)} classes, {classes}")]
+    for output in schema.outputs:
+        classes = _some([repr(label) for label in output.classes])
+        facts.append(("task", f"classification: {len(output.classes)} classes, {classes}"))
+    return facts
+
+
+def _policies(model: Model) -> list[tuple[str, str]]:
+    """What a model does with rows and votes; costs are those of mistakes, true>said."""
+    facts: list[tuple[str, str]] = [("missing", model.missing), ("unknown", model.unknown)]
+    if model.schema.task == "classification":
+        facts.append(("voting", model.voting))
+    if model.costs is not None:
+        labels = [repr(label) for label in model.schema.classes]
+        costs = [
+            f"{true}>{said}={model.costs[i, j]}"
+            for i, true in enumerate(labels[: _LEVELS_SHOWN + 1])
+            for j, said in enumerate(labels[: _LEVELS_SHOWN + 1])
+            if i != j
+        ]
+        facts.append(("costs", _some(costs)))
+    return facts
 
 
 def _some(texts: list[str]) -> str:
@@ -125,8 +145,7 @@ def print_columns(schema: Schema) -> None:
 def print_inspection(model: Model) -> None:
     """Print all that a model file says, the trees themselves left out."""
     heading("schema")
-    policies = [("missing", model.missing), ("unknown", model.unknown)]
-    print_facts([*_schema_facts(model.schema), ("type", model.schema.dtype), *policies])
+    print_facts([*_schema_facts(model.schema), ("type", model.schema.dtype), *_policies(model)])
     click.echo()
     print_columns(model.schema)
     click.echo()

@@ -1,11 +1,13 @@
 /* Feeds rows of doubles from the standard input to a generated model.
  *
- * Compiled with -include MODEL.h and the macros FEATURES, OUTPUTS, PREDICT,
- * PREDICT_BATCH, LEVEL_CODE, CLASS_NAME and FEATURE_NAME.  The first argument
- * says what to do:
- *   single, batch  write an int label and OUTPUTS doubles for each row
+ * Compiled with -include MODEL.h and the macros FEATURES, TARGETS, LABELS,
+ * OUTPUTS, PREDICT, PREDICT_BATCH, LEVEL_CODE, CLASS_NAME, TARGET_NAME and
+ * FEATURE_NAME.  LABELS is 1, or TARGETS if there are several with classes.
+ * The first argument says what to do:
+ *   single, batch  write LABELS ints and OUTPUTS doubles for each row
  *   codes          read (int feature, int length, bytes), write an int code
- *   names          write the names of features and classes, each ended by NUL
+ *   names          write the names of features, the targets if there are
+ *                  several, and the classes of each, each ended by NUL
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 #define BLOCK 1024
 
 static double rows[BLOCK][FEATURES];
-static int labels[BLOCK];
+static int labels[BLOCK][LABELS];
 static double out[BLOCK][OUTPUTS];
 
 static void write_names(const char *(*name)(int))
@@ -23,6 +25,39 @@ static void write_names(const char *(*name)(int))
     for (i = 0; name(i) != NULL; i++)
         fwrite(name(i), 1, strlen(name(i)) + 1, stdout);
     fputc('\0', stdout);
+}
+
+#if LABELS > 1
+static int target;
+
+static const char *class_of_target(int number)
+{
+    return CLASS_NAME(target, number);
+}
+#endif
+
+static void write_all_names(void)
+{
+    write_names(FEATURE_NAME);
+#if TARGETS > 1
+    write_names(TARGET_NAME);
+#endif
+#if LABELS > 1
+    for (target = 0; target < TARGETS; target++)
+        write_names(class_of_target);
+#else
+    write_names(CLASS_NAME);
+#endif
+}
+
+static void ask(size_t row)
+{
+#if LABELS > 1
+    if (PREDICT(rows[row], labels[row], out[row]) < 0)
+        memset(labels[row], -1, sizeof labels[row]);
+#else
+    labels[row][0] = PREDICT(rows[row], out[row]);
+#endif
 }
 
 static int write_codes(void)
@@ -48,19 +83,18 @@ int main(int argc, char **argv)
     if (strcmp(mode, "codes") == 0)
         return write_codes();
     if (strcmp(mode, "names") == 0) {
-        write_names(FEATURE_NAME);
-        write_names(CLASS_NAME);
+        write_all_names();
         return 0;
     }
     while ((count = fread(rows, sizeof rows[0], BLOCK, stdin)) > 0) {
         memset(out, 0, sizeof out);
         if (strcmp(mode, "batch") == 0)
-            PREDICT_BATCH(rows[0], count, labels, out[0]);
+            PREDICT_BATCH(rows[0], count, labels[0], out[0]);
         else
             for (i = 0; i < count; i++)
-                labels[i] = PREDICT(rows[i], out[i]);
+                ask(i);
         for (i = 0; i < count; i++) {
-            fwrite(&labels[i], sizeof labels[0], 1, stdout);
+            fwrite(labels[i], sizeof labels[0], 1, stdout);
             fwrite(out[i], sizeof out[0], 1, stdout);
         }
     }

@@ -37,15 +37,24 @@ def run_c(
         program = _compiled(path, schema, Path(folder))
         _check_names(program, path, schema)
         _check_codes(program, path, schema)
-        record = np.dtype([("label", np.intc), ("number", np.float64, (schema.n_values,))])
+        classes = [max(len(output.classes), 1) for output in schema.outputs]
+        record = np.dtype(
+            [("label", np.intc, (_n_labels(schema),)), ("number", np.float64, (schema.n_values,))]
+        )
         for mode in ("single", "batch"):
             answer = _run([str(program), mode], rows.tobytes(), path.name)
             if len(answer) != len(rows) * record.itemsize:
                 raise VerificationError(f"{path.name!r} did not answer every row")
             table = np.frombuffer(answer, dtype=record)
-            label = table["label"].astype(np.int64)[:, None]
-            label[(label < -1) | (label >= max(len(schema.classes), 1))] = STRANGE
+            told = table["label"].astype(np.int64)
+            label = np.broadcast_to(told, (len(table), len(classes))).copy()
+            label[(label < -1) | (label >= classes)] = STRANGE
             yield mode, Answers(label, np.ascontiguousarray(table["number"]))
+
+
+def _n_labels(schema: Schema) -> int:
+    """Labels that one call gives: one, or one a target if several have classes."""
+    return len(schema.outputs) if schema.task == "classification" else 1
 
 
 def _compiler() -> str:
@@ -62,15 +71,25 @@ def _compiled(path: Path, schema: Schema, folder: Path) -> Path:
     text = header.read_text(encoding="utf-8", errors="replace")
     macro = re.search(r"^#define (\w+)_FEATURES ([0-9]+)", text, re.MULTILINE)
     function = re.search(r"^int (\w+)_predict\(", text, re.MULTILINE)
-    outputs = re.search(r"^#define \w+_OUTPUTS ([0-9]+)", text, re.MULTILINE)
-    if macro is None or function is None or outputs is None:
+    if macro is None or function is None:
         raise VerificationError(f"{header.name!r} is not a header that treekit writes")
-    if (int(macro[2]), int(outputs[1])) != (schema.n_features, schema.n_values):
+    wanted = {
+        "FEATURES": schema.n_features,
+        "TARGETS": len(schema.outputs),
+        "CLASSES": sum(len(output.classes) for output in schema.outputs),
+        "OUTPUTS": schema.n_values,
+    }
+    told = {
+        name: re.search(rf"^#define {macro[1]}_{name} ([0-9]+)", text, re.MULTILINE)
+        for name in wanted
+    }
+    if any(own is None or int(own[1]) != wanted[name] for name, own in told.items()):
         raise VerificationError(f"{header.name!r} has other columns or classes than the model")
     prefix = function[1]
-    names = ("predict", "predict_batch", "level_code", "class_name", "feature_name")
+    names = ("predict", "predict_batch", "level_code", "class_name", "feature_name", "target_name")
     macros = [f"-D{name.upper()}={prefix}_{name}" for name in names]
-    macros += [f"-DFEATURES={schema.n_features}", f"-DOUTPUTS={schema.n_values}"]
+    macros += [f"-D{name}={number}" for name, number in wanted.items() if name != "CLASSES"]
+    macros.append(f"-DLABELS={_n_labels(schema)}")
     program = folder / "model"
     source, include = str(path.resolve()), str(header.resolve())
     _run([_compiler(), *_FLAGS, "-c", source, "-o", str(folder / "model.o")], b"", path.name)
@@ -96,9 +115,12 @@ def _run(command: list[str], content: bytes, what: str) -> bytes:
 
 
 def _check_names(program: Path, path: Path, schema: Schema) -> None:
-    """The names of columns and classes, in UTF-8, up to a NUL as C texts are."""
+    """The names of columns, targets and classes, in UTF-8, up to a NUL as C texts are."""
     told = _run([str(program), "names"], b"", path.name)
-    wanted = [list(schema.names), [str(label) for label in schema.classes]]
+    targets = [output.name for output in schema.outputs]
+    classes = [[str(label) for label in output.classes] for output in schema.outputs]
+    wanted = [list(schema.names), *([targets] if schema.more else [])]
+    wanted += classes if schema.task == "classification" else [[]]
     expected = b"".join(b"".join(_utf8(n) + b"\0" for n in names) + b"\0" for names in wanted)
     if told != expected:
         raise VerificationError(f"{path.name!r} names its columns or classes otherwise")
