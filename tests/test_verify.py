@@ -17,7 +17,7 @@ import treekit
 from tests.reference import evaluate
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.strategies import models
-from treekit.data.schema import Column, Schema
+from treekit.data.schema import Column, Output, Schema
 from treekit.errors import VerificationError
 from treekit.export import export
 from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
@@ -25,9 +25,11 @@ from treekit.model.ensemble import make_model
 from treekit.model.predict import leaf_indices, sums
 from treekit.model.tree import Split
 from treekit.verify import Report, make_probes, verify
+from treekit.verify.answers import differing, expected
 from treekit.verify.bounds import rule_rows
 from treekit.verify.certificate import model_sha256
 from treekit.verify.coverage import measure
+from treekit.verify.runners import runner_of
 
 MOST = 10**7
 
@@ -507,3 +509,35 @@ def test_each_branch_of_a_multiway_split_is_told_from_the_others(tmp_path):
     report = verify(model, exported(model, tmp_path, "c", "python", "rules", "onnx"))
     assert report.equal, str(report)
     assert report.coverage.part("levels at a split").reached == 12
+
+
+# ------------------------------------------------------------------ several targets
+
+
+def several_targets(task):
+    columns = (Column("x"), Column("colour", "nominal", ("red", "blue")), Column("y"))
+    if task == "regression":
+        schema = Schema(columns, task=task, more=(Output("second"),))
+        said = [leaf([1e9, -0.1], 3), leaf([0.3, 7.0], 1), leaf([-2.0, 0.0], 2)]
+    else:
+        schema = Schema(columns, classes=("no", "yes"), more=(Output("second", (1, 2, 3)),))
+        said = [leaf([3, 1, 0, 2, 2]), leaf([0, 5, 1, 1, 7]), leaf([2, 2, 9, 0, 1])]
+    root = subset("colour", ["red"], threshold("x", 0.5, *said[:2]), said[2])
+    return make_model(schema, [build_tree(root, schema)] * 3, unknown="error")
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("target", ["c", "python"])
+def test_an_artifact_of_several_targets_is_asked_for_each(tmp_path, target, task):
+    model = several_targets(task)
+    rows = np.array([[0.5, 0, 1], [0.6, 0, 1], [np.nan, np.nan, 1], [0, 1, 0], [0, 7, 0]])
+    (path,) = exported(model, tmp_path, target)
+    wanted = expected(model, rows, n_refused=1)
+    assert wanted.label.shape == (5, 2)
+    for how, answers in runner_of(path).run(path, model.schema, rows):
+        assert len(differing(answers, wanted)) == 0, how
+    text = path.read_text()
+    path.write_text(text.replace("second", "other"))
+    if target == "c":
+        with pytest.raises(VerificationError, match="names its columns or classes otherwise"):
+            list(runner_of(path).run(path, model.schema, rows))
