@@ -13,6 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from boundary import drawn
+
 import treekit
 
 HERE = Path(__file__).parent
@@ -152,6 +154,16 @@ def figure(edition, model, number, made):
     return f"![{edition.figure} {number}](figures/{name})\n\n{rule_list(model)}"
 
 
+def boundary(edition, model, number, made):
+    """The lines that a tree of two numbers draws between the melons it was grown on."""
+    name = f"{number}.{edition.language}.svg"
+    table = melons(edition, "3.0_alpha")
+    labels = [edition.good, edition.bad].index
+    marks = [labels(said) for said in table.pop(edition.target)]
+    made[f"figures/{name}"] = drawn(model, table, marks, f"{edition.figure} {number}")
+    return f"![{edition.figure} {number}](figures/{name})"
+
+
 def right(edition, model):
     """How many of the melons of the validation set a tree calls by their name."""
     valid = melons(edition, "2.0_valid")
@@ -190,6 +202,7 @@ def page_parts(edition):
     alpha = melons(edition, "2.0_alpha")
     light = {"missing": "fractional", "min_weight_leaf": 0.0, "min_weight_split": 0.0}
     divided = grown(edition, alpha, **light)
+    numbers = grown(edition, melons(edition, "3.0_alpha"))
     blocks = {
         "table 4.1": gains(edition, two),
         "gain ratio": choice(edition, two),
@@ -202,7 +215,8 @@ def page_parts(edition):
         "table 4.4": gains(edition, alpha, missing="fractional"),
         "parts": parts(edition, divided),
         "figure 4.9": figure(edition, divided, "4.9", made),
-        "figure 4.10": figure(edition, grown(edition, melons(edition, "3.0_alpha")), "4.10", made),
+        "figure 4.10": figure(edition, numbers, "4.10", made),
+        "figure 4.11": boundary(edition, numbers, "4.11", made),
     }
     for number, pruning in (
         ("4.5", {}),

@@ -382,6 +382,14 @@ def test_the_first_classes_differ_in_print_without_colour(entry: int):
     assert contrast(class_colour(entry), class_colour(entry + 1)) >= 1.5
 
 
+def test_a_picture_has_a_role_a_title_and_a_description():
+    root = parsed(plot(model_of(threshold("density", 0.25, NO, YES))))
+    assert root.get("role") == "img"
+    assert [root[0].tag, root[1].tag] == [f"{SVG}title", f"{SVG}desc"]
+    assert root[0].text == "Decision tree for good"
+    assert root[1].text == "2 leaves, depth 1; density ≤ 0.25 asks first."
+
+
 def test_the_picture_brings_its_own_paper():
     root = parsed(plot(model_of(NO)))
     paper = root.find(f"{SVG}rect")

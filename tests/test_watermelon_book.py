@@ -12,9 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from treekit.model.ensemble import Model
+from treekit.data.schema import Column, Schema
+from treekit.model.build import build_tree, leaf, oblique, threshold
+from treekit.model.ensemble import Model, make_model
 from treekit.model.tree import Split
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -25,7 +28,9 @@ CHINESE_PAGE = (EXAMPLES / "watermelon_book" / "README.zh.md").read_text(encodin
 @pytest.fixture(scope="module")
 def book() -> SimpleNamespace:
     """The example's own functions."""
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLES / "watermelon_book.py")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLES))
+        return SimpleNamespace(**runpy.run_path(str(EXAMPLES / "watermelon_book.py")))
 
 
 def part(name: str, page: str = PAGE) -> str:
@@ -204,3 +209,25 @@ def test_pruning_leaves_the_trees_of_the_book(
     train = book.melons(english, "2.0_train", first=book.NAVEL_FIRST)
     held = {"validation": book.melons(english, "2.0_valid")} if pruner else {}
     assert as_printed(book.grown(english, train, pruner=pruner, **held)) == printed
+
+
+# ---------------------------------------------------------------- the boundary
+
+
+def test_the_regions_of_a_boundary_are_those_of_the_model():
+    regions = runpy.run_path(str(EXAMPLES / "boundary.py"))["regions"]
+    schema = Schema((Column("x"), Column("y")), classes=("p", "q"))
+    leaves = [leaf([1, 0]), leaf([0, 1])]
+    slanted = oblique({0: 1.0, 1: -2.0}, 0.25, *leaves)
+    root = threshold(
+        0, 0.5, threshold(1, 0.25, *leaves), oblique({1: -1.0}, -0.5, slanted, leaves[1])
+    )
+    model = make_model(schema, [build_tree(root, schema)])
+    found = regions(model, [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)])
+    area = 0.0
+    for corners, label in found:
+        middle = [sum(axis) / len(corners) for axis in zip(*corners, strict=True)]
+        assert model.predict(np.array([middle])).tolist() == [schema.classes[label]]
+        turns = zip(corners, corners[1:] + corners[:1], strict=True)
+        area += sum(a[0] * b[1] - b[0] * a[1] for a, b in turns) / 2
+    assert area == pytest.approx(1.0)

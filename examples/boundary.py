@@ -1,0 +1,86 @@
+"""Where a tree of two numbers draws its lines: one convex polygon a leaf, as SVG."""
+
+from treekit.plot.colours import INK, PAPER, class_colour, ink_on, mixed
+from treekit.plot.markup import element, escaped
+
+__all__ = ["drawn", "regions"]
+
+LEFT, RIGHT, LOW, HIGH = 0.2, 0.8, 0.0, 0.5
+SCALE = 560.0
+SIGNS = ("+", "−")
+
+
+def drawn(model, table, marks, title):
+    """The leaves of a model of two classes, and rows on them.
+
+    Parameters
+    ----------
+    table : mapping of two columns
+        What goes across, and what goes up, by name.
+    marks : sequence of int
+        The class of each row, 0 or 1.
+    """
+    (across, xs), (up, ys) = table.items()
+    parts = [element("title", escaped(title)), element("rect", width=430.0, height=364.0, rx=8.0,
+                                                       fill=PAPER)]  # fmt: skip
+    for corners, label in regions(model, [(LEFT, LOW), (RIGHT, LOW), (RIGHT, HIGH), (LEFT, HIGH)]):
+        points = " ".join("{:.2f},{:.2f}".format(*place(*corner)) for corner in corners)
+        colour = class_colour(label)
+        tint, edge = mixed(PAPER, colour, 0.2), mixed(colour, PAPER, 0.4)
+        parts.append(element("polygon", points=points, fill=tint, stroke=edge))
+    for x, y, mark in zip(xs, ys, marks, strict=True):
+        left, top = place(x, y)
+        colour = class_colour(mark)
+        parts.append(element("circle", cx=left, cy=top, r=8.0, fill=colour))
+        parts.append(text(SIGNS[mark], left, top + 5, fill=ink_on(colour)))
+    parts += [text(f"{x / 10:.1f}", *place(x / 10, LOW - 0.035)) for x in (2, 4, 6, 8)]
+    parts += [text(f"{y / 10:.1f}", *place(LEFT - 0.03, y / 10 - 0.008)) for y in range(6)]
+    parts.append(text(across, 230.0, 350.0))
+    parts.append(text(up, 18.0, 160.0, transform="rotate(-90 18 160)"))
+    frame = {"xmlns": "http://www.w3.org/2000/svg", "width": 430.0, "height": 364.0, "role": "img"}
+    frame |= {"font_family": "sans-serif", "font_size": 13.0, "text_anchor": "middle", "fill": INK}
+    return element("svg", "\n", *(f"{part}\n" for part in parts), **frame) + "\n"
+
+
+def place(x, y):
+    return 62 + SCALE * (x - LEFT), 20 + SCALE * (HIGH - y)
+
+
+def text(said, x, y, **attributes):
+    return element("text", escaped(said), x=x, y=y, **attributes)
+
+
+def regions(model, window):
+    """Leaves as polygons within a convex window, each with the position of its class."""
+    tree, found, waiting = model.trees[0], [], [(0, window)]
+    while waiting:
+        node, corners = waiting.pop()
+        if tree.n_children[node] == 0:
+            found.append((corners, int(tree.value[node].argmax())))
+            continue
+        (a, b), most = halves(tree, node)
+        child = int(tree.first_child[node])
+        waiting.append((child, clipped(corners, (a, b), most)))
+        waiting.append((child + 1, clipped(corners, (-a, -b), -most)))
+    return found
+
+
+def halves(tree, node):
+    """What a node asks: weights of the two numbers, and the largest sum that goes left."""
+    terms = range(tree.term_start[node], tree.term_start[node + 1])
+    asked = {int(tree.term_feature[i]): float(tree.term_weight[i]) for i in terms}
+    asked = asked or {int(tree.feature[node]): 1.0}
+    return (asked.get(0, 0.0), asked.get(1, 0.0)), float(tree.threshold[node])
+
+
+def clipped(corners, weights, most):
+    """The part of a polygon where the weighted sum is at most `most` (Sutherland, Hodgman 1974)."""
+    kept = []
+    for a, b in zip(corners, corners[1:] + corners[:1], strict=True):
+        at_a, at_b = (weights[0] * x + weights[1] * y - most for x, y in (a, b))
+        if at_a <= 0:
+            kept.append(a)
+        if (at_a <= 0) != (at_b <= 0):
+            share = at_a / (at_a - at_b)
+            kept.append(tuple(p + share * (q - p) for p, q in zip(a, b, strict=True)))
+    return kept
