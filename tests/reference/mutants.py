@@ -133,16 +133,12 @@ def _votes(text: str) -> Mutants:
             for unit in (-1, 1):
                 inside = c[1][: match.start()] + str(int(match[0]) + unit) + c[1][match.end() :]
                 yield "leaf", _replaced(text, c, inside, 1)
-    python = re.search(r'_VOTES = \[.*?"""\\\n([^"]*)\n"""', text, re.DOTALL)
-    python = python or re.search(r'_NUMBERS = .*?"""\\\n([^"]*)\n"""', text, re.DOTALL)
+    python = re.search(r'_UNITS = \[.*?"""\\\n([^"]*)\n"""', text, re.DOTALL)
     if python is not None:
-        votes = "_VOTES" in python[0]
-        for number, match in enumerate(re.finditer(r"-?[0-9]+", python[1])):
-            if votes and number % 2 == 0:
-                continue  # a class
+        for match in re.finditer(r"[0-9]+ (-?[0-9]+)", python[1]):  # a position, and its units
             for unit in (-1, 1):
-                inside = python[1][: match.start()] + str(int(match[0]) + unit)
-                yield "leaf", _replaced(text, python, inside + python[1][match.end() :], 1)
+                inside = python[1][: match.start(1)] + str(int(match[1]) + unit)
+                yield "leaf", _replaced(text, python, inside + python[1][match.end(1) :], 1)
 
 
 # ------------------------------------------------------------------ ONNX
