@@ -234,12 +234,19 @@ class PrunerFunctions:
 
 @dataclass(frozen=True)
 class Pruner:
-    """A rule that keeps trees small.  ``make(**settings)`` returns `PrunerFunctions`."""
+    """A rule that keeps trees small.  ``make(**settings)`` returns `PrunerFunctions`.
+
+    Attributes
+    ----------
+    task : {"classification", "regression"} or None
+        The only task that it is for; None: both.
+    """
 
     name: str
     make: Callable[..., PrunerFunctions]
     settings: tuple[Setting, ...] = ()
     summary: str = ""
+    task: Literal["classification", "regression"] | None = None
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,9 @@ def check_record(record: Any, kind: Kind) -> None:
         )
     where = f"{kind.name} {name!r}"
     task = getattr(record, "task", "classification")
-    if task not in ("classification", "regression"):
+    if task not in ("classification", "regression") and not (
+        task is None and kind.name == "pruner"
+    ):
         raise PluginError(f"{where} has task {task!r}; known: classification, regression")
     suffix = getattr(record, "suffix", ".x")
     if not isinstance(suffix, str) or not suffix.startswith(".") or "/" in suffix:
@@ -145,7 +147,7 @@ def check_functions(functions: Any, record: Record) -> None:
             raise PluginError(f"{name!r} of {where} is {_type_name(value)}, not a function")
     problem = _problem(functions)
     if isinstance(functions, CriterionFunctions) and not problem:
-        problem = _statistics_problem(functions, record.task)  # type: ignore[union-attr]
+        problem = _statistics_problem(functions, str(getattr(record, "task", "")))
     if problem:
         raise PluginError(f"{where} {problem}")
 

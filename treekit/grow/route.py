@@ -19,7 +19,7 @@ from treekit.model.fractional import mass_bounds
 from treekit.model.portable import MASS
 from treekit.model.tree import Split, Tree
 
-__all__ = ["Reached", "leaf_shares", "part_rows", "route"]
+__all__ = ["Reached", "cut_codes", "leaf_shares", "part_rows", "route"]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _led(
     """
     stats = np.zeros((tree.n_nodes, size))
     ids, cells, values, at = route_kernel(
-        tree.kind, tree.feature, _cuts(tree, table), tree.first_child, tree.n_children,
+        tree.kind, tree.feature, cut_codes(tree, table), tree.first_child, tree.n_children,
         tree.missing, tree.level_start, tree.level_branch,
         np.ones(tree.n_nodes) if upto is None else upto,
         table.codes, table.n_codes, Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy()),
@@ -129,7 +129,7 @@ def _led(
     return stats, Rows(ids, cells, values), at
 
 
-def _cuts(tree: Tree, table: Table) -> npt.NDArray[np.int64]:
+def cut_codes(tree: Tree, table: Table) -> npt.NDArray[np.int64]:
     """(nodes,) int64: the last code whose values go to branch 0 of a THRESHOLD node; else -1."""
     cuts = np.full(tree.n_nodes, -1, dtype=np.int64)
     numeric = tree.kind == Split.THRESHOLD

@@ -8,7 +8,7 @@ import numpy as np
 
 from treekit.kernels.compile import kernel
 
-__all__ = ["cheapest_cuts", "weakest_links"]
+__all__ = ["cheapest_cuts", "sums_below", "weakest_links"]
 
 
 @kernel
@@ -116,21 +116,45 @@ def _close_below(top, kind, first_child, n_children, closed):
 
 
 @kernel
-def cheapest_cuts(kind, first_child, n_children, risk, cut_ties):
+def cheapest_cuts(kind, first_child, n_children, leaf, split, slack, cut_ties):
     """Bottom up, make a node a leaf where that costs less than the subtree below it.
 
-    `cut_ties`: also where it costs the same.  Returns (n,) bool, the cuts.
+    Parameters
+    ----------
+    leaf, split : (n,) float64
+        Cost of each node as a leaf, and what a split of it costs beside its branches.
+    slack : float
+        A leaf may cost so much more, less than that.
+    cut_ties : bool
+        Also where it costs the same.
+
+    Returns
+    -------
+    (n,) bool
+        The cuts.
     """
     n = len(kind)
-    best = risk.copy()
+    best = leaf.copy()
     cut = np.zeros(n, np.bool_)
     for i in range(n - 1, -1, -1):
         if kind[i] == 0:
             continue
-        below = 0.0
+        below = split[i]
         for c in range(first_child[i], first_child[i] + n_children[i]):
             below += best[c]
-        cut[i] = risk[i] < below or (cut_ties and risk[i] == below)
+        cut[i] = leaf[i] < below + slack or (cut_ties and leaf[i] == below)
         if not cut[i]:
             best[i] = below
     return cut
+
+
+@kernel
+def sums_below(kind, first_child, n_children, leaf):
+    """(n,) float64: sum of `leaf` over the leaves at or below each node."""
+    below = leaf.copy()
+    for i in range(len(kind) - 1, -1, -1):
+        if kind[i] != 0:
+            below[i] = 0.0
+            for c in range(first_child[i], first_child[i] + n_children[i]):
+                below[i] += below[c]
+    return below

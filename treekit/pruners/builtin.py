@@ -22,9 +22,33 @@ def _reduced_error(**settings: Any) -> PrunerFunctions:
     return reduced_error(**settings)
 
 
+def _error_based(**settings: Any) -> PrunerFunctions:
+    from treekit.pruners.error_based import error_based
+
+    return error_based(**settings)
+
+
+def _mdl(**settings: Any) -> PrunerFunctions:
+    from treekit.pruners.mdl import mdl
+
+    return mdl(**settings)
+
+
+def _holdout(**settings: Any) -> PrunerFunctions:
+    from treekit.pruners.before import holdout
+
+    return holdout(**settings)
+
+
+def _chi_squared(**settings: Any) -> PrunerFunctions:
+    from treekit.pruners.before import chi_squared
+
+    return chi_squared(**settings)
+
+
 @hookimpl
 def treekit_pruners() -> list[Pruner]:
-    """Cost-complexity and reduced-error pruning."""
+    """Pruners of the literature: after growth, then before a split."""
     return [
         Pruner(
             "cost_complexity",
@@ -61,5 +85,53 @@ def treekit_pruners() -> list[Pruner]:
                 Setting("prune_ties", False, "prune where the error stays the same, too"),
             ),
             summary="reduced-error pruning on a hold-out (Quinlan 1987)",
+        ),
+        Pruner(
+            "error_based",
+            _error_based,
+            settings=(
+                Setting(
+                    "confidence", 0.25, "confidence factor of the error limit; less prunes more",
+                    minimum=1e-6, maximum=0.5,
+                ),
+                Setting("raising", True, "also replace a subtree by its largest branch"),
+                Setting("collapsing", True, "first drop splits that lower no training errors"),
+                Setting(
+                    "limit", "j48", "exact normal quantile (j48), or C4.5's table (release8)",
+                    choices=("j48", "release8"),
+                ),
+            ),
+            summary="error-based pruning (Quinlan 1993)",
+            task="classification",
+        ),
+        Pruner(
+            "mdl",
+            _mdl,
+            summary="minimum description length (Mehta, Rissanen and Agrawal 1995)",
+            task="classification",
+        ),
+        Pruner(
+            "holdout",
+            _holdout,
+            settings=(
+                Setting(
+                    "holdout", 0.25, "share of the rows to judge splits by",
+                    minimum=0.01, maximum=0.9,
+                ),
+            ),
+            summary="split only on a strict rise of hold-out accuracy (Zhou 2016)",
+            task="classification",
+        ),
+        Pruner(
+            "chi_squared",
+            _chi_squared,
+            settings=(
+                Setting(
+                    "alpha", 0.05, "largest p-value at which a node is split",
+                    minimum=0.0, maximum=1.0,
+                ),
+            ),
+            summary="split only where class and branch depend (Quinlan 1986)",
+            task="classification",
         ),
     ]  # fmt: skip

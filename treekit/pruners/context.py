@@ -39,6 +39,8 @@ class Context:
         are its hold-out.  Raises `DataError` where trees cannot be regrown.
     impurity : callable, optional
         ``impurity(stats)`` of the training's criterion.
+    fractional : bool
+        Whether rows go down every branch of a split whose value they miss.
     validated : bool
         Whether the hold-out rows are those of a validation table.
     report : dict
@@ -50,6 +52,7 @@ class Context:
     losses: Losses
     folds: Callable[[int], list[GrownTree]]
     impurity: Callable[[Numbers], float] | None = None
+    fractional: bool = False
     validated: bool = False
     report: dict[str, Any] = field(default_factory=dict)
 

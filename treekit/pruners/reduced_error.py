@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from treekit.contracts import PrunerFunctions
 from treekit.kernels.prune import cheapest_cuts
 from treekit.model.tree import Tree
@@ -25,8 +27,9 @@ def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
 
     def after(tree: Tree, context: Context) -> Tree:
         context.need_holdout("reduced_error")
+        risk = context.held_risk
         cut = cheapest_cuts(
-            tree.kind, tree.first_child, tree.n_children, context.held_risk, prune_ties
+            tree.kind, tree.first_child, tree.n_children, risk, np.zeros_like(risk), 0.0, prune_ties
         )
         return collapse(tree, cut)
 

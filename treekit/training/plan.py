@@ -21,7 +21,7 @@ from treekit.contracts import (
     SplitterFunctions,
 )
 from treekit.data.dataset import Dataset
-from treekit.data.schema import Task
+from treekit.data.schema import Schema, Task
 from treekit.errors import SettingError
 from treekit.settings import resolve
 from treekit.training.classes import class_weights, shares
@@ -134,6 +134,8 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
             "target; choose another criterion or set task"
         )
     pruner = _part("pruner", settings, wanted) if settings["pruner"] is not None else None
+    if pruner is not None:
+        _check_pruner(pruner, dataset.schema)
     _check_component_settings(given, pruner)
     weights = class_weights(dataset, settings["class_weight"], settings["priors"])
     costs = costs_of_mistakes(dataset, settings["costs"])
@@ -193,6 +195,18 @@ def _check_max_samples(settings: Mapping[str, Any], given: Mapping[str, Any]) ->
     if not 0 < wanted <= (1.0 if isinstance(wanted, float) else wanted):
         raise SettingError(
             f"max_samples is {wanted}; give a number of rows, or a share above 0.0 and at most 1.0"
+        )
+
+
+def _check_pruner(pruner: Part, schema: Schema) -> None:
+    only = pruner.record.task
+    if only not in (None, schema.task) or (only and schema.more):
+        given = (
+            "there are several" if schema.more else f"{schema.target!r} is a {schema.task} target"
+        )
+        raise SettingError(
+            f"pruner {pruner.record.name!r} is for one target of {only}, but {given}; choose "
+            "another pruner, such as cost_complexity"
         )
 
 

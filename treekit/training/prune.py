@@ -35,6 +35,7 @@ def prune(
         losses_of(dataset.schema, plan.criterion.functions, plan.costs),
         folds,
         impurity=plan.criterion.functions.impurity,
+        fractional=recipe.fractional,
         validated=recipe.held is not None,
         report=report,
     )

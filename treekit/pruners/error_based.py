@@ -1,0 +1,112 @@
+"""Error-based pruning (Quinlan 1993, *C4.5: Programs for Machine Learning*, chapter 4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.contracts import PrunerFunctions
+from treekit.grow.route import cut_codes
+from treekit.grow.target import grid_of
+from treekit.kernels.prune import cheapest_cuts, sums_below
+from treekit.kernels.raising import Bound, Splits, pessimistic_errors, prune_and_raise
+from treekit.model.tree import Split, Tree
+from treekit.pruners.collapse import collapse, graft, kept_nodes
+from treekit.pruners.context import Context
+
+__all__ = ["error_based"]
+
+Numbers = npt.NDArray[np.float64]
+
+_WEIGHS_LESS = 1e-3
+"""Rows by which a split must lower the training errors, or it is collapsed."""
+
+_TOLERANCE = 0.1 + 1e-6
+"""Errors by which a smaller tree may be worse, with J48's margin for rounding."""
+
+
+def error_based(confidence: float, raising: bool, collapsing: bool, limit: str) -> PrunerFunctions:
+    """Replace a subtree by a leaf, or by its largest branch, where that errs less.
+
+    The errors of a leaf are an upper limit: as many as would make those seen
+    unlikely at the confidence factor.  Mistakes count as their costs, as
+    shares of the largest: a cost between 0 and 1 varies no more than an error
+    of the same mean, so that the limit holds.
+
+    Parameters
+    ----------
+    confidence : float
+        Confidence factor: less prunes more; 0.5: errors as seen.
+    raising : bool
+        Also replace a subtree by its largest branch, through which its other
+        rows then go.  Of branches that weigh the same it is the last, as in J48.
+    collapsing : bool
+        First make leaves of the subtrees that lower the training errors by
+        less than 0.001.
+    limit : {"j48", "release8"}
+        The limit with the exact normal quantile, as in Weka's J48; or with the
+        table and the upper end of C4.5 release 8.
+    """
+
+    def after(tree: Tree, context: Context) -> Tree:
+        bound = _bound(confidence, limit, context)
+        stats = context.stats
+        wrong, expected = pessimistic_errors(stats, bound)
+        if collapsing:
+            below = sums_below(tree.kind, tree.first_child, tree.n_children, wrong)
+            idle = (tree.kind != Split.LEAF) & (below >= wrong - _WEIGHS_LESS)
+            kept = kept_nodes(tree, np.where(idle, -1, np.arange(tree.n_nodes)))
+            tree, stats, expected = collapse(tree, idle), stats[kept], expected[kept]
+        if raising:
+            return _raised(tree, context, bound, stats)
+        cut = cheapest_cuts(
+            tree.kind, tree.first_child, tree.n_children, expected, np.zeros_like(expected),
+            _TOLERANCE, False,
+        )  # fmt: skip
+        return collapse(tree, cut)
+
+    return PrunerFunctions(after=after, holdout=None)
+
+
+def _raised(tree: Tree, context: Context, bound: Bound, stats: Numbers) -> Tree:
+    """Prune and raise; nodes then say what the rows that now reach them say."""
+    rows, table = context.grown.rows, context.table
+    splits = Splits(
+        tree.kind, tree.feature, cut_codes(tree, table), tree.first_child, tree.n_children,
+        tree.missing, tree.level_start, tree.level_branch,
+    )  # fmt: skip
+    stats = stats.copy()
+    source = prune_and_raise(
+        splits, table.codes, table.n_codes, rows, grid_of(rows.values), context.fractional, bound,
+        stats,
+    )  # fmt: skip
+    kept = kept_nodes(tree, source)
+    grafted = graft(tree, source)
+    stats = stats[kept]
+    weight = stats.sum(axis=1)
+    value = stats.copy()
+    parent = grafted.parent
+    for node in np.flatnonzero(weight == 0):  # parents first
+        value[node] = value[parent[node]]
+    return replace(grafted, value=value, weight=weight)
+
+
+def _bound(confidence: float, limit: str, context: Context) -> Bound:
+    costs = context.costs
+    k = context.stats.shape[1]
+    scaled = 1.0 - np.eye(k) if costs is None else costs / costs.max()
+    if limit == "release8" and confidence < 0.5:
+        z = _table_quantile(confidence)
+    else:
+        z = NormalDist().inv_cdf(1.0 - min(confidence, 0.5))
+    return Bound(confidence, z, limit == "release8", scaled)
+
+
+def _table_quantile(confidence: float) -> float:
+    """The normal quantile as release 8 has it: between the points of a table, linearly."""
+    levels = (0.0, 0.001, 0.005, 0.01, 0.05, 0.10, 0.20, 0.40, 1.00)
+    quantiles = (4.0, 3.09, 2.58, 2.33, 1.65, 1.28, 0.84, 0.25, 0.00)
+    return float(np.interp(confidence, levels, quantiles))
