@@ -28,7 +28,9 @@ _TOLERANCE = 0.1 + 1e-6
 """Errors by which a smaller tree may be worse, with J48's margin for rounding."""
 
 
-def error_based(confidence: float, raising: bool, collapsing: bool, limit: str) -> PrunerFunctions:
+def error_based(
+    confidence: float | None, raising: bool, collapsing: bool, limit: str
+) -> PrunerFunctions:
     """Replace a subtree by a leaf, or by its largest branch, where that errs less.
 
     The errors of a leaf are an upper limit: as many as would make those seen
@@ -38,8 +40,9 @@ def error_based(confidence: float, raising: bool, collapsing: bool, limit: str) 
 
     Parameters
     ----------
-    confidence : float
-        Confidence factor: less prunes more; 0.5: errors as seen.
+    confidence : float or None
+        Confidence factor: less prunes more; 0.5: errors as seen.  None:
+        subtrees are collapsed, nothing else.
     raising : bool
         Also replace a subtree by its largest branch, through which its other
         rows then go.  Of branches that weigh the same it is the last, as in J48.
@@ -52,7 +55,7 @@ def error_based(confidence: float, raising: bool, collapsing: bool, limit: str) 
     """
 
     def after(tree: Tree, context: Context) -> Tree:
-        bound = _bound(confidence, limit, context)
+        bound = _bound(0.5 if confidence is None else confidence, limit, context)
         stats = context.stats
         wrong, expected = pessimistic_errors(stats, bound)
         if collapsing:
@@ -60,6 +63,8 @@ def error_based(confidence: float, raising: bool, collapsing: bool, limit: str) 
             idle = (tree.kind != Split.LEAF) & (below >= wrong - _WEIGHS_LESS)
             kept = kept_nodes(tree, np.where(idle, -1, np.arange(tree.n_nodes)))
             tree, stats, expected = collapse(tree, idle), stats[kept], expected[kept]
+        if confidence is None:
+            return tree
         if raising:
             return _raised(tree, context, bound, stats)
         cut = cheapest_cuts(

@@ -61,6 +61,7 @@ PRESETS: dict[str, Preset] = {
             "nominal_splits": "multiway",
             "min_weight_leaf": 2.0,
         },
+        alone={"pruner": "error_based"},
     ),
     "cart": Preset(
         "two branches, cost-complexity pruning (Breiman et al. 1984)",
