@@ -229,7 +229,10 @@ BAD = {
     "an unknown target": (["--target", "goood"], "no target column 'goood'; did you mean 'good'?"),
     "an unknown setting": (["--set", "max_depht=3"], "did you mean 'max_depth'?"),
     "an unknown criterion": (["--criterion", "ginni"], "did you mean 'gini'?"),
-    "an unknown pruner": (["--pruner", "cost"], "installed: chi_squared, cost_complexity, error_based, holdout, mdl"),
+    "an unknown pruner": (
+        ["--pruner", "cost"],
+        "installed: chi_squared, cost_complexity, error_based, holdout, mdl",
+    ),
     "a value of a wrong type": (["--trees", "many"], "must be a whole number"),
     "a value out of range": (["--set", "max_bins=256"], "from 2 to 255, not 256"),
     "a setting given twice": (["--trees", "5", "--set", "trees=6"], "'trees' is given twice"),
