@@ -90,6 +90,8 @@ def test_an_algorithm_for_classes_refuses_a_number_by_name():
     for name in ("id3", "c45"):
         with pytest.raises(SettingError, match=f"of algorithm '{name}' is for classification"):
             treekit.train(table, "y", algorithm=name)
+    with pytest.raises(SettingError, match="voting='hard' is for classes"):
+        treekit.train(table, "y", algorithm="bagging", voting="hard")
 
 
 def test_quinlan_s_id3_knows_no_missing_values():

@@ -237,6 +237,60 @@ def test_extra_trees_are_as_good_as_scikit_learn_s():
     assert own.score(*DIABETES) == pytest.approx(other.score(*DIABETES), abs=0.05)
 
 
+# ------------------------------------------------------------------ pruning
+
+
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+def test_the_pruning_path_of_classes_is_scikit_learn_s(criterion):
+    x, own, other = both(criterion, min_samples_leaf=6)
+    y = load_breast_cancer().target
+    mine, theirs = (tree.cost_complexity_pruning_path(x, y) for tree in (own, other))
+    np.testing.assert_allclose(mine.ccp_alphas, theirs.ccp_alphas, atol=1e-12)
+    np.testing.assert_allclose(mine.impurities[[0, -1]], theirs.impurities[[0, -1]], atol=1e-12)
+    for k in (3, len(mine.ccp_alphas) // 2, -2):
+        alpha = mine.ccp_alphas[k] * (1 + 1e-9)
+        pruned = clone(own).set_params(ccp_alpha=alpha).fit(x, y)
+        expected = clone(other).set_params(ccp_alpha=alpha).fit(x, y)
+        assert pruned.get_n_leaves() == expected.get_n_leaves()
+        np.testing.assert_array_equal(pruned.predict(x), expected.predict(x))
+        at = np.searchsorted(mine.ccp_alphas, alpha, side="right") - 1
+        tree = pruned.tree_
+        leaves = tree.children_left < 0
+        share = tree.weighted_n_node_samples[leaves] / len(x)
+        assert mine.impurities[at] == pytest.approx((share * tree.impurity[leaves]).sum())
+
+
+def test_the_pruning_path_of_numbers_is_scikit_learn_s():
+    x, y = DIABETES[0].astype(np.float32)[:, [2, 8]], DIABETES[1]
+    own = DecisionTreeRegressor(max_depth=6)
+    other = sklearn.tree.DecisionTreeRegressor(max_depth=6, random_state=0)
+    mine, theirs = (tree.cost_complexity_pruning_path(x, y) for tree in (own, other))
+    np.testing.assert_allclose(mine.ccp_alphas[-20:], theirs.ccp_alphas[-20:], rtol=1e-9)
+    np.testing.assert_allclose(mine.impurities[-20:], theirs.impurities[-20:], rtol=1e-9)
+    alpha = float(mine.ccp_alphas[-6:-4].mean())
+    pruned = own.set_params(ccp_alpha=alpha).fit(x, y)
+    assert pruned.get_n_leaves() == other.set_params(ccp_alpha=alpha).fit(x, y).get_n_leaves() > 1
+
+
+def test_a_forest_is_pruned_by_an_alpha_tree_by_tree():
+    whole = RandomForestClassifier(4, random_state=0).fit(*IRIS)
+    pruned = RandomForestClassifier(4, random_state=0, ccp_alpha=0.02).fit(*IRIS)
+    assert 4 < pruned.model_.n_leaves < whole.model_.n_leaves
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"ccp_alpha": -1.0}, "at least 0"),
+        ({"ccp_alpha": "big"}, "at least 0"),
+        ({"ccp_alpha": 0.1, "pruner": "reduced_error"}, "give one of them"),
+    ],
+)
+def test_an_alpha_that_cannot_be_used_is_refused(parameters, said):
+    with pytest.raises(SettingError, match=said):
+        DecisionTreeClassifier(**parameters).fit(*IRIS)
+
+
 # ------------------------------------------------------------------ parameters
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Literal
 
 import msgspec
@@ -178,11 +179,25 @@ class EstimatorBase(Parameters, BaseEstimator):
                     f"{kind}_settings is {own!r}; give a dict of the {kind}'s settings by name"
                 )
             settings |= {f"{kind}.{name}": value for name, value in (own or {}).items()}
+        settings |= self._complexity()
         if self.train_settings is not None and not isinstance(self.train_settings, Mapping):
             raise SettingError(
                 f"train_settings is {self.train_settings!r}; give a dict of settings by name"
             )
         return settings | dict(self.train_settings or {})
+
+    def _complexity(self) -> dict[str, Any]:
+        """`ccp_alpha` as a pruner."""
+        alpha: Any = self.ccp_alpha
+        if not isinstance(alpha, Real) or not 0.0 <= float(alpha) < np.inf:
+            raise SettingError(f"ccp_alpha is {alpha!r}; give a number of at least 0")
+        if alpha == 0.0:
+            return {}
+        if self.pruner is not None:
+            raise SettingError(f"ccp_alpha and pruner={self.pruner!r} both prune; give one of them")
+        # The squared error is the impurity of numbers.
+        risk = "impurity" if self._task == "classification" else "loss"
+        return {"pruner": "cost_complexity", "pruner.alpha": float(alpha), "pruner.risk": risk}
 
     def _is_complete(self) -> bool:
         """Whether nothing is left to fit."""

@@ -50,6 +50,9 @@ class Parameters:
         How categories are split: ``subset`` in two sets, ``multiway`` one branch each.
     pruner : str or treekit.Pruner, optional
         ``cost_complexity``, ``reduced_error``, or an installed one.
+    ccp_alpha : float
+        Cost-complexity pruning by impurity, as scikit-learn's: links that
+        hold back less than this impurity per leaf are cut.  0: none.
     missing : str
         ``direction``: missing cells take a learned side; ``error``: they are refused.
     unknown : {"missing", "error"}
@@ -78,6 +81,7 @@ class Parameters:
     categorical: Any = "from_dtype"
     nominal_splits: str = "subset"
     pruner: Any = None
+    ccp_alpha: float = 0.0
     missing: str = "direction"
     unknown: str = "missing"
     dtype: InputType = "auto"

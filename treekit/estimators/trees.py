@@ -6,11 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import sklearn.tree
+from sklearn.base import clone
+from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
 from treekit.data.dataset import Dataset
+from treekit.errors import SettingError
 from treekit.estimators.arrays import TreeArrays, path_matrix, tree_arrays
 from treekit.estimators.base import ClassifierBase, EstimatorBase, RegressorBase
+from treekit.estimators.complexity import impurity_path
 from treekit.estimators.facts import class_impurity, facts_of_rows, facts_of_weights
 from treekit.training import Fitted
 
@@ -36,6 +40,30 @@ class TreeBase(EstimatorBase):
         """(rows, nodes) CSR matrix: 1 where the row passes through the node."""
         leaf = self.apply(X)
         return path_matrix(self.model_.trees[0].parent, leaf)
+
+    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
+        """The alphas that break the links of the unpruned tree, and the impurities left.
+
+        Returns
+        -------
+        Bunch
+            ``ccp_alphas`` and ``impurities``, (links + 1,) float64 each, ascending; any
+            of the alphas may be given as `ccp_alpha`.
+        """
+        whole = clone(self).set_params(pruner=None, pruner_settings=None, ccp_alpha=0.0)
+        whole.fit(X, y, sample_weight)
+        tree = whole.model_.trees[0]
+        if self._task == "classification":
+            impurity = class_impurity(whole.model_, tree)
+        elif whole._facts is None or whole._facts.impurity is None:
+            raise SettingError(
+                "the spread of rows that go down several branches is not known; use "
+                "missing='direction'"
+            )
+        else:
+            impurity = whole._facts.impurity
+        alphas, impurities = impurity_path(tree, impurity)
+        return Bunch(ccp_alphas=alphas, impurities=impurities)
 
     @property
     def tree_(self) -> TreeArrays:

@@ -125,14 +125,9 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     apart |= {name: own.pop(name) for name in BY_NAME if not isinstance(own.get(name, ""), str)}
     settings = resolve(SETTINGS, own, "training")
     settings |= {name: value for name, value in apart.items() if value is not None}
-    _decide(settings, dataset, given)
+    _decide(settings, dataset)
     criterion = _part("criterion", settings, wanted)
-    if criterion.record.task != task:
-        raise SettingError(
-            f"criterion {criterion.record.name!r}{_chosen_by(settings, given)} is for "
-            f"{criterion.record.task}, but the target {dataset.schema.target!r} is a {task} "
-            "target; choose another criterion or set task"
-        )
+    _check_together(settings, given, criterion, dataset)
     pruner = _part("pruner", settings, wanted) if settings["pruner"] is not None else None
     if pruner is not None:
         _check_pruner(pruner, dataset.schema)
@@ -163,8 +158,8 @@ def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
     return base | dict(given)
 
 
-def _decide(settings: dict[str, Any], dataset: Dataset, given: Mapping[str, Any]) -> None:
-    """Fill in, in place, what depends on the data, and refuse what does not go together."""
+def _decide(settings: dict[str, Any], dataset: Dataset) -> None:
+    """Fill in, in place, what depends on the data."""
     settings["criterion"] = settings["criterion"] or (
         "gini" if dataset.schema.task == "classification" else "squared_error"
     )
@@ -174,11 +169,28 @@ def _decide(settings: dict[str, Any], dataset: Dataset, given: Mapping[str, Any]
         settings["pruner"] = None
     if settings["seed"] is None:
         settings["seed"] = secrets.randbits(32)
+
+
+def _check_together(
+    settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, dataset: Dataset
+) -> None:
+    """Refuse what does not go together, or not with the target."""
+    task = dataset.schema.task
+    if criterion.record.task != task:
+        raise SettingError(
+            f"criterion {criterion.record.name!r}{_chosen_by(settings, given)} is for "
+            f"{criterion.record.task}, but the target {dataset.schema.target!r} is a {task} "
+            "target; choose another criterion or set task"
+        )
     if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
         raise SettingError("trees is given, but one tree is trained; set ensemble='forest'")
-    if settings["numeric_side"] == "c45" and dataset.schema.task != "classification":
+    if settings["numeric_side"] == "c45" and task != "classification":
         raise SettingError(
             "numeric_side='c45' counts classes, but the target is a number; set numeric_side='leaf'"
+        )
+    if settings["voting"] == "hard" and task != "classification":
+        raise SettingError(
+            "voting='hard' is for classes, but the target is a number; set voting='soft'"
         )
     _check_max_samples(settings, given)
 

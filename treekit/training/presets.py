@@ -57,19 +57,24 @@ PRESETS: dict[str, Preset] = {
             "ensemble": "tree",
             "criterion": "gain_ratio",
             "criterion.slack": 1e-3,
+            "criterion.mdl": True,
+            "criterion.many_levels": 0.3,
             "splitter": "exact",
             "nominal_splits": "multiway",
+            "empty_branches": True,
+            "thresholds": "value_below",
+            "numeric_side": "c45",
+            "resolution": 1e-5,
             "min_weight_leaf": 2.0,
+            "min_gain": -1e-3,
+            "missing": "fractional",
         },
         alone={"pruner": "error_based"},
     ),
     "cart": Preset(
         "two branches, cost-complexity pruning (Breiman et al. 1984)",
-        {
-            "splitter": "exact",
-            "nominal_splits": "subset",
-        },
-        alone={"pruner": "cost_complexity", "min_weight_split": 6.0},
+        {"splitter": "exact", "nominal_splits": "subset"},
+        alone={"pruner": "cost_complexity", "pruner.rule": "one_se", "min_weight_split": 6.0},
     ),
     "stump": Preset(
         "a tree of one split (Iba and Langley 1992)",
@@ -102,6 +107,20 @@ PRESETS: dict[str, Preset] = {
 id3
     J. R. Quinlan, "Induction of decision trees", Machine Learning 1, 1986, pp.
     81-106.  Quinlan's attributes are nominal; numeric columns split in two.
+c45
+    J. R. Quinlan, *C4.5: Programs for Machine Learning*, 1993, with the changes of
+    release 8 (Quinlan, "Improved use of continuous attributes in C4.5", Journal of
+    Artificial Intelligence Research 4, 1996, pp. 77-90).  The book of 1993 takes no
+    penalty off numeric gains: ``criterion.mdl=false``, ``min_gain=0``.  Weka's J48
+    differs by ``criterion.tolerance=1e-6`` and ``min_gain=0``.
+cart
+    L. Breiman, J. H. Friedman, R. A. Olshen and C. J. Stone, *Classification and
+    Regression Trees*, 1984: nodes of up to five rows are not split (section
+    3.2), and of the pruned trees the smallest within one standard error of the best
+    by tenfold cross-validation is taken (section 3.4.3).
+stump
+    W. Iba and P. Langley, "Induction of one-level decision trees", Proceedings of
+    the Ninth International Conference on Machine Learning, 1992, pp. 233-240.
 bagging
     L. Breiman, "Bagging predictors", Machine Learning 24, 1996, pp. 123-140: 50
     samples for classes and 25 for numbers (section 2).
