@@ -18,7 +18,7 @@ from treekit.grow.builder import GrownTree, Recipe, grow_tree, make_scratch
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
 from treekit.grow.splitter import compile_splitter
-from treekit.grow.target import Target, class_target, number_target
+from treekit.grow.target import Target, class_target, number_target, rank_target
 from treekit.kernels.axis import find_axis
 from treekit.kernels.node import PLAIN, Limits, Ways
 from treekit.model.tree import Split, Tree
@@ -44,7 +44,10 @@ def target_of(problem: reference.Problem) -> Target:
     weights = None if problem.weights is None else np.array(problem.weights, float)
     if problem.n_classes:
         return class_target(np.array(problem.y, np.int32), problem.n_classes, weights)
-    return number_target(np.array(problem.y, float), weights)
+    y = np.array(problem.y, float)
+    if problem.quantile is not None:
+        return rank_target(y, weights, float(problem.quantile))
+    return number_target(y, weights)
 
 
 def recipe_of(
@@ -78,6 +81,7 @@ def recipe_of(
         target.rows(np.empty(0, np.uint32), None),
         make_scratch(table, target, 1, 1),
         Origin("splitter", getattr(find, "__name__", "axis")),
+        target.quantile,
     )
     limits = Limits(
         problem.max_depth,
@@ -165,5 +169,5 @@ def _same_statistics(
     if problem.n_classes:
         assert value.tolist() == [float(s) for s in want.stats]
     else:
-        mean = float(want.stats[1] / want.stats[0])
-        assert abs(value[0] - mean) <= 1e-12 * max(1.0, abs(mean))
+        says = want.stats[1] if problem.quantile is not None else want.stats[1] / want.stats[0]
+        assert abs(value[0] - float(says)) <= 1e-12 * max(1.0, abs(float(says)))

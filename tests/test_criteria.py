@@ -16,6 +16,7 @@ import treekit
 from treekit.criteria.cart import misclassification, twoing
 from treekit.criteria.numbers import friedman, poisson
 from treekit.model.tree import Split
+from treekit.splitting import branch_stats, heavy_enough, scored, threshold_split
 
 WEIGHTS = st.lists(st.integers(0, 9), min_size=3, max_size=3)
 BRANCHES = st.lists(WEIGHTS.filter(any), min_size=2, max_size=4)
@@ -89,8 +90,8 @@ def test_poisson_scores_the_decrease_of_half_the_deviance() -> None:
     assert score(stats.sum(axis=0), stats) == pytest.approx(decrease)
 
 
-def counts(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(4)
+def counts(rows: int = 240) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
     x = rng.normal(size=(rows, 4)).astype(np.float32)
     return x, rng.poisson(np.exp(x[:, 0] + 0.5 * np.sin(3 * x[:, 1]))).astype(float)
 
@@ -200,3 +201,150 @@ def test_statistics_that_do_not_exist_are_refused_by_name(
     table = {"x": [1.0, 2.0], "y": [1.5, 2.5] if task == "regression" else ["a", "b"]}
     with pytest.raises(treekit.PluginError, match=complaint):
         treekit.train(table, "y", criterion=own)
+
+
+def skewed(rows: int = 240) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(rows, 4)).astype(np.float32)
+    return x, 2 * x[:, 0] + np.abs(x[:, 1]) + rng.gamma(1.0, size=rows)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_trees_by_absolute_error_equal_those_of_scikit_learn(weighted: bool) -> None:
+    x, y = skewed()
+    weights = np.random.default_rng(1).integers(1, 4, len(y)).astype(float) if weighted else None
+    settings = {"criterion": "absolute_error", "min_samples_leaf": 20, "max_depth": 4}
+    ours = treekit.DecisionTreeRegressor(**settings).fit(x, y, sample_weight=weights)
+    if weights is not None:  # scikit-learn counts rows, not their weight
+        x, y = np.repeat(x, weights.astype(int), axis=0), np.repeat(y, weights.astype(int))
+    theirs = DecisionTreeRegressor(random_state=0, **settings).fit(x, y)
+    same_as_sklearn(ours, x, theirs)
+
+
+def test_a_leaf_says_the_median_to_the_last_bit() -> None:
+    table = {"x": [0.0] * 5 + [1.0] * 4, "y": [0.1, 0.3, 0.7, 9.9, 1e6, 0.1, 0.2, 0.4, 0.7]}
+    model = treekit.train(table, "y", criterion="absolute_error", max_depth=1, seed=0)
+    left, right = model.trees[0].value[model.trees[0].leaves][:, 0]
+    assert left == 0.7
+    assert right == 0.5 * 0.2 + 0.5 * 0.4  # the mean of the middle two
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
+def test_quantile_leaves_have_the_share_of_rows_below(quantile: float) -> None:
+    x, y = skewed()
+    tree = treekit.DecisionTreeRegressor(
+        criterion="quantile",
+        criterion_settings={"quantile": quantile},
+        min_samples_leaf=24,
+    ).fit(x, y)
+    says, leaf = tree.predict(x), tree.apply(x)
+    for node in np.unique(leaf):
+        own = leaf == node
+        assert (y[own] < says[own]).mean() == pytest.approx(quantile, abs=1 / own.sum())
+
+
+def test_quantile_loss_weights_that_are_no_whole_numbers_scale_away() -> None:
+    x, y = skewed()
+    w = np.random.default_rng(2).integers(1, 50, len(y)).astype(float)
+    settings = {"criterion": "quantile", "criterion_settings": {"quantile": 0.25}, "max_depth": 5}
+    one, other = (
+        treekit.DecisionTreeRegressor(**settings).fit(x, y, sample_weight=w * unit).model_
+        for unit in (1.0, 0.37)
+    )
+    np.testing.assert_array_equal(one.trees[0].threshold, other.trees[0].threshold)
+    np.testing.assert_allclose(one.trees[0].value, other.trees[0].value)
+
+
+def test_a_forest_by_absolute_error_scores_its_out_of_bag_rows() -> None:
+    x, y = skewed()
+    forest = treekit.RandomForestRegressor(
+        20, criterion="absolute_error", oob_score=True, random_state=0
+    ).fit(x, y)
+    assert 0.5 < forest.oob_score_ < 1.0
+
+
+def test_nominal_levels_are_ordered_by_their_median() -> None:
+    # By their means b (one far row) would come last.
+    rows = {"a": [5.0, 5.0, 6.0], "b": [1.0, 1.0, 99.0], "c": [1.5, 2.0, 2.0], "d": [7.0, 7.5, 7.0]}
+    table = {
+        "x": [level for level, y in rows.items() for _ in y],
+        "y": [value for y in rows.values() for value in y],
+    }
+    model = treekit.train(table, "y", criterion="absolute_error", max_depth=1, seed=0)
+    assert model.trees[0].level_branch.tolist() == [1, 0, 0, 1]
+
+
+def test_missing_rows_take_the_side_of_least_loss() -> None:
+    table = {"x": [1.0, 2.0, None, 3.0, 4.0, None], "y": [1.0, 1.5, 1.2, 9.0, 8.5, 0.8]}
+    model = treekit.train(table, "y", criterion="absolute_error", max_depth=1, seed=0)
+    assert (model.trees[0].threshold[0], model.trees[0].missing[0]) == (2.5, 0)
+
+
+def test_a_criterion_of_ones_own_over_ranks_compiles_and_prunes() -> None:
+    def impurity(stats: Any) -> float:
+        return float(max(stats[2], stats[3]) / stats[0])
+
+    own = treekit.Criterion(
+        "worse_side",
+        "regression",
+        lambda: treekit.CriterionFunctions(impurity=impurity, statistics=treekit.Ranks(0.5)),
+    )
+    x, y = skewed()
+    table = {f"x{i}": x[:, i] for i in range(4)} | {"y": y}
+    full = treekit.train(table, "y", criterion=own, seed=0)
+    ties = {"pruner.prune_ties": True}
+    less = treekit.train(table, "y", criterion=own, pruner="reduced_error", seed=0, **ties)
+    assert full.n_leaves > 100
+    assert 1 < less.n_leaves < full.n_leaves / 2
+
+
+def test_pruning_by_absolute_error_weighs_the_loss_of_held_out_rows() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.random(400)
+    y = np.where(x < 0.5, 0.0, 10.0) + rng.normal(size=400)
+    y[::20] += 1e6  # far rows, which squared errors would chase
+    table = {"x": x, "y": y}
+    model = treekit.train(table, "y", criterion="absolute_error", pruner="reduced_error", seed=1)
+    low, high = model.predict({"x": [0.25, 0.75]})
+    assert low == pytest.approx(0.0, abs=1.0)
+    assert high == pytest.approx(10.0, abs=1.0)
+
+
+def test_a_splitter_of_ones_own_gets_the_statistics_of_ranks() -> None:
+    def find(node: Any, criterion: Any, rng: Any) -> Any:
+        best = None
+        highest = 0.0
+        for cut in range(np.int64(node.table.n_codes[0]) - 1):
+            split = threshold_split(0, cut)
+            children = branch_stats(node, split)
+            if heavy_enough(node, children):
+                score = criterion.score(node.stats, children)
+                if score > highest:
+                    highest = score
+                    best = scored(split, score)
+        return best
+
+    slow = treekit.Splitter("slow", lambda: treekit.SplitterFunctions(find))
+    x, y = skewed(60)
+    table = {"x": x[:, 0], "y": y}
+    settings: dict[str, Any] = {"criterion": "absolute_error", "min_weight_leaf": 6, "seed": 0}
+    one = treekit.train(table, "y", splitter=slow, **settings).trees[0]
+    other = treekit.train(table, "y", splitter="exact", **settings).trees[0]
+    np.testing.assert_array_equal(one.threshold, other.threshold)
+
+
+@pytest.mark.parametrize("settings", [{"missing": "fractional"}, {"resolution": 0.5}])
+def test_settings_that_need_sums_are_refused_with_ranks(settings: dict[str, Any]) -> None:
+    table = {"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0]}
+    name = next(iter(settings))
+    with pytest.raises(treekit.SettingError, match=f"{name}=.*'absolute_error' looks at quantiles"):
+        treekit.train(table, "y", task="regression", criterion="absolute_error", **settings)
+
+
+def test_empty_levels_have_a_branch_of_the_parents_median() -> None:
+    table = {"x": ["a"] * 3 + ["c"] * 4, "y": [1.0, 1.5, 9.0, 4.0, 5.0, 5.5, 6.0]}
+    model = treekit.train(
+        table, "y", criterion="absolute_error", levels={"x": ["a", "b", "c"]}, seed=0,
+        nominal_splits="multiway", empty_branches=True, max_depth=1,
+    )  # fmt: skip
+    assert model.predict({"x": ["a", "b", "c"]}).tolist() == [1.5, 5.0, 5.25]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,11 @@ import pytest
 
 from tests.growing import grow, recipe_of, same_tree
 from tests.reference import grow as reference
+from treekit.criteria.ranks import quantile_loss
 from treekit.grow.builder import grow_tree
+from treekit.grow.criterion import CompiledCriterion, compile_criterion
+from treekit.grow.plugins import Origin
+from treekit.kernels import ranks
 from treekit.model.tree import Split
 
 CLASSES = ["gini", "entropy", "gain_ratio"]
@@ -266,3 +272,64 @@ def test_held_out_rows_travel_without_shaping_the_tree() -> None:
         members = with_held.held_ids[with_held.held_leaf == leaf]
         classes = np.bincount([problem.y[i] for i in members], minlength=problem.n_classes)
         assert with_held.held_stats[leaf].tolist() == classes.tolist()
+
+
+LEVELS = [Fraction(1, 2), Fraction(3, 10)]
+
+
+@cache
+def quantile_criterion(level: Fraction) -> CompiledCriterion:
+    functions = quantile_loss(float(level))
+    return compile_criterion(functions, 4, True, Origin("criterion", "quantile"))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("max_bins", [None, 5])
+@pytest.mark.parametrize("multiway", [False, True])
+def test_trees_by_quantile_loss_equal_the_oracle(
+    level: Fraction, max_bins: int | None, multiway: bool
+) -> None:
+    rng = random.Random(f"quantile {level} {max_bins} {multiway}")
+    for _ in range(25):
+        problem = problem_of(rng, "squared_error", multiway=multiway, max_bins=max_bins)
+        if problem.weights and rng.random() < 0.5:
+            # So unequal that quantiles are found in a tree of sums.
+            problem.weights = [w * rng.choice([1, 1, 100]) for w in problem.weights]
+        problem = replace(
+            problem,
+            criterion="quantile",
+            quantile=level,
+            min_weight_leaf=rng.choice([1, 2, 5]),
+            max_leaves=rng.choice([0, 0, 4]),
+        )
+        grown = grow(problem, criterion=quantile_criterion(level))
+        same_tree(problem, grown, reference.grow(problem))
+
+
+def test_the_quantile_walks_and_descends_to_the_same_place() -> None:
+    rng = np.random.default_rng(0)
+    for rows in (2, 3, 17, 200):
+        w = rng.integers(1, 9, rows).astype(float)
+        y = np.sort(rng.integers(0, 12, rows)).astype(float)
+        values = np.column_stack([w, y, w * (y - 5)])
+        order = rng.permutation(rows).astype(np.uint32)
+        ends = np.arange(1, rows + 1, dtype=np.uint32)
+        links = np.empty((rows + 2, 2), np.uint32)
+        walked, found = np.empty((2, 2 * rows - 1, 4))
+        for gone, from_left, last in ((-1, True, rows - 1), (-1, False, rows - 1)):
+            for tree, sides in ((np.empty((0, 2)), walked), (np.empty((rows + 1, 2)), found)):
+                ranks.sweep(values, 0.3, order, ends, gone, from_left, last, links, sides, tree)
+        np.testing.assert_array_equal(walked[:-1], found[:-1])
+        for cut in range(rows - 1):
+            for side, chosen in enumerate((order[: cut + 1], order[cut + 1 :])):
+                own = [(Fraction(float(y[i])), int(w[i])) for i in chosen]
+                expected = [float(s) for s in reference.quantile_stats(own, Fraction(3, 10))]
+                assert walked[2 * cut + side] == pytest.approx(expected, abs=1e-12)
+
+
+def test_only_unequal_weights_need_a_tree_of_sums() -> None:
+    counts = np.random.default_rng(0).poisson(1.0, 1000) + 1.0
+    column = np.zeros(1000)
+    assert not ranks.needs_tree(np.column_stack([counts, column, column]))
+    counts[0] = 0.01
+    assert ranks.needs_tree(np.column_stack([counts, column, column]))

@@ -82,7 +82,7 @@ class Sums:
 class Ranks:
     """Statistics of a number by its order: ``(weight, q, below, above)``.
 
-    q is the weighted quantile of y (centred); ``below`` the sum of
+    q is the weighted quantile of y; ``below`` the sum of
     ``weight * (q - y)`` over the rows below it and ``above`` that of
     ``weight * (y - q)`` over those above.  Where a whole interval qualifies,
     q is its middle: the median of an even number of rows is the mean of the

@@ -180,6 +180,8 @@ def _statistics_problem(functions: CriterionFunctions, task: str) -> str:
     if task == "classification" and (statistics != Sums() or functions.loss is not None):
         return "is for classification, whose statistics are the weights of the classes"
     if isinstance(statistics, Ranks):
+        if functions.penalty is not None:
+            return "asks for Ranks, whose cuts take no penalty"
         if not 0.0 < statistics.quantile < 1.0:
             return f"asks for the quantile {statistics.quantile!r}; it lies between 0 and 1"
         if functions.impurity is None and functions.loss is None:

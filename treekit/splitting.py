@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.node import Node
+from treekit.kernels.ranks import summarise
 
 __all__ = [
     "Node",
@@ -116,22 +117,29 @@ def branch_stats(node: Node, split: Split) -> npt.NDArray[np.float64]:
     Returns
     -------
     (branches, S) float64
-        Cost: one pass over the node's rows.
+        Cost: one pass over the node's rows, for a rank target one a branch.
     """
+    return _branch_stats(node, split, node.quantile)
+
+
+def _branch_stats(node: Node, split: Split, quantile: float | None) -> npt.NDArray[np.float64]:
+    # `quantile` apart from its node: numba drops the branch of the other type.
     children = np.zeros((split.branches, len(node.stats)))
+    rows = node.rows
     codes = node.table.codes[split.feature]
     n_codes = np.int64(node.table.n_codes[split.feature])
-    rows = node.rows
+    if quantile is not None:
+        order = np.empty(len(rows.ids), np.uint32)
+        for b in range(split.branches):
+            count = 0
+            for i in range(len(rows.ids)):
+                if _branch_of(np.int64(codes[rows.ids[i]]), n_codes, split) == b:
+                    order[count] = i
+                    count += 1
+            summarise(rows.values, order, 0, count, quantile, children[b])
+        return children
     for i in range(len(rows.ids)):
-        code = np.int64(codes[rows.ids[i]])
-        branch = split.missing
-        if code < n_codes:
-            if split.kind == 1:
-                branch = 0 if code <= split.cut else 1
-            elif split.kind == 4:
-                branch = 1
-            elif split.levels[code] >= 0:
-                branch = np.int64(split.levels[code])
+        branch = _branch_of(np.int64(codes[rows.ids[i]]), n_codes, split)
         if branch < 0:
             continue
         if len(rows.cells) > 0:
@@ -140,6 +148,19 @@ def branch_stats(node: Node, split: Split) -> npt.NDArray[np.float64]:
             for k in range(len(node.stats)):
                 children[branch, k] += rows.values[i, k]
     return children
+
+
+def _branch_of(code: int, n_codes: int, split: Split) -> int:
+    """The branch of a code; -1 while nobody knows."""
+    if code == n_codes:
+        return split.missing
+    if split.kind == 1:
+        return 0 if code <= split.cut else 1
+    if split.kind == 4:
+        return 1
+    if split.levels[code] >= 0:
+        return np.int64(split.levels[code])
+    return split.missing
 
 
 def heavy_enough(node: Node, children: npt.NDArray[np.float64]) -> bool:
@@ -208,3 +229,7 @@ def cut_below(node: Node, feature: int, low: int, high: int, value: float) -> in
         else:
             high = middle
     return low
+
+
+HELPERS = (_branch_stats, _branch_of)
+"""What these functions call, to be compiled with them."""

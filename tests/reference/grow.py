@@ -31,6 +31,8 @@ class Problem:
     min_weight_leaf: float = 1.0
     min_gain: float = 0.0
     max_leaves: int = 0
+    quantile: Fraction | None = None
+    """Level of the criterion "quantile", whose statistics are those of a rank target."""
 
 
 @dataclass
@@ -93,11 +95,28 @@ def _node(p: Problem, weights: Sequence[int], rows: list[int], depth: int) -> Gr
 
 
 def _stats(p: Problem, weights: Sequence[int], rows: Sequence[int]) -> list[Fraction]:
-    """Class weights, or weight and sum of a number."""
+    """Class weights, weight and sum of a number, or weight, quantile and what lies about it."""
+    if p.quantile is not None:
+        return quantile_stats([(Fraction(p.y[i]), weights[i]) for i in rows], p.quantile)
     if not p.n_classes:
         total = sum(weights[i] for i in rows)
         return [Fraction(total), sum((Fraction(p.y[i]) * weights[i] for i in rows), Fraction(0))]
     return [Fraction(sum(weights[i] for i in rows if p.y[i] == k)) for k in range(p.n_classes)]
+
+
+def quantile_stats(rows: list[tuple[Fraction, int]], level: Fraction) -> list[Fraction]:
+    """Weight, the middle of all weighted quantiles, and weighted distances below and above it."""
+    copies = sorted(y for y, w in rows for _ in range(w))
+    if not copies:
+        return [Fraction(0)] * 4
+    target = level * len(copies)
+    at = math.ceil(target)
+    middle = copies[at - 1]
+    if at == target:
+        middle = (copies[at - 1] + copies[at]) / 2
+    below = sum((middle - y for y in copies if y < middle), Fraction(0))
+    above = sum((y - middle for y in copies if y > middle), Fraction(0))
+    return [Fraction(len(copies)), middle, below, above]
 
 
 def weight_of(p: Problem, stats: Sequence[Fraction]) -> Fraction:
@@ -158,7 +177,7 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
         return
     stats = {v: _stats(p, weights, groups[v]) for v in known}
     if p.levels[feature] is not None and p.multiway:
-        yield from _branches(p, node, feature, known, stats, _stats(p, weights, lost))
+        yield from _branches(p, weights, node, feature, groups, lost)
         return
     for attempt, order in enumerate(_orders(p, feature, known, stats)):
         for at in range(len(order)):
@@ -203,15 +222,16 @@ def _two(
 
 
 def _branches(
-    p: Problem, node: Grown, feature: int, known: list[Any], stats: dict[Any, list[Fraction]],
-    lost: list[Fraction],
+    p: Problem, weights: Sequence[int], node: Grown, feature: int, groups: dict[Any, list[int]],
+    lost: list[int],
 ) -> Any:  # fmt: skip
-    heavy = [weight_of(p, stats[v]) for v in known]
+    known = sorted(groups)
+    heavy = [weight_of(p, _stats(p, weights, groups[v])) for v in known]
     if sum(w >= p.min_weight_leaf for w in heavy) < 2:
         return
     heaviest = heavy.index(max(heavy))
-    children = [list(stats[v]) for v in known]
-    children[heaviest] = [a + b for a, b in zip(children[heaviest], lost, strict=True)]
+    rows = [groups[v] + (lost if b == heaviest else []) for b, v in enumerate(known)]
+    children = [_stats(p, weights, own) for own in rows]
     gain, score = scores(p, node.stats, children)
     branch_of = {v: b for b, v in enumerate(known)}
     yield Cut("multiway", feature, (0, 0, 0), gain, score, branch_of, len(known), heaviest)
@@ -223,6 +243,8 @@ def _orders(
     """A number's own order, or the levels by mean, or by the share of each class in turn."""
     if p.levels[feature] is None:
         return [known]
+    if p.quantile is not None:
+        return [sorted(known, key=lambda v: (stats[v][1], v))]
     if not p.n_classes:
         return [sorted(known, key=lambda v: (stats[v][1] / stats[v][0], v))]
     classes = [1] if p.n_classes == 2 else range(p.n_classes)
@@ -253,6 +275,8 @@ def threshold(below: float, above: float) -> float:
 
 def impurity(p: Problem, stats: Sequence[Fraction]) -> float:
     total = sum(stats)
+    if p.quantile is not None:
+        return float(((1 - p.quantile) * stats[2] + p.quantile * stats[3]) / stats[0])
     if p.criterion == "squared_error" or total == 0:
         return 0.0
     shares = [s / total for s in stats]

@@ -6,6 +6,7 @@ from treekit.contracts import Criterion, Setting
 from treekit.criteria.cart import misclassification, twoing
 from treekit.criteria.classes import entropy, gain_ratio, gini
 from treekit.criteria.numbers import friedman, poisson, squared_error
+from treekit.criteria.ranks import absolute_error, quantile_loss
 from treekit.hookspecs import hookimpl
 
 __all__ = ["treekit_criteria"]
@@ -79,5 +80,22 @@ def treekit_criteria() -> list[Criterion]:
             "regression",
             poisson,
             summary="decrease of half the Poisson deviance of counts",
+        ),
+        Criterion(
+            "absolute_error",
+            "regression",
+            absolute_error,
+            summary="decrease of the distance from the median (Breiman et al. 1984)",
+        ),
+        Criterion(
+            "quantile",
+            "regression",
+            quantile_loss,
+            settings=(
+                Setting(
+                    "quantile", 0.5, "level, between 0 and 1", minimum=1e-6, maximum=1.0 - 1e-6
+                ),
+            ),
+            summary="decrease of a quantile's loss (Koenker and Bassett 1978)",
         ),
     ]

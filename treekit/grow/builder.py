@@ -22,6 +22,7 @@ from treekit.grow.plugins import current
 from treekit.grow.route import leaf_shares
 from treekit.grow.splitter import CompiledSplitter
 from treekit.grow.target import Target, grid_of
+from treekit.grow.values import node_values
 from treekit.kernels.grow import NODE, Grown, grow
 from treekit.kernels.node import PLAIN, Limits, Rows, Scratch, Table, Ways
 from treekit.kernels.pointers import Pointer
@@ -134,12 +135,11 @@ def grow_tree(
         whole, kept = _copied(rows), _copied(held)
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
-        noise, steps, recipe.ways,
-        splitter.coding == "exact", splitter.find, criterion.scan, criterion.many, criterion.key,
-        criterion.choose, criterion.penalty, criterion.n_keys, criterion.use_choose,
-        criterion.use_penalty, criterion.score,
-        criterion.impurity, criterion.priority, criterion.use_priority, recipe.before,
-        recipe.use_before, rng, scratch,
+        noise, recipe.target.quantile, steps, recipe.ways, splitter.coding == "exact",
+        splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
+        criterion.penalty, criterion.n_keys, criterion.use_choose, criterion.use_penalty,
+        criterion.score, criterion.impurity, criterion.priority, criterion.use_priority,
+        recipe.before, recipe.use_before, rng, scratch,
     )  # fmt: skip
     grown, n, status = _off_main_thread(_run, recipe, arguments)
     if status:
@@ -305,7 +305,7 @@ def _assemble(
         missing=np.where(inner, g["missing"], 0),
         level_start=starts,
         level_branch=grown.levels[picked],
-        value=_values(recipe, stats, g),
+        value=node_values(recipe.target, recipe.criterion, _said(stats, g)),
         weight=g["weight"].copy(),
         gain=np.where(inner, g["gain"], 0.0),
     )
@@ -342,22 +342,13 @@ def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float
     return given
 
 
-def _values(
-    recipe: Recipe, stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]
-) -> npt.NDArray[np.float64]:
-    """What each node says; a branch without rows says what its parent does."""
+def _said(stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+    """Statistics that each node answers by; a branch without rows says what its parent does."""
     empty = np.flatnonzero(g["weight"] == 0.0)
     if len(empty):
         stats = stats.copy()
         stats[empty] = stats[_parents(g)[empty]]
-    if not recipe.target.dense:
-        return stats
-    leaf_value = recipe.criterion.functions.leaf_value
-    if leaf_value is None:
-        centred = stats[:, 1] / stats[:, 0]
-    else:
-        centred = _leaf_values(recipe, leaf_value, stats)
-    return (centred + recipe.target.center)[:, None]
+    return stats
 
 
 def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
@@ -369,23 +360,6 @@ def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     parent = np.full(len(g), -1, dtype=np.int64)
     parent[children] = np.repeat(inner, counts)
     return parent
-
-
-def _leaf_values(
-    recipe: Recipe, leaf_value: Callable[..., float], stats: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """A criterion's own leaf values, one call a node."""
-    rows = stats.copy()
-    rows.flags.writeable = False
-    origin = recipe.criterion.origin
-    try:
-        values = np.array([float(leaf_value(row)) for row in rows])
-    except Exception as error:
-        raise origin.error(f"raised {type(error).__name__} in leaf_value: {error}") from error
-    if not np.all(np.isfinite(values)):
-        given = rows[~np.isfinite(values)][0].tolist()
-        raise origin.error(f"returned a leaf value that is not finite for the statistics {given}")
-    return values
 
 
 def max_depth_limit(max_depth: int | None) -> int:

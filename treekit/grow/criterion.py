@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numba as nb
 import numpy as np
 from numba import types
 
-from treekit.contracts import CriterionFunctions
+from treekit.contracts import CriterionFunctions, Ranks
 from treekit.errors import PluginError
-from treekit.grow.defaults import mean_key, no_choice, no_penalty, no_value, share_key, standing
+from treekit.grow.defaults import (
+    mean_key,
+    no_choice,
+    no_penalty,
+    no_value,
+    quantile_key,
+    share_key,
+    standing,
+)
 from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
 
@@ -95,13 +104,16 @@ def compile_criterion(
     rank = gain if functions.choose is not None else final
     whole = final  # of the branches that a splitter proposes, or all at once
     branches = rank
-    if known_only:
+    ranked = isinstance(functions.statistics, Ranks)
+    if known_only and not ranked:  # ranks do not add up: the kernel knows the rows
         branches = _among_known(rank, dense)
         whole = branches if functions.choose is None else _among_known(final, dense)
         final = final if functions.choose is not None else branches
     attempts = 1 if dense or functions.order is not None or cells <= 2 else cells
+    make_scan = _make_rank_scan if ranked else partial(_make_scan, cells=cells, dense=dense)
+    scan = make_scan(rank, tolerance=functions.tolerance)
     return CompiledCriterion(
-        scan=Pointer(_make_scan(rank, cells, dense, functions.tolerance), SCAN),
+        scan=Pointer(scan, SCAN),
         many=Pointer(_make_many(branches, final), MANY),
         key=_key(functions, dense, origin),
         choose=_choose(functions, origin),
@@ -222,6 +234,39 @@ def _make_scan(rank: Any, cells: int, dense: bool, tolerance: float) -> Any:
     return scan
 
 
+def _make_rank_scan(rank: Any, tolerance: float) -> Any:
+    """The same loop over sides that are known: left in row 2i of `rows`, right in row 2i + 1."""
+
+    def scan(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
+        children, own = stack_matrix(2, 4), stack_cells(4)
+        view, parent = read_only(children), read_only(own)
+        zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+        for k in range(np.uint64(4)):
+            own[k] = totals[k]
+        best_at = np.int64(-1)
+        best_score, bar = -np.inf, -np.inf
+        for i in range(np.uint64(count)):
+            left, right = two * i, two * i + one
+            if rows[left, zero] < limit or rows[right, zero] < limit:
+                continue
+            for k in range(np.uint64(4)):
+                children[zero, k] = rows[left, k]
+                children[one, k] = rows[right, k]
+            score = float(rank(parent, view))
+            if score > bar and score < np.inf:
+                best_score, best_at = score, np.int64(i)
+                bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
+            elif np.isnan(score):
+                best_at = np.int64(-2)
+                for k in range(np.uint64(4)):
+                    best[k + two] = children[zero, k]
+                break
+        best[zero] = best_score
+        return best_at
+
+    return scan
+
+
 def _make_many(rank: Any, final: Any) -> Any:
     def many(parent, children, which):  # type: ignore[no-untyped-def]
         if which == 0:
@@ -257,6 +302,8 @@ def _priority(functions: CriterionFunctions, origin: Origin) -> Pointer:
 def _key(functions: CriterionFunctions, dense: bool, origin: Origin) -> Pointer:
     """Sort keys of categories for subset splits."""
     if functions.order is None:
+        if isinstance(functions.statistics, Ranks):
+            return standing(quantile_key, KEY)
         return standing(mean_key if dense else share_key, KEY)
     order = compiled(functions.order, (FROZEN_CELLS,), origin)
 

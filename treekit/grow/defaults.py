@@ -14,7 +14,15 @@ import numpy as np
 
 from treekit.kernels.pointers import Pointer
 
-__all__ = ["mean_key", "no_choice", "no_penalty", "no_value", "share_key", "standing"]
+__all__ = [
+    "mean_key",
+    "no_choice",
+    "no_penalty",
+    "no_value",
+    "quantile_key",
+    "share_key",
+    "standing",
+]
 
 
 @cache
@@ -42,6 +50,12 @@ def mean_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """Levels by the mean of a number, which is exact for squared error (Fisher 1958)."""
     for i in range(np.uint64(count)):
         keys[i] = rows[i, np.uint64(1)] / rows[i, np.uint64(0)]
+
+
+def quantile_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+    """Levels by the quantile of a number, which need not be best for its loss."""
+    for i in range(np.uint64(count)):
+        keys[i] = rows[i, np.uint64(1)]
 
 
 def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]

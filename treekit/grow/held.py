@@ -103,5 +103,8 @@ def held_target(
     w = np.ones(len(y)) if weights is None else weights
     if not target.dense:
         return replace(target, cells=y.astype(np.uint32), values=w[:, None], draw_weights=None)
-    values = np.column_stack([w, w * (y - target.center)])
+    parts = [w, w * (y - target.center)]
+    if target.quantile is not None:
+        parts.insert(1, y)
+    values = np.column_stack(parts)
     return replace(target, values=values, draw_weights=None)

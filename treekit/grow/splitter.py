@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 from treekit import splitting
 from treekit.contracts import SplitterFunctions
 from treekit.data.matrix import Coding
-from treekit.errors import TreekitWarning
+from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import criterion as criteria
 from treekit.grow.plugins import Origin, current, jitable, numba_complaint
 from treekit.kernels.axis import (
@@ -35,6 +35,7 @@ from treekit.kernels.axis import (
 from treekit.kernels.node import PLAIN, Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
 from treekit.kernels.random import find_random
+from treekit.kernels.rank_axis import find_rank_axis
 
 __all__ = ["CompiledSplitter", "compile_splitter"]
 
@@ -51,14 +52,20 @@ class CompiledSplitter:
 
 
 def compile_splitter(
-    functions: SplitterFunctions, table: Table, rows: Rows, scratch: Scratch, origin: Origin
+    functions: SplitterFunctions,
+    table: Table,
+    rows: Rows,
+    scratch: Scratch,
+    origin: Origin,
+    quantile: float | None = None,
 ) -> CompiledSplitter:
     """Compile a splitter for the types of one training.
 
     A built-in one comes from the disk cache; a plugin's
     ``find`` is compiled with its names, or called as Python with one warning.
+    `quantile` is that of the target.
     """
-    node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN))
+    node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN, quantile))
     signature = types.void(
         node_type,
         nb.typeof(scratch),
@@ -69,9 +76,16 @@ def compile_splitter(
         nb.typeof(np.random.default_rng(0)),
         types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C"),
     )  # fmt: skip
-    if functions.find in _BUILT_IN:
-        find = _cached_pointer(functions.find, signature)
-        return CompiledSplitter(find, functions.coding, origin)
+    find: Any = functions.find
+    if quantile is not None and find in _RANKED:
+        find = _RANKED[find]
+        if find is None:
+            raise SettingError(
+                f"{origin} adds statistics up, and the criterion looks at quantiles; choose "
+                "splitter 'exact' or 'histogram'"
+            )
+    if find in _BUILT_IN:
+        return CompiledSplitter(_cached_pointer(find, signature), functions.coding, origin)
     _register_makers()
     core = jitable(functions.find)
     try:
@@ -94,7 +108,10 @@ def _cached_pointer(kernel: Any, signature: Any) -> Pointer:
     return known
 
 
-_BUILT_IN = (find_axis, find_random)
+_BUILT_IN = (find_axis, find_random, find_rank_axis)
+_RANKED: dict[Any, Any] = {find_axis: find_rank_axis, find_random: None}
+"""What serves a rank target in place of a search that adds statistics up; None: nothing does."""
+
 _POINTERS: dict[Any, Pointer] = {}
 
 
@@ -217,3 +234,5 @@ def _register_makers() -> None:
     for name in splitting.__all__:
         if name not in ("Node", "Split"):
             register_jitable(getattr(splitting, name))
+    for helper in splitting.HELPERS:
+        register_jitable(helper)

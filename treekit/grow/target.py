@@ -9,7 +9,7 @@ Splits then do not depend on row order, threads or the way sums are taken, and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from treekit.errors import DataError
 from treekit.kernels.node import Rows
 
-__all__ = ["Target", "class_target", "draws_of", "grid_of", "number_target"]
+__all__ = ["Target", "class_target", "draws_of", "grid_of", "number_target", "rank_target"]
 
 MAX_COPIES = 16
 """Mean whole weight up to which a bootstrap draws copy by copy."""
@@ -39,16 +39,19 @@ class Target:
     ----------
     cells : (rows,) uint32
         Cell of each row, for class targets; else empty.
-    values : (rows, 1) or (rows, S) float64
-        Weight of each row, or its dense statistics (weight first).
+    values : (rows, 1), (rows, S) or (rows, 3) float64
+        Weight of each row, its dense statistics (weight first), or
+        ``(w, y, w * (y - center))`` of a rank target.
     size : int
         S, cells of a node's statistics.
     center : float
-        Regression: what was subtracted from y.
+        What was subtracted from y in sums that a node's value is taken from.
     noise : float
         Bound on the rounding of a row's dense statistics; 0 for whole weights.
     draw_weights : (rows,) float64 or None
         What a bootstrap draws rows in proportion to; None = alike.
+    quantile : float or None
+        Level of a rank target, whose statistics do not add up.
     """
 
     cells: npt.NDArray[np.uint32]
@@ -57,6 +60,7 @@ class Target:
     center: float = 0.0
     noise: float = 0.0
     draw_weights: npt.NDArray[np.float64] | None = None
+    quantile: float | None = None
 
     @property
     def dense(self) -> bool:
@@ -66,16 +70,21 @@ class Target:
     def rows(self, ids: npt.NDArray[np.uint32], repeats: npt.NDArray[np.float64] | None) -> Rows:
         """Rows of one tree; `repeats` (rows,) multiplies each (bootstrap counts).
 
-        Rows of no weight are left out: they may not shape the tree.
+        Rows of no weight are left out: they may not shape the tree.  Those of
+        a rank target are sorted by y.
         """
         weight = self.values[ids, 0]
         times = np.ones(len(ids)) if repeats is None else repeats
         keep = (weight * times) > 0
         ids, times = ids[keep], times[keep]
+        if self.quantile is not None:
+            order = np.argsort(self.values[ids, 1], kind="stable")
+            ids, times = ids[order], times[order]
+        values = np.ascontiguousarray(self.values[ids] * times[:, None])
+        if self.quantile is not None:
+            values[:, 1] = self.values[ids, 1]
         return Rows(
-            ids.astype(np.uint32),
-            self.cells[ids] if not self.dense else self.cells,
-            np.ascontiguousarray(self.values[ids] * times[:, None]),
+            ids.astype(np.uint32), self.cells[ids] if not self.dense else self.cells, values
         )
 
 
@@ -137,6 +146,19 @@ def number_target(
     noise = 0.0 if whole else 8 * step
     values = np.column_stack([unit, wy])
     return Target(np.empty(0, np.uint32), values, 2, center, noise, draw_weights)
+
+
+def rank_target(
+    y: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64] | None,
+    quantile: float,
+    *,
+    drawn: bool = False,
+) -> Target:
+    """A number for criteria of its order, `treekit.contracts.Ranks`; see `number_target`."""
+    sums = number_target(y, weights, drawn=drawn)
+    values = np.column_stack([sums.values[:, 0], y, sums.values[:, 1]])
+    return replace(sums, values=values, size=4, center=0.0, quantile=quantile)
 
 
 def _check_range(y: npt.NDArray[np.float64], center: float, total: float) -> None:

@@ -28,7 +28,7 @@ from treekit.kernels.axis import (
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
-from treekit.kernels.move import longer, more_rows, partition, total
+from treekit.kernels.move import longer, more_rows, partition, total, total_held
 from treekit.kernels.node import Node, Rows, Table
 from treekit.kernels.pointers import borrowed
 
@@ -91,6 +91,7 @@ def grow(
     room,
     limits,
     noise,
+    quantile,
     steps,
     ways,
     midpoints,
@@ -128,6 +129,9 @@ def grow(
         Zeroed arrays to grow in; longer ones are made when they are full.
     noise : float
         Bound on the rounding of one row's dense statistics, 0 if they are exact.
+    quantile : float or None
+        Level of a rank target; None = statistics add up, and the code for
+        ranks is not compiled.
     steps : (columns of values,) float64 or None
         The grid on which rows are cut into parts that go down every branch of
         a split whose value they miss; None = they go one way, and the code
@@ -178,8 +182,8 @@ def grow(
     n, fresh, used, leaves, n_waiting = 1, 0, 0, 1, 0
     root = nodes[zero]
     root.end, root.held_end = len(ids), len(held_ids)
-    root.weight = total(cells, values, 0, len(ids), stats[zero])
-    total(held_cells, held_values, 0, len(held_ids), held_stats[zero])
+    root.weight = total(cells, values, 0, len(ids), stats[zero], quantile)
+    total_held(held_cells, held_values, 0, len(held_ids), stats[zero], held_stats[zero], quantile)
     while True:
         for node in range(fresh, n):
             this = nodes[np.uint64(node)]
@@ -189,7 +193,7 @@ def grow(
                 (max_depth >= 0 and this.depth >= max_depth)
                 or weight < min_split
                 or end - begin < 2
-                or _is_pure(own_stats, values, begin, end, dense, noise, least)
+                or _is_pure(own_stats, values, begin, end, dense, noise, least, quantile)
             ):
                 continue
             own = impurity(own_stats)
@@ -207,6 +211,7 @@ def grow(
                 min_leaf,
                 n_try,
                 ways,
+                quantile,
             )
             out[KIND] = 0
             find(
@@ -227,8 +232,7 @@ def grow(
             )
             if out[KIND] < 0:
                 return Grown(nodes, stats, held_stats, pool), n, out[KIND]
-            rounding = noise * (end - begin) / weight
-            floor = max(1e-12 * own, 4.0 * rounding * rounding)
+            floor = max(1e-12 * own, _least_gain(noise * (end - begin) / weight, quantile))
             # A negative bound asks for splits that gain nothing, too.
             if out[KIND] == 0 or not numbers[SCORE] > (
                 max(min_gain, floor) if min_gain >= 0.0 else min_gain
@@ -399,8 +403,16 @@ def grow(
             child.depth = this.depth + 1
             child.begin, child.end = begin, ends[b]
             child.held_begin, child.held_end = held_begin, held_ends[b]
-            child.weight = total(cells, values, begin, ends[b], stats[at])
-            total(held_cells, held_values, held_begin, held_ends[b], held_stats[at])
+            child.weight = total(cells, values, begin, ends[b], stats[at], quantile)
+            total_held(
+                held_cells,
+                held_values,
+                held_begin,
+                held_ends[b],
+                stats[at],
+                held_stats[at],
+                quantile,
+            )
             empty = empty or (ends[b] == begin and not (allow_empty and this.kind == 3))
             begin, held_begin = ends[b], held_ends[b]
         if empty:
@@ -420,16 +432,23 @@ def grow(
 
 
 @inlined
-def _is_pure(stats, values, begin, end, dense, noise, least):
-    """All rows alike: one cell, or dense statistics proportional up to their rounding."""
+def _is_pure(stats, values, begin, end, dense, noise, least, quantile):
+    """All rows alike: one cell, one number, or one ratio of numbers up to their rounding."""
+    if dense:
+        return _alike(values, begin, end, noise, quantile)
+    total, largest = 0.0, 0.0
+    for k in range(np.uint64(len(stats))):
+        total += stats[k]
+        largest = max(largest, stats[k])
+    return total - largest <= least
+
+
+@kernel
+def _alike(values, begin, end, noise, quantile):
     zero, one = np.uint64(0), np.uint64(1)
-    if not dense:
-        total, largest = 0.0, 0.0
-        for k in range(np.uint64(len(stats))):
-            total += stats[k]
-            largest = max(largest, stats[k])
-        return total - largest <= least
     first = np.uint64(begin)
+    if quantile is not None:  # ascending
+        return values[first, one] == values[np.uint64(end) - one, one]
     weight = values[first, zero]
     for i in range(first + one, np.uint64(end)):
         slack = noise * (weight + values[i, zero])
@@ -437,6 +456,14 @@ def _is_pure(stats, values, begin, end, dense, noise, least):
             if abs(values[i, k] * weight - values[first, k] * values[i, zero]) > slack:
                 return False
     return True
+
+
+@kernel
+def _least_gain(rounding, quantile):
+    """What the rounding of a mean row can gain: squared in squared errors, itself in losses."""
+    if quantile is not None:
+        return 4.0 * rounding
+    return 4.0 * rounding * rounding
 
 
 @inlined

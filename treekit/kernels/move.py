@@ -8,13 +8,19 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.ranks import judge, summarise
 
-__all__ = ["longer", "more_rows", "partition", "total"]
+__all__ = ["longer", "more_rows", "partition", "total", "total_held"]
 
 
 @kernel
-def total(cells, values, begin, end, stats):
-    """Sum of the statistics of rows[begin:end] into `stats` (S,); returns their weight."""
+def total(cells, values, begin, end, stats, quantile):
+    """Statistics of rows[begin:end] into `stats` (S,); returns their weight.
+
+    Their sum, or where `quantile` is not None those of `treekit.kernels.ranks`.
+    """
+    if quantile is not None:
+        return summarise(values, None, begin, end, quantile, stats)
     zero = np.uint64(0)
     s = np.uint64(len(stats))
     for k in range(s):
@@ -31,6 +37,18 @@ def total(cells, values, begin, end, stats):
             for k in range(s):
                 stats[k] += values[i, k]
     return stats[zero]
+
+
+@kernel
+def total_held(cells, values, begin, end, answer, stats, quantile):
+    """The same for held-out rows, which a quantile of the training rows judges.
+
+    `answer` (S,) are the statistics of the training rows.
+    """
+    if quantile is not None:
+        judge(values, begin, end, answer[np.uint64(1)], stats)
+    else:
+        total(cells, values, begin, end, stats, quantile)
 
 
 @kernel

@@ -45,7 +45,8 @@ class Rows(NamedTuple):
     cells : (rows,) uint32
         Statistics cell of each row, for cell targets; else empty.
     values : (rows, S) or (rows, 1) float64
-        Statistics of each row for dense targets; its weight for cell targets.
+        Statistics of each row for dense targets; its weight for cell targets;
+        (rows, 3) for rank targets; see `treekit.kernels.ranks`.
     """
 
     ids: npt.NDArray[np.uint32]
@@ -169,6 +170,8 @@ class Node(NamedTuple):
     n_try : int
         How many columns to try (all if not below their number).
     ways : Ways
+    quantile : float or None
+        Level of a rank target's quantile; None for statistics that add up.
     """
 
     table: Table
@@ -180,3 +183,4 @@ class Node(NamedTuple):
     min_weight_leaf: float
     n_try: int
     ways: Ways
+    quantile: float | None

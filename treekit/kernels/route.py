@@ -81,7 +81,7 @@ def route(
         n_waiting -= 1
         node = np.uint64(waiting[np.uint64(n_waiting)])
         begin, end = nodes[node].begin, nodes[node].end
-        total(cells, values, begin, end, stats[node])
+        total(cells, values, begin, end, stats[node], None)
         if stop[node]:
             room = done + end - begin
             if room > len(done_ids):

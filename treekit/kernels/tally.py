@@ -11,7 +11,7 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.pointers import borrowed, lowest_bit
 
-__all__ = ["CODE_OF", "ORDER", "tally"]
+__all__ = ["CODES", "CODE_OF", "ORDER", "OTHER", "order_by_key", "sorted_positions", "tally"]
 
 CODES, ORDER, OTHER, CODE_OF = 0, 1, 2, 3
 """Rows of ``Scratch.work``."""
@@ -211,3 +211,48 @@ def _radix(codes, order, other, counts, m, lowest, highest):
         swapped = not swapped
         shift += np.uint32(bits)
     return swapped
+
+
+@kernel
+def sorted_positions(codes, order, other, counts, m, lowest, highest):
+    """Positions 0..m-1 into `order`, ascending by code, equal ones as they are.
+
+    Parameters
+    ----------
+    codes : (m or more,) uint32
+    order, other : (m or more,) uint32
+        The answer, and working memory.
+    counts : (2050,) uint32
+    lowest, highest : uint32
+        Bounds of the codes.
+    """
+    if m <= np.uint64(INSERTION):
+        _insertion(codes, order, m)
+    elif _radix(codes, order, other, counts, m, lowest, highest):
+        for j in range(m):
+            order[j] = other[j]
+
+
+@kernel
+def order_by_key(keys, count, order):
+    """0..count-1 into `order`, ascending by key, equal keys as they are.
+
+    Shell's sort (1959) on (key, position): short, in place, and compiles at once.
+    """
+    for j in range(np.uint64(count)):
+        order[j] = np.uint32(j)
+    gap = np.uint64(count) >> np.uint64(1)
+    while gap > np.uint64(0):
+        for j in range(gap, np.uint64(count)):
+            moved = order[j]
+            own = keys[np.uint64(moved)]
+            at = j
+            while at >= gap:
+                other = order[at - gap]
+                theirs = keys[np.uint64(other)]
+                if theirs < own or (theirs == own and other < moved):
+                    break
+                order[at] = other
+                at -= gap
+            order[at] = moved
+        gap = (gap * np.uint64(5)) // np.uint64(11) if gap != np.uint64(2) else np.uint64(1)

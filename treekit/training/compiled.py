@@ -81,9 +81,11 @@ def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitt
     def make() -> CompiledSplitter:
         rows = target.rows(np.empty(0, np.uint32), None)
         scratch = make_scratch(table, target, 1, 1)
-        return compile_splitter(part.functions, table, rows, scratch, _origin(part))
+        return compile_splitter(
+            part.functions, table, rows, scratch, _origin(part), target.quantile
+        )
 
-    kept: CompiledSplitter = _keep(part, (table.codes.dtype.str,), make)
+    kept: CompiledSplitter = _keep(part, (table.codes.dtype.str, target.quantile is None), make)
     return kept
 
 

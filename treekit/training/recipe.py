@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from treekit.data.dataset import Dataset
 from treekit.data.matrix import make_table
+from treekit.errors import SettingError
 from treekit.grow.before import always
 from treekit.grow.builder import Recipe, max_depth_limit
 from treekit.grow.held import Held, held_table, held_target
@@ -34,6 +35,8 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         coding = plan.splitter.functions.coding
         table, other = held_table(validation.columns, table, coding, schema.dtype)
         held = Held(other, held_target(target, validation.y, validation.weights))
+    if target.quantile is not None:
+        _refuse_for_ranks(plan)
     before = plan.pruner.functions.before if plan.pruner else None
     fractional = settings["missing"] == "fractional"
     return Recipe(
@@ -55,6 +58,18 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         fractional=fractional,
         held=held,
     )
+
+
+def _refuse_for_ranks(plan: Plan) -> None:
+    """Refuse settings that need statistics which add up, by name."""
+    for name, plain in (("missing", "direction"), ("resolution", 0.0)):
+        wanted = plan.settings[name]
+        if wanted == "fractional" or (name == "resolution" and wanted != plain):
+            raise SettingError(
+                f"{name}={wanted!r} needs a criterion whose statistics add up, and criterion "
+                f"{plan.criterion.record.name!r} looks at quantiles; set {name}={plain!r}, or "
+                "choose another criterion"
+            )
 
 
 def _limits(plan: Plan) -> Limits:

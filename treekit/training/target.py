@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import CriterionFunctions, Sums
+from treekit.contracts import CriterionFunctions, Ranks
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
-from treekit.grow.target import Target, class_target, number_target
+from treekit.grow.target import Target, class_target, number_target, rank_target
 from treekit.training.plan import Part
 
 __all__ = ["criterion_target"]
@@ -34,12 +34,11 @@ def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
     functions: CriterionFunctions = criterion.functions
     statistics = functions.statistics
     y = np.asarray(dataset.y, dtype=np.float64)
-    centred = True
-    if isinstance(statistics, Sums):
-        centred = statistics.centred
-        if statistics.smallest is not None:
-            _refuse_below(statistics.smallest, y, schema.target, criterion.record.name)
-    return number_target(y, weights, drawn=drawn, centred=centred)
+    if isinstance(statistics, Ranks):
+        return rank_target(y, weights, statistics.quantile, drawn=drawn)
+    if statistics.smallest is not None:
+        _refuse_below(statistics.smallest, y, schema.target, criterion.record.name)
+    return number_target(y, weights, drawn=drawn, centred=statistics.centred)
 
 
 def _refuse_below(smallest: float, y: npt.NDArray[np.float64], target: str, criterion: str) -> None:
