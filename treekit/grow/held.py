@@ -105,6 +105,6 @@ def held_target(
         return replace(target, cells=y.astype(np.uint32), values=w[:, None], draw_weights=None)
     parts = [w, w * (y - target.center)]
     if target.quantile is not None:
-        parts.insert(1, y)
+        parts.insert(1, np.asarray(y, dtype=np.float64))
     values = np.column_stack(parts)
     return replace(target, values=values, draw_weights=None)
