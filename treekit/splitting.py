@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.node import Node
-from treekit.kernels.ranks import summarise
 
 __all__ = [
     "Node",
@@ -136,7 +135,7 @@ def _branch_stats(node: Node, split: Split, quantile: float | None) -> npt.NDArr
                 if _branch_of(np.int64(codes[rows.ids[i]]), n_codes, split) == b:
                     order[count] = i
                     count += 1
-            summarise(rows.values, order, 0, count, quantile, children[b])
+            summarise_ranks(rows.values, order, count, quantile, children[b])
         return children
     for i in range(len(rows.ids)):
         branch = _branch_of(np.int64(codes[rows.ids[i]]), n_codes, split)
@@ -148,6 +147,19 @@ def _branch_stats(node: Node, split: Split, quantile: float | None) -> npt.NDArr
             for k in range(len(node.stats)):
                 children[branch, k] += rows.values[i, k]
     return children
+
+
+def summarise_ranks(
+    values: npt.NDArray[np.float64],
+    order: npt.NDArray[np.uint32],
+    count: int,
+    quantile: float,
+    stats: npt.NDArray[np.float64],
+) -> None:
+    """Rank statistics of the rows ``order[:count]`` into `stats`; a compiled find has its own."""
+    from treekit.kernels.ranks import summarise  # numba: only for criteria that ask for ranks
+
+    summarise(values, order, 0, count, quantile, stats)
 
 
 def _branch_of(code: int, n_codes: int, split: Split) -> int:

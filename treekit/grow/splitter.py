@@ -12,7 +12,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 from numba import types
-from numba.extending import register_jitable
+from numba.extending import overload, register_jitable
 
 from treekit import splitting
 from treekit.contracts import SplitterFunctions
@@ -36,6 +36,7 @@ from treekit.kernels.node import PLAIN, Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
 from treekit.kernels.random import find_random
 from treekit.kernels.rank_axis import find_rank_axis
+from treekit.kernels.ranks import summarise
 
 __all__ = ["CompiledSplitter", "compile_splitter"]
 
@@ -236,3 +237,10 @@ def _register_makers() -> None:
             register_jitable(getattr(splitting, name))
     for helper in splitting.HELPERS:
         register_jitable(helper)
+
+    @overload(splitting.summarise_ranks)
+    def summarise_ranks(values, order, count, quantile, stats):  # type: ignore[no-untyped-def]
+        def compiled(values, order, count, quantile, stats):  # type: ignore[no-untyped-def]
+            summarise(values, order, 0, count, quantile, stats)
+
+        return compiled
