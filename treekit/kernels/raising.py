@@ -167,7 +167,7 @@ def prune_and_raise(splits, codes, n_codes, rows, steps, fractional, bound, stat
     # node, first row, end of rows, phase, rows in use
     frames = np.zeros((64, 5), np.int64)
     frames[0, 2] = frames[0, 4] = len(rows.ids)
-    total(room[1], room[2], 0, len(rows.ids), stats[0])
+    total(room[1], room[2], 0, len(rows.ids), stats[0], None)
     waiting = 1
     while waiting > 0:
         waiting -= 1
@@ -195,7 +195,7 @@ def prune_and_raise(splits, codes, n_codes, rows, steps, fractional, bound, stat
             last = ends[branches - 1]
             begin = top
             for b in range(branches):
-                total(room[1], room[2], begin, ends[b], stats[first + b])
+                total(room[1], room[2], begin, ends[b], stats[first + b], None)
                 frames[waiting] = np.array([first + b, begin, ends[b], EXPAND, last])
                 waiting += 1
                 begin = ends[b]
@@ -256,7 +256,7 @@ def _expected_below(
         )
         at = source[node]
         if at < 0:
-            total(room[1], room[2], begin, end, own)
+            total(room[1], room[2], begin, end, own, None)
             errors += _estimate(own, bound)
             continue
         first, branches = np.int64(splits.first_child[at]), np.int64(splits.n_children[at])
