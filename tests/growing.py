@@ -19,9 +19,9 @@ from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
 from treekit.grow.splitter import compile_splitter
 from treekit.grow.target import Target, class_target, number_target, rank_target
-from treekit.kernels.axis import find_axis
 from treekit.kernels.node import PLAIN, Limits, Ways
 from treekit.model.tree import Split, Tree
+from treekit.splitters.axis import AXIS
 
 BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
     "gini": gini,
@@ -53,7 +53,7 @@ def target_of(problem: reference.Problem) -> Target:
 def recipe_of(
     problem: reference.Problem,
     criterion: CompiledCriterion | None = None,
-    find: Callable[..., Any] = find_axis,
+    find: Callable[..., Any] = AXIS,
     n_try: int | None = None,
     ways: Ways = PLAIN,
     fractional: bool = False,

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.growing import built_in, grow, recipe_of, same_tree
+from tests.growing import AXIS, built_in, grow, recipe_of, same_tree
 from tests.reference import grow as reference
 from treekit.contracts import CriterionFunctions
 from treekit.errors import PluginError, TreekitWarning
 from treekit.grow.builder import grow_tree
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
-from treekit.kernels.axis import find_axis
 from treekit.model.tree import Split
 from treekit.splitting import (
     branch_stats,
@@ -262,4 +261,4 @@ def test_a_splitter_that_raises_is_named() -> None:
 
 def test_the_built_in_splitter_after_a_plugin_is_untouched() -> None:
     grow(TWO, find=find_lowest)
-    same_tree(TWO, grow(TWO, find=find_axis, criterion=built_in("gini", 2)), reference.grow(TWO))
+    same_tree(TWO, grow(TWO, find=AXIS, criterion=built_in("gini", 2)), reference.grow(TWO))

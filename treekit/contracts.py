@@ -191,10 +191,14 @@ class SplitterFunctions:
     coding : {"exact", "histogram"}
         How numeric columns are coded for it: one code for each distinct
         value, or at most 255 bins.
+    sums : bool
+        Whether it may split on sums of columns.  These need exact coding and a
+        model of input type float32, in which products are exact.
     """
 
     find: Callable[..., Any]
     coding: Literal["exact", "histogram"] = "exact"
+    sums: bool = False
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def check_record(record: Any, kind: Kind) -> None:
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
 
 
-_PLAIN = ("coding", "holdout", "statistics", "tolerance")
+_PLAIN = ("coding", "holdout", "statistics", "sums", "tolerance")
 """Fields that are no functions."""
 
 
@@ -165,6 +165,8 @@ def _problem(functions: Functions) -> str:
     elif isinstance(functions, SplitterFunctions):
         if functions.coding not in ("exact", "histogram"):
             return f"has coding {functions.coding!r}; known: exact, histogram"
+        if functions.sums is True and functions.coding != "exact":
+            return "splits on sums of columns, which needs coding='exact'"
     elif functions.before is None and functions.after is None:
         return "gives neither before nor after; a pruner needs one of them"
     elif functions.holdout is not None and not 0.0 <= functions.holdout < 1.0:

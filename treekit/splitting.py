@@ -15,6 +15,7 @@ It is compiled by numba where possible, and these functions compile with it::
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
     "level_split",
     "missing_split",
     "missing_to",
+    "oblique_split",
     "scored",
     "threshold_split",
     "value_of",
@@ -58,7 +60,8 @@ class Split(NamedTuple):
         Branch of missing values; -1: the heaviest.
     branches : int
     levels : (levels,) int32
-        Level splits: branch of each level, -1 the missing way; else empty.
+        Level splits: branch of each level, -1 the missing way.  Oblique splits:
+        columns and the bits of their weights, by turns.  Else empty.
     score : float
     """
 
@@ -89,6 +92,23 @@ def level_split(feature: int, levels: npt.NDArray[np.int32], branches: int) -> S
 def missing_split(feature: int) -> Split:
     """Rows whose value is missing go to branch 0, all others to branch 1."""
     return Split(4, feature, 0, np.nan, 0, 2, np.empty(0, np.int32), 0.0)
+
+
+def oblique_split(
+    features: npt.NDArray[np.int64], weights: npt.NDArray[np.float64], threshold: float
+) -> Split:
+    """Rows with ``sum(weights * x) <= threshold`` go to branch 0, others to branch 1.
+
+    For splitters that declare ``SplitterFunctions(sums=True)``.  `features` are
+    numeric columns, ascending; weights are rounded to float32 and not 0.  A row
+    without one of the values is missing.
+    """
+    terms = np.empty(2 * len(features), np.int32)
+    bits = terms.view(np.float32)
+    for j in range(len(features)):
+        terms[2 * j] = features[j]
+        bits[2 * j + 1] = weights[j]
+    return Split(5, np.int64(features[0]), 0, threshold, HEAVIEST, 2, terms, 0.0)
 
 
 def missing_to(split: Split, branch: int) -> Split:
@@ -127,18 +147,21 @@ def _branch_stats(node: Node, split: Split, quantile: float | None) -> npt.NDArr
     rows = node.rows
     codes = node.table.codes[split.feature]
     n_codes = np.int64(node.table.n_codes[split.feature])
+    sums = np.zeros(0)
+    if split.kind == 5:
+        sums = _sums(node, split.levels)
     if quantile is not None:
         order = np.empty(len(rows.ids), np.uint32)
         for b in range(split.branches):
             count = 0
             for i in range(len(rows.ids)):
-                if _branch_of(np.int64(codes[rows.ids[i]]), n_codes, split) == b:
+                if _branch_of(np.int64(codes[rows.ids[i]]), n_codes, sums, i, split) == b:
                     order[count] = i
                     count += 1
             summarise_ranks(rows.values, order, count, quantile, children[b])
         return children
     for i in range(len(rows.ids)):
-        branch = _branch_of(np.int64(codes[rows.ids[i]]), n_codes, split)
+        branch = _branch_of(np.int64(codes[rows.ids[i]]), n_codes, sums, i, split)
         if branch < 0:
             continue
         if len(rows.cells) > 0:
@@ -162,8 +185,14 @@ def summarise_ranks(
     summarise(values, order, 0, count, quantile, stats)
 
 
-def _branch_of(code: int, n_codes: int, split: Split) -> int:
-    """The branch of a code; -1 while nobody knows."""
+def _branch_of(
+    code: int, n_codes: int, sums: npt.NDArray[np.float64], row: int, split: Split
+) -> int:
+    """The branch of a code, or of the sum at a row's position; -1 while nobody knows."""
+    if split.kind == 5:
+        if math.isnan(sums[row]):
+            return split.missing
+        return 0 if sums[row] <= split.threshold else 1
     if code == n_codes:
         return split.missing
     if split.kind == 1:
@@ -173,6 +202,21 @@ def _branch_of(code: int, n_codes: int, split: Split) -> int:
     if split.levels[code] >= 0:
         return np.int64(split.levels[code])
     return split.missing
+
+
+def _sums(node: Node, terms: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    """(rows,) float64: the sum of each row as every artifact takes it; NaN = missing."""
+    sums = np.zeros(len(node.rows.ids))
+    bits = terms.view(np.float32)
+    for j in range(0, len(terms), 2):
+        codes = node.table.codes[terms[j]]
+        for i in range(len(sums)):
+            code = np.int64(codes[node.rows.ids[i]])
+            value = np.nan
+            if code < np.int64(node.table.n_codes[terms[j]]):
+                value = value_of(node, terms[j], code)
+            sums[i] += np.float64(bits[j + 1]) * value
+    return sums
 
 
 def heavy_enough(node: Node, children: npt.NDArray[np.float64]) -> bool:
@@ -243,5 +287,5 @@ def cut_below(node: Node, feature: int, low: int, high: int, value: float) -> in
     return low
 
 
-HELPERS = (_branch_stats, _branch_of)
+HELPERS = (_branch_stats, _branch_of, _sums)
 """What these functions call, to be compiled with them."""

@@ -7,44 +7,54 @@ outside the vocabulary, or one that is not whole, is an unseen category.
 Floor, Equal, GreaterOrEqual, LessOrEqual, And, Or, Where
     only with nominal columns: turn every value that is no code into NaN, so
     that the trees meet whole codes and NaN only.
+Gather, Mul, Add, LessOrEqual, Where, Concat
+    only with oblique splits or surrogates: derived columns behind the others
+    (`treekit.export.onnx_derived`).
 TreeEnsembleRegressor, ``SUM``
     one target a class, holding the integer votes as float32.  Their sums stay
     within 2**24: exact in any order, batch and number of threads.  The
     classifier operator is not used: with two classes onnxruntime gives wrong
     labels.  Targets that are 0 are left out.
+Gather, Mul, Div, Sub, Where, MatMul of int64
+    in its place where missing values divide a row (`treekit.export.onnx_fractional`).
 ArgMax, ``select_last_index=0``; Gather
-    the first class with the largest sum, and its label.
+    the first class with the largest sum, and its label.  With costs, MatMul
+    of int64 and the first class that reaches ReduceMin.
 Cast to double, Div
     the probability: one correctly rounded division of exact numbers.
 
-A regression has two targets, the limbs of the grid integer (one float32 cannot
-hold it), which Cast, Mul and Add join exactly in double; Div by the number of
-trees rounds once, and Mul by the step, a power of two, is exact.
+A regression has two targets an output, the limbs of the grid integer (one
+float32 cannot hold it), which Cast, Mul and Add join exactly in double; Div by
+the number of trees rounds once, and Mul by the step, a power of two, is exact.
 
 Outputs: ``label`` (N,) and ``probabilities`` double (N, classes), or ``value``
-double (N,).
+double (N,).  A model of several outputs has ``label_0``, ``probabilities_0``,
+``label_1`` and so on, or ``value`` (N, outputs).
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from treekit._version import __version__
 from treekit.contracts import Setting
 from treekit.errors import ExportError
 from treekit.export.lower import lower
+from treekit.export.onnx_answers import add_labels, add_numbers
+from treekit.export.onnx_derived import add_derived
+from treekit.export.onnx_fractional import add_masses
 from treekit.export.onnx_graph import ML_DOMAIN, ML_OPSET, Graph
-from treekit.export.onnx_nodes import OnnxNodes, onnx_nodes
+from treekit.export.onnx_nodes import onnx_nodes
+from treekit.model.derived import derive
 from treekit.model.ensemble import Model
 from treekit.model.tree import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import ModelProto
 
 __all__ = ["ONNX_SETTINGS", "export_onnx"]
 
@@ -82,26 +92,12 @@ def export_onnx(model: Model, name: str, *, opset: int = 17) -> dict[str, bytes]
         If ONNX cannot say what the model does; the message names it.
     """
     _require_expressible(model)
-    nodes = onnx_nodes(lower(model))
-    if nodes.depth > MAX_DEPTH:
-        raise ExportError(
-            f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs {nodes.depth} "
-            "(a split by categories counts a test for each run of codes): set max_depth"
-        )
-    content = _serialised(_model_proto(model, nodes, opset))
+    content = _serialised(_model_proto(model, opset))
     return {f"{name}.onnx": content}
 
 
 def _require_expressible(model: Model) -> None:
     schema = model.schema
-    asks_more = any(len(tree.term_feature) or len(tree.surrogate_feature) for tree in model.trees)
-    for given, what in (
-        (asks_more, "oblique splits or surrogates"),
-        (schema.more, "several targets"),
-        (model.costs is not None, "costs"),
-    ):
-        if given:
-            raise ExportError(f"onnx: the target cannot express models with {what}")
     if schema.dtype != "float32":
         raise ExportError(
             f"onnx: the model's input type is {schema.dtype}, and ONNX tree operators compare in "
@@ -120,15 +116,13 @@ def _require_expressible(model: Model) -> None:
         )
 
 
-def _model_proto(model: Model, nodes: OnnxNodes, opset: int) -> ModelProto:
+def _model_proto(model: Model, opset: int) -> ModelProto:
     from onnx import helper
 
-    graph = Graph()
-    codes = _clean_codes(graph, model) if model.schema.nominal.any() else "X"
-    if model.schema.task == "classification":
-        outputs = _classification(graph, model, nodes, codes)
-    else:
-        outputs = _regression(graph, model, nodes, codes)
+    graph = Graph(opset)
+    _add_sums(graph, model)
+    add_answers = add_labels if model.schema.task == "classification" else add_numbers
+    outputs = add_answers(graph, model)
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
     proto: ModelProto = helper.make_model(
         graph.proto(model.schema.n_features, outputs),
@@ -139,6 +133,31 @@ def _model_proto(model: Model, nodes: OnnxNodes, opset: int) -> ModelProto:
     )
     helper.set_model_props(proto, _metadata(model))
     return proto
+
+
+def _add_sums(graph: Graph, model: Model) -> None:
+    """``sums``: the integers of the leaves, added up over the trees.
+
+    Votes (N, values), float32 from the tree operator and int64 from masses; for
+    numbers the high limbs of all outputs and then the low ones, or int64.
+    """
+    columns = _clean_codes(graph, model) if model.schema.nominal.any() else "X"
+    derived = derive(model)
+    if derived.n_columns:
+        columns = add_derived(graph, derived, columns)
+    if model.missing == "fractional":
+        add_masses(graph, model, columns, derived.column)
+        return
+    nodes = onnx_nodes(lower(model, derived))
+    if nodes.depth > MAX_DEPTH:
+        raise ExportError(
+            f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs {nodes.depth} "
+            "(a split by categories counts a test for each run of codes): set max_depth"
+        )
+    units = model.units
+    if model.schema.task == "regression":
+        units = np.hstack(model.grid.limbs(units))
+    graph.add_ensemble(columns, nodes, units, "sums")
 
 
 def _clean_codes(graph: Graph, model: Model) -> str:
@@ -156,72 +175,6 @@ def _clean_codes(graph: Graph, model: Model) -> str:
     graph.add("And", ["is_whole", "inside"], "is_code")
     graph.add("Or", ["numeric", "is_code"], "usable")
     return graph.add("Where", ["usable", "X", "missing"], "codes")
-
-
-def _classification(
-    graph: Graph, model: Model, nodes: OnnxNodes, inputs: str
-) -> list[ValueInfoProto]:
-    from onnx import TensorProto, helper
-
-    labels = _labels(model)
-    graph.add_ensemble(inputs, nodes, model.units, "sums")
-    graph.constant("labels", labels)
-    graph.constant("unit_total", np.array(float(model.unit_total)))
-    graph.add("ArgMax", ["sums"], "class", axis=1, keepdims=0, select_last_index=0)
-    graph.add("Gather", ["labels", "class"], "label", axis=0)
-    graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
-    graph.add("Div", ["exact_sums", "unit_total"], "probabilities")
-    return [
-        helper.make_tensor_value_info("label", graph.constants[-2].data_type, ["N"]),
-        helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, ["N", len(labels)]),
-    ]
-
-
-def _regression(graph: Graph, model: Model, nodes: OnnxNodes, inputs: str) -> list[ValueInfoProto]:
-    from onnx import TensorProto, helper
-
-    grid = model.grid
-    graph.add_ensemble(inputs, nodes, np.hstack(grid.limbs(model.units)), "sums")
-    graph.constant("high_target", np.array(0))
-    graph.constant("low_target", np.array(1))
-    graph.constant("base", np.array(float(grid.base)))
-    graph.constant("trees", np.array(float(model.n_trees)))
-    graph.constant("step", np.ldexp(1.0, np.array(grid.exponent)))
-    graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
-    graph.add("Gather", ["exact_sums", "high_target"], "high", axis=1)
-    graph.add("Gather", ["exact_sums", "low_target"], "low", axis=1)
-    graph.add("Mul", ["high", "base"], "shifted")
-    graph.add("Add", ["shifted", "low"], "sum")
-    graph.add("Div", ["sum", "trees"], "mean")
-    graph.add("Mul", ["mean", "step"], "value")
-    return [helper.make_tensor_value_info("value", TensorProto.DOUBLE, ["N"])]
-
-
-def _labels(model: Model) -> npt.NDArray[Any]:
-    """The class labels as a tensor that `Gather` picks from."""
-    labels = model.schema.classes
-    if isinstance(labels[0], str):
-        for label in labels:
-            _require_utf8(str(label))
-        return np.array(labels, dtype=object)
-    if isinstance(labels[0], int) and not isinstance(labels[0], bool):
-        for label in labels:
-            if not -(2**63) <= label < 2**63:  # type: ignore[operator]
-                raise ExportError(
-                    f"onnx: the class label {label} does not fit 64 bits: use text labels"
-                )
-        return np.array(labels, dtype=np.int64)
-    return np.array(labels)
-
-
-def _require_utf8(label: str) -> None:
-    try:
-        label.encode()
-    except UnicodeEncodeError:
-        raise ExportError(
-            f"onnx: the class label {label!r} holds half a surrogate pair, and ONNX text is "
-            "UTF-8: rename the class"
-        ) from None
 
 
 def _metadata(model: Model) -> dict[str, str]:

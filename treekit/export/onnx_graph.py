@@ -19,9 +19,10 @@ ML_DOMAIN, ML_OPSET = "ai.onnx.ml", 3
 
 
 class Graph:
-    """Nodes and constants, collected in order."""
+    """Nodes and constants, collected in order, for a version of the standard operators."""
 
-    def __init__(self) -> None:
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
         self.nodes: list[NodeProto] = []
         self.constants: list[Any] = []
 
@@ -32,6 +33,10 @@ class Graph:
         self.constants.append(numpy_helper.from_array(value, name))
         return name
 
+    def constant_type(self, name: str) -> int:
+        """ONNX's number for the element type of a constant."""
+        return next(int(one.data_type) for one in self.constants if one.name == name)
+
     def add(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
         """Add an operator with one output; returns the output's name."""
         from onnx import helper
@@ -39,15 +44,63 @@ class Graph:
         self.nodes.append(helper.make_node(operator, inputs, [output], **attributes))
         return output
 
+    def add_least(self, numbers: str, output: str) -> str:
+        """Add the least of each row of `numbers` (N, columns): (N, 1)."""
+        if self.opset < 18:
+            return self.add("ReduceMin", [numbers], output, axes=[1], keepdims=1)
+        self.constant(f"{output}_axis", np.array([1]))
+        return self.add("ReduceMin", [numbers, f"{output}_axis"], output, keepdims=1)
+
     def proto(self, n_features: int, outputs: list[ValueInfoProto]) -> GraphProto:
-        """The graph from ``X`` to `outputs`."""
+        """The graph from ``X`` to `outputs`, with the constants that it uses."""
         from onnx import TensorProto, helper
+
+        used = {name for node in self.nodes for name in node.input}
+        constants = [one for one in self.constants if one.name in used]
 
         x = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", n_features])
         graph: GraphProto = helper.make_graph(
-            self.nodes, "treekit", [x], outputs, initializer=self.constants
+            self.nodes, "treekit", [x], outputs, initializer=constants
         )
         return graph
+
+    def add_look_up(
+        self,
+        codes: str,
+        features: npt.NDArray[np.int64],
+        replies: list[npt.NDArray[Any]],
+        missing: np.generic,
+        output: str,
+    ) -> str:
+        """Add tables over codes: (N, tables), of each row the reply to its code.
+
+        Parameters
+        ----------
+        codes : str
+            (N, columns) float32: codes of the vocabulary, NaN = missing.
+        features : (tables,) int64
+            Column that each table is asked by.
+        replies : list of (levels,) arrays
+            One for each table.
+        missing : scalar
+            The reply to a missing value.
+        """
+        from onnx import TensorProto
+
+        sizes = np.array([len(reply) + 1 for reply in replies])
+        entries = np.concatenate([np.append(missing, reply) for reply in replies])
+        self.constant(f"{output}_features", features)
+        self.constant(f"{output}_starts", np.cumsum(sizes) - sizes)
+        self.constant(f"{output}_entries", entries.astype(missing.dtype))
+        self.constant(f"{output}_absent", np.array(-1, dtype=np.float32))
+        self.constant(f"{output}_first", np.array(1))
+        x = self.add("Gather", [codes, f"{output}_features"], f"{output}_x", axis=1)
+        self.add("Equal", [x, x], f"{output}_known")
+        self.add("Where", [f"{output}_known", x, f"{output}_absent"], f"{output}_code")
+        self.add("Cast", [f"{output}_code"], f"{output}_whole", to=TensorProto.INT64)
+        self.add("Add", [f"{output}_whole", f"{output}_first"], f"{output}_entry")
+        self.add("Add", [f"{output}_entry", f"{output}_starts"], f"{output}_at")
+        return self.add("Gather", [f"{output}_entries", f"{output}_at"], output, axis=0)
 
     def add_ensemble(
         self, x: str, nodes: OnnxNodes, units: npt.NDArray[np.int64], output: str

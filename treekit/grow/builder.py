@@ -119,7 +119,8 @@ def grow_tree(
     """
     criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
-    scratch = make_scratch(recipe.table, recipe.target, most, int(rng.integers(0, 2**63)))
+    seed = int(rng.integers(0, 2**63))
+    scratch = make_scratch(recipe.table, recipe.target, most, seed, splitter.options)
     spare = Rows(
         np.empty(most + 1, np.uint32),
         np.empty(0 if recipe.target.dense else most + 1, np.uint32),
@@ -250,13 +251,16 @@ def _culprit(recipe: Recipe, error: Exception) -> Exception:
     )
 
 
-def make_scratch(table: Table, target: Target, most: int, seed: int) -> Scratch:
+def make_scratch(
+    table: Table, target: Target, most: int, seed: int, options: tuple[float, ...] = ()
+) -> Scratch:
     """Working memory for nodes of up to `most` rows; `seed` draws columns."""
     s = target.size
     room = max(most, 256) + 2
     codes = int(table.n_codes.max(initial=0)) + 1
     compact = np.empty((max(min(codes, room), 256) + 2, s))
-    levels = int(table.n_codes[table.nominal > 0].max(initial=0)) + 2
+    # Branches of levels, or a column and a weight for each term of a sum.
+    levels = max(int(table.n_codes[table.nominal > 0].max(initial=0)), 2 * len(table.n_codes)) + 2
     n_features = len(table.n_codes)
     return Scratch(
         features=np.arange(n_features),
@@ -273,6 +277,7 @@ def make_scratch(table: Table, target: Target, most: int, seed: int) -> Scratch:
         pair=np.empty((2, s)),
         offers=_offers(table, target),
         levels=np.empty(levels, np.int32),
+        options=np.array(options),
     )
 
 
@@ -289,12 +294,9 @@ def _assemble(
     g = grown.nodes[:n]
     kind = g["kind"]
     inner = kind != Split.LEAF
-    sets = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
-    sizes = np.where(sets, g["n_levels"], 0)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    picked = np.repeat(g["level_start"], sizes) + (
-        np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    )
+    level_branch, level_start = _pooled(grown, g, (kind == Split.SUBSET) | (kind == Split.MULTIWAY))
+    # A column, and the bits of its weight, by turns; see `treekit.kernels.oblique`.
+    terms, term_start = _pooled(grown, g, kind == Split.OBLIQUE)
     stats = grown.stats[:n]
     tree = Tree(
         kind=kind,
@@ -303,11 +305,14 @@ def _assemble(
         first_child=np.where(inner, g["first_child"], -1),
         n_children=np.where(inner, g["n_children"], 0),
         missing=np.where(inner, g["missing"], 0),
-        level_start=starts,
-        level_branch=grown.levels[picked],
+        level_start=level_start,
+        level_branch=level_branch,
         value=node_values(recipe.target, recipe.criterion, _said(stats, g)),
         weight=g["weight"].copy(),
         gain=np.where(inner, g["gain"], 0.0),
+        term_start=term_start // 2,
+        term_feature=terms[::2],
+        term_weight=terms[1::2].copy().view(np.float32),
     )
     held_stats = grown.held_stats[:n]
     if recipe.fractional:
@@ -323,6 +328,16 @@ def _assemble(
     return GrownTree(tree, stats, held_stats, held.ids, ends, held.values, rows)
 
 
+def _pooled(
+    grown: Grown, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """What the nodes of a mask own in the pool, and where each one's part begins."""
+    sizes = np.where(owners, g["n_levels"], 0)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    offset = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+    return grown.levels[np.repeat(g["level_start"], sizes) + offset], starts
+
+
 def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
     """The splitter's own thresholds, or midpoints between the codes on either side."""
     table = recipe.table
@@ -332,6 +347,7 @@ def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float
     base = table.value_start[g["feature"][own]]
     cut = g["cut"][own]
     after = g["after"][own] if recipe.splitter.coding == "exact" else cut + 1
+    given[g["kind"] == Split.OBLIQUE] = g["threshold"][g["kind"] == Split.OBLIQUE]
     given[own] = threshold_between(table.high[base + cut], table.low[base + after], recipe.dtype)
     if recipe.ways.value_below:
         for f in np.unique(g["feature"][own]).tolist():

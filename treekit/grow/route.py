@@ -15,11 +15,12 @@ from treekit.grow.target import grid_of
 from treekit.kernels.grow import NODE
 from treekit.kernels.node import Rows, Table
 from treekit.kernels.route import route as route_kernel
+from treekit.kernels.splits import Splits
 from treekit.model.fractional import mass_bounds
 from treekit.model.portable import MASS
 from treekit.model.tree import Split, Tree
 
-__all__ = ["Reached", "cut_codes", "leaf_shares", "part_rows", "route"]
+__all__ = ["Reached", "leaf_shares", "part_rows", "route", "splits_of"]
 
 
 @dataclass(frozen=True)
@@ -119,17 +120,27 @@ def _led(
     """
     stats = np.zeros((tree.n_nodes, size))
     ids, cells, values, at = route_kernel(
-        tree.kind, tree.feature, cut_codes(tree, table), tree.first_child, tree.n_children,
-        tree.missing, tree.level_start, tree.level_branch,
+        splits_of(tree, table),
         np.ones(tree.n_nodes) if upto is None else upto,
-        table.codes, table.n_codes, Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy()),
+        table, Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy()),
         grid_of(rows.values) if steps is None else steps,
         fractional, upto is None, start, stop, stats, np.zeros(tree.n_nodes, NODE),
     )  # fmt: skip
     return stats, Rows(ids, cells, values), at
 
 
-def cut_codes(tree: Tree, table: Table) -> npt.NDArray[np.int64]:
+def splits_of(tree: Tree, table: Table) -> Splits:
+    """What a tree asks, as kernels ask it of a table's codes."""
+    terms = np.empty(2 * len(tree.term_feature), dtype=np.int32)
+    terms[::2] = tree.term_feature
+    terms[1::2] = tree.term_weight.astype(np.float32).view(np.int32)
+    return Splits(
+        tree.kind, tree.feature, tree.threshold, _cut_codes(tree, table), tree.first_child,
+        tree.n_children, tree.missing, tree.level_start, tree.level_branch, tree.term_start, terms,
+    )  # fmt: skip
+
+
+def _cut_codes(tree: Tree, table: Table) -> npt.NDArray[np.int64]:
     """(nodes,) int64: the last code whose values go to branch 0 of a THRESHOLD node; else -1."""
     cuts = np.full(tree.n_nodes, -1, dtype=np.int64)
     numeric = tree.kind == Split.THRESHOLD

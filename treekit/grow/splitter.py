@@ -30,12 +30,10 @@ from treekit.kernels.axis import (
     MISSING_BRANCH,
     SCORE,
     THRESHOLD_VALUE,
-    find_axis,
 )
+from treekit.kernels.compile import Finder
 from treekit.kernels.node import PLAIN, Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
-from treekit.kernels.random import find_random
-from treekit.kernels.rank_axis import find_rank_axis
 from treekit.kernels.ranks import summarise
 
 __all__ = ["CompiledSplitter", "compile_splitter"]
@@ -45,11 +43,12 @@ CriterionView = namedtuple("CriterionView", ["score"])
 
 @dataclass(frozen=True)
 class CompiledSplitter:
-    """The pointer to ``find`` and how columns are coded for it."""
+    """The pointer to ``find``, how columns are coded for it, and its options."""
 
     find: Any
     coding: Coding
     origin: Origin
+    options: tuple[float, ...] = ()
 
 
 def compile_splitter(
@@ -62,9 +61,9 @@ def compile_splitter(
 ) -> CompiledSplitter:
     """Compile a splitter for the types of one training.
 
-    A built-in one comes from the disk cache; a plugin's
-    ``find`` is compiled with its names, or called as Python with one warning.
-    `quantile` is that of the target.
+    Built-in kernels come from the disk cache; a plugin's ``find`` is compiled
+    with its names, or called as Python with one warning.  `quantile` is that of
+    the target.
     """
     node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN, quantile))
     signature = types.void(
@@ -77,50 +76,64 @@ def compile_splitter(
         nb.typeof(np.random.default_rng(0)),
         types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C"),
     )  # fmt: skip
-    find: Any = functions.find
-    if quantile is not None and find in _RANKED:
-        find = _RANKED[find]
-        if find is None:
+    if isinstance(functions.find, Finder):
+        own = functions.find.kernel if quantile is None else functions.find.ranked
+        if own is None:
             raise SettingError(
                 f"{origin} adds statistics up, and the criterion looks at quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
-    if find in _BUILT_IN:
-        return CompiledSplitter(_cached_pointer(find, signature), functions.coding, origin)
+        find = _own(own, signature)
+        return CompiledSplitter(find, functions.coding, origin, functions.find.options)
     _register_makers()
     core = jitable(functions.find)
     try:
-        find = Pointer(_compiled_find(core), signature)
+        find = Pointer(_compiled_find(core, functions.sums), signature)
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         warnings.warn(
             f"{origin} does not compile and runs as Python, slower: {numba_complaint(error)}",
             TreekitWarning,
             stacklevel=2,
         )
-        find = Pointer(_python_find(core, origin), signature)
+        find = Pointer(_python_find(core, functions.sums, origin), signature)
     return CompiledSplitter(find, functions.coding, origin)
 
 
-def _cached_pointer(kernel: Any, signature: Any) -> Pointer:
-    known = _POINTERS.get((kernel, signature))
+def _own(find: Any, signature: Any) -> Pointer:
+    """The pointer to a built-in kernel, from the disk cache."""
+    plain: Any = getattr(find, "py_func", find)
+    known = _POINTERS.get((plain, signature))
     if known is None:
-        plain = getattr(kernel, "py_func", kernel)
-        known = _POINTERS[kernel, signature] = Pointer(plain, signature, cache=True)
+        known = _POINTERS[plain, signature] = Pointer(plain, signature, cache=True)
     return known
 
-
-_BUILT_IN = (find_axis, find_random, find_rank_axis)
-_RANKED: dict[Any, Any] = {find_axis: find_rank_axis, find_random: None}
-"""What serves a rank target in place of a search that adds statistics up; None: nothing does."""
 
 _POINTERS: dict[Any, Pointer] = {}
 
 
-def _write(split, node, levels, out, numbers):  # type: ignore[no-untyped-def]
+def _is_sum(split, table):  # type: ignore[no-untyped-def]
+    """Whether the terms of a plugin's oblique split are possible."""
+    terms, bits = split.levels, split.levels.view(np.float32)
+    if len(terms) < 2 or len(terms) % 2 or not abs(split.threshold) < np.inf:
+        return False
+    before = -1
+    for j in range(0, len(terms), 2):
+        weight = abs(bits[j + 1])
+        if not before < terms[j] < len(table.n_codes) or not 0.0 < weight < np.inf:
+            return False
+        if table.nominal[terms[j]] > 0:
+            return False
+        before = terms[j]
+    return True
+
+
+def _write(split, node, sums, levels, out, numbers):  # type: ignore[no-untyped-def]
     """Put a plugin's split where `grow` reads it; kind -3 marks an impossible one."""
     table = node.table
     out[KIND] = -3
-    if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 4:
+    if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 5:
+        return
+    if split.kind == 5 and not (sums and _is_sum(split, table)):
         return
     n_codes = np.int64(table.n_codes[split.feature])
     nominal = table.nominal[split.feature] > 0
@@ -139,7 +152,7 @@ def _write(split, node, levels, out, numbers):  # type: ignore[no-untyped-def]
         return
     for level in range(len(split.levels)):
         branch = split.levels[level]
-        if not -1 <= branch < split.branches:
+        if by_level and not -1 <= branch < split.branches:
             return
         levels[level] = branch
     out[KIND] = split.kind
@@ -147,7 +160,7 @@ def _write(split, node, levels, out, numbers):  # type: ignore[no-untyped-def]
     out[CUT] = split.cut
     out[MISSING_BRANCH] = split.missing
     out[BRANCHES] = split.branches
-    out[LEVELS] = n_codes if by_level else 0
+    out[LEVELS] = len(split.levels)
     out[AFTER] = split.cut + 1
     numbers[THRESHOLD_VALUE] = split.threshold
     numbers[SCORE] = split.score
@@ -163,7 +176,7 @@ def _write(split, node, levels, out, numbers):  # type: ignore[no-untyped-def]
         out[KIND] = -4
 
 
-def _compiled_find(core: Any) -> Any:
+def _compiled_find(core: Any, sums: bool) -> Any:
     find = nb.njit(error_model="numpy")(core)
     write = nb.njit(error_model="numpy")(_write)
 
@@ -186,19 +199,19 @@ def _compiled_find(core: Any) -> Any:
         split = find(node, CriterionView(score), rng)
         out[KIND] = 0
         if split is not None:
-            write(split, node, scratch.levels, out, numbers)
+            write(split, node, sums, scratch.levels, out, numbers)
 
     return call
 
 
-def _python_find(core: Any, origin: Origin) -> Any:
+def _python_find(core: Any, sums: bool, origin: Origin) -> Any:
     def guarded(node: Any, levels: Any, out: Any, numbers: Any) -> None:
         if current.failures:
             return
         try:
             split = core(node, CriterionView(current.score), current.rng)
             if split is not None:
-                _write(split, node, levels, out, numbers)
+                _write(split, node, sums, levels, out, numbers)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything; the host reports it
             current.failures.append((origin, error))
 
@@ -235,7 +248,7 @@ def _register_makers() -> None:
     for name in splitting.__all__:
         if name not in ("Node", "Split"):
             register_jitable(getattr(splitting, name))
-    for helper in splitting.HELPERS:
+    for helper in (*splitting.HELPERS, _is_sum):
         register_jitable(helper)
 
     @overload(splitting.summarise_ranks)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -18,7 +19,7 @@ from typing import Any, TypeVar, cast
 from numba import njit
 from numba.core.caching import FunctionCache
 
-__all__ = ["cached", "inlined", "kernel"]
+__all__ = ["Finder", "cached", "inlined", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +31,31 @@ def kernel(function: F) -> F:
     costs 1.1 to 1.6 times (measured).
     """
     return cast(F, cached(njit(nogil=True, error_model="numpy")(function)))
+
+
+@dataclass(frozen=True)
+class Finder:
+    """A built-in splitter's ``find``: a kernel that fills the builder's own arrays.
+
+    Attributes
+    ----------
+    kernel : callable
+        Of the arguments of `treekit.kernels.axis.find_axis`.
+    options : tuple of float
+        What it finds in ``scratch.options``.  A closure over them would be
+        compiled in every process.
+    ranked : callable or None
+        What serves a rank target in place of a search that adds statistics up;
+        None: nothing does.
+    """
+
+    kernel: Callable[..., Any]
+    options: tuple[float, ...] = ()
+    ranked: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the kernel."""
+        return self.kernel(*arguments)
 
 
 def inlined(function: F) -> F:

@@ -30,6 +30,7 @@ from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
 from treekit.kernels.move import longer, more_rows, partition, total, total_held
 from treekit.kernels.node import Node, Rows, Table
+from treekit.kernels.oblique import project
 from treekit.kernels.pointers import borrowed
 
 __all__ = ["NODE", "Grown", "grow"]
@@ -179,6 +180,7 @@ def grow(
     ends = np.zeros(2, np.int64)
     held_ends = np.zeros(2, np.int64)
     waiting = np.zeros(64, np.int64)
+    sides, held_sides, two = np.empty(0, codes.dtype), np.empty(0, codes.dtype), np.uint32(2)
     n, fresh, used, leaves, n_waiting = 1, 0, 0, 1, 0
     root = nodes[zero]
     root.end, root.held_end = len(ids), len(held_ids)
@@ -289,6 +291,23 @@ def grow(
         levels_of = pool[this.level_start : this.level_start + this.n_levels]
         begin, held_begin = this.begin, this.held_begin
         feature = np.uint64(this.feature)
+        held_column, held_code = held_table.codes[feature], held_table.n_codes[feature]
+        if this.kind == 5:  # the side of each row, as a column of codes
+            if len(sides) == 0:
+                sides = np.empty(codes.shape[1], codes.dtype)
+                held_sides = np.empty(held_table.codes.shape[1], codes.dtype)
+            project(table, levels_of, this.threshold, ids, begin, this.end, sides)
+            project(
+                held_table,
+                levels_of,
+                this.threshold,
+                held_ids,
+                held_begin,
+                this.held_end,
+                held_sides,
+            )
+            column, missing_code, held_column, held_code = sides, two, held_sides, two
+            cut, levels_of = np.int64(0), levels_of[:0]
         held_cut = cut
         if len(held_ids) > 0 and this.kind == 1:
             after = this.after if midpoints else this.cut + 1
@@ -318,8 +337,8 @@ def grow(
             )
             if len(held_ids) > 0:
                 partition(
-                    held_table.codes[feature],
-                    np.int64(held_table.n_codes[feature]),
+                    held_column,
+                    np.int64(held_code),
                     held_cut,
                     np.int64(this.missing),
                     levels_of,
@@ -361,11 +380,9 @@ def grow(
             )
             if len(held_ids) > 0:
                 end = this.held_end
-                codes_of = held_table.codes[feature]
-                n_held = held_table.n_codes[feature]
                 mark(
-                    codes_of,
-                    n_held,
+                    held_column,
+                    held_code,
                     held_cut,
                     lost,
                     levels_of,

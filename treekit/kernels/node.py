@@ -130,7 +130,9 @@ class Scratch(NamedTuple):
         Gain and score of each column's best split, for `choose`, and the
         levels of each column per training weight.
     levels : (levels,) int32
-        Branch of each level in the split kept.
+        Branch of each level in the split kept, or its terms (`treekit.kernels.oblique`).
+    options : (options,) float64
+        Settings of the splitter.
     """
 
     features: npt.NDArray[np.int64]
@@ -147,6 +149,7 @@ class Scratch(NamedTuple):
     pair: npt.NDArray[np.float64]
     offers: npt.NDArray[np.float64]
     levels: npt.NDArray[np.int32]
+    options: npt.NDArray[np.float64]
 
 
 class Node(NamedTuple):

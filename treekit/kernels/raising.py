@@ -12,33 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.fractional import cumulative_shares, mark, send
+from treekit.kernels.fractional import cumulative_shares, send
 from treekit.kernels.move import longer, more_rows, total
+from treekit.kernels.splits import mark_branches
 
-__all__ = ["Bound", "Splits", "pessimistic", "pessimistic_errors", "prune_and_raise"]
+__all__ = ["Bound", "pessimistic", "pessimistic_errors", "prune_and_raise"]
 
 EXPAND, JUDGE = 0, 1
 SMALL = 1e-6
 """Errors and weights that differ by less are equal, as in J48."""
-
-
-class Splits(NamedTuple):
-    """What a tree asks; see `treekit.model.tree.Tree`.
-
-    Attributes
-    ----------
-    cut : (nodes,) int64
-        The last code that goes to branch 0 of a THRESHOLD node, -1 elsewhere.
-    """
-
-    kind: npt.NDArray[np.uint8]
-    feature: npt.NDArray[np.int32]
-    cut: npt.NDArray[np.int64]
-    first_child: npt.NDArray[np.int32]
-    n_children: npt.NDArray[np.int32]
-    missing: npt.NDArray[np.int32]
-    level_start: npt.NDArray[np.int64]
-    level_branch: npt.NDArray[np.int32]
 
 
 class Bound(NamedTuple):
@@ -128,7 +110,7 @@ def pessimistic_errors(stats, bound):
 
 
 @kernel
-def prune_and_raise(splits, codes, n_codes, rows, steps, fractional, bound, stats):
+def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
     """Bottom up, make a node a leaf, or its largest branch, where that errs less.
 
     A node's branches are pruned first.  If its largest branch takes its place,
@@ -137,8 +119,7 @@ def prune_and_raise(splits, codes, n_codes, rows, steps, fractional, bound, stat
     Parameters
     ----------
     splits : Splits
-    codes, n_codes : arrays
-        Of the training table.
+    table : Table
     rows : Rows
         All training rows; not changed.
     steps : (columns of values,) float64
@@ -164,6 +145,7 @@ def prune_and_raise(splits, codes, n_codes, rows, steps, fractional, bound, stat
     room = (rows.ids.copy(), rows.cells.copy(), rows.values.copy())
     spare = (rows.ids.copy(), rows.cells.copy(), rows.values.copy())
     branch_of = np.empty(len(rows.ids), np.uint32)
+    sides = np.empty(table.codes.shape[1] if len(splits.terms) > 0 else 0, table.codes.dtype)
     # node, first row, end of rows, phase, rows in use
     frames = np.zeros((64, 5), np.int64)
     frames[0, 2] = frames[0, 4] = len(rows.ids)
@@ -188,7 +170,7 @@ def prune_and_raise(splits, codes, n_codes, rows, steps, fractional, bound, stat
             frames[waiting] = np.array([node, begin, end, JUDGE, top])
             waiting += 1
             room, spare, ends = _hand_down(
-                splits, at, codes, n_codes, room, spare, begin, end, top, steps, fractional,
+                splits, at, table, sides, room, spare, begin, end, top, steps, fractional,
                 branch_of,
             )  # fmt: skip
             # Branches lie on top of all rows in use, and their own branches on top of them.
@@ -208,7 +190,7 @@ def prune_and_raise(splits, codes, n_codes, rows, steps, fractional, bound, stat
                 largest, most = b, weight
         leaf = _estimate(stats[node], bound)
         branch, room, spare = _expected_below(
-            splits, source, first + largest, codes, n_codes, room, spare, begin, end, top, steps,
+            splits, source, first + largest, table, sides, room, spare, begin, end, top, steps,
             fractional, bound, branch_of,
         )  # fmt: skip
         if leaf < tree + 0.1 + SMALL and leaf < branch + 0.1 + SMALL:
@@ -228,8 +210,8 @@ def _expected_below(
     splits,
     source,
     start,
-    codes,
-    n_codes,
+    table,
+    sides,
     room,
     spare,
     begin,
@@ -261,7 +243,7 @@ def _expected_below(
             continue
         first, branches = np.int64(splits.first_child[at]), np.int64(splits.n_children[at])
         room, spare, ends = _hand_down(
-            splits, at, codes, n_codes, room, spare, begin, end, top, steps, fractional, branch_of
+            splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
         )
         frames = _room_for(frames, waiting + branches)
         last = ends[branches - 1]
@@ -275,7 +257,7 @@ def _expected_below(
 
 @kernel
 def _hand_down(
-    splits, at, codes, n_codes, room, spare, begin, end, top, steps, fractional, branch_of
+    splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
 ):
     """Put the branches of rows[begin:end] at a node's split one after the other, from `top` on.
 
@@ -287,12 +269,7 @@ def _hand_down(
     """
     ids, cells, values = room
     branches = np.int64(splits.n_children[at])
-    column = splits.feature[at]
-    lost = np.int64(splits.missing[at])
-    if fractional and splits.kind[at] != 4:
-        lost = branches
-    levels = splits.level_branch[splits.level_start[at] : splits.level_start[at + 1]]
-    mark(codes[column], n_codes[column], splits.cut[at], lost, levels, ids, begin, end, branch_of)
+    mark_branches(splits, at, table, ids, begin, end, fractional, sides, branch_of)
     upto = np.empty(branches)
     cumulative_shares(branch_of, values, begin, end, upto)
     ends = np.zeros(branches, np.int64)

@@ -5,25 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.fractional import cumulative_shares, hand_down, mark
+from treekit.kernels.fractional import cumulative_shares, hand_down
 from treekit.kernels.move import longer, more_rows, total
+from treekit.kernels.splits import mark_branches
 
 __all__ = ["route"]
 
 
 @kernel
 def route(
-    kind,
-    feature,
-    cut,
-    first_child,
-    n_children,
-    missing,
-    level_start,
-    level_branch,
+    splits,
     upto,
-    codes,
-    n_codes,
+    table,
     rows,
     steps,
     fractional,
@@ -37,12 +30,10 @@ def route(
 
     Parameters
     ----------
-    kind ... level_branch : arrays
-        Of the tree; `cut` (nodes,) int64 is the last code that goes to branch 0.
+    splits : Splits
     upto : (nodes,) float64
         Cumulative share of each node among its siblings, for parts of rows.
-    codes, n_codes : arrays
-        Of the table.
+    table : Table
     rows : Rows
         Overwritten.
     steps : (columns of values,) float64
@@ -64,7 +55,7 @@ def route(
     ids, cells, values, at
         The rows where they stopped, and the node of each.
     """
-    zero, one = np.uint64(0), np.uint64(1)
+    zero = np.uint64(0)
     ids, cells, values = rows.ids, rows.cells, rows.values
     ids2, cells2, values2 = ids.copy(), cells.copy(), values.copy()
     done_ids, done_cells, done_values = ids[:0].copy(), cells[:0].copy(), values[:0].copy()
@@ -77,6 +68,7 @@ def route(
     nodes[np.uint64(start)].begin = 0
     nodes[np.uint64(start)].end = len(ids)
     n_waiting = 1
+    sides = np.empty(table.codes.shape[1] if len(splits.terms) > 0 else 0, table.codes.dtype)
     while n_waiting > 0:
         n_waiting -= 1
         node = np.uint64(waiting[np.uint64(n_waiting)])
@@ -99,15 +91,10 @@ def route(
                     done_values[to, k] = values[source, k]
             done = room
             continue
-        first, branches = np.int64(first_child[node]), np.int64(n_children[node])
+        first, branches = np.int64(splits.first_child[node]), np.int64(splits.n_children[node])
         if branches > len(ends):
             ends = np.zeros(2 * branches, np.int64)
-        column = np.uint64(feature[node])
-        lost = np.int64(missing[node])
-        if fractional and kind[node] != 4:
-            lost = branches
-        levels = level_branch[level_start[node] : level_start[node + one]]
-        mark(codes[column], n_codes[column], cut[node], lost, levels, ids, begin, end, branch_of)
+        mark_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of)
         shares = upto[first : first + branches]
         if learn:
             shares = np.empty(branches)

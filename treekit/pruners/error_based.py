@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import PrunerFunctions
-from treekit.grow.route import cut_codes
+from treekit.grow.route import splits_of
 from treekit.grow.target import grid_of
 from treekit.kernels.prune import cheapest_cuts, sums_below
-from treekit.kernels.raising import Bound, Splits, pessimistic_errors, prune_and_raise
+from treekit.kernels.raising import Bound, pessimistic_errors, prune_and_raise
 from treekit.model.tree import Split, Tree
 from treekit.pruners.collapse import collapse, graft, kept_nodes
 from treekit.pruners.context import Context
@@ -79,15 +79,10 @@ def error_based(
 def _raised(tree: Tree, context: Context, bound: Bound, stats: Numbers) -> Tree:
     """Prune and raise; nodes then say what the rows that now reach them say."""
     rows, table = context.grown.rows, context.table
-    splits = Splits(
-        tree.kind, tree.feature, cut_codes(tree, table), tree.first_child, tree.n_children,
-        tree.missing, tree.level_start, tree.level_branch,
-    )  # fmt: skip
     stats = stats.copy()
     source = prune_and_raise(
-        splits, table.codes, table.n_codes, rows, grid_of(rows.values), context.fractional, bound,
-        stats,
-    )  # fmt: skip
+        splits_of(tree, table), table, rows, grid_of(rows.values), context.fractional, bound, stats
+    )
     kept = kept_nodes(tree, source)
     grafted = graft(tree, source)
     stats = stats[kept]

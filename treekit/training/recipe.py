@@ -19,6 +19,11 @@ __all__ = ["make_recipe"]
 def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None) -> Recipe:
     """Code the table, and the validation table, and compile the plan's parts for them."""
     schema, settings = dataset.schema, plan.settings
+    if plan.splitter.functions.sums and schema.dtype != "float32":
+        raise SettingError(
+            f"splitter {plan.splitter.record.name!r} adds up columns, exactly in float32 models "
+            f"alone, and the model's input type is {schema.dtype}: train with dtype='float32'"
+        )
     table = make_table(
         dataset.columns,
         schema.n_levels,

@@ -1,0 +1,170 @@
+"""Fractional missing values as plain ONNX operators: integer masses, level by level.
+
+A row starts with the mass 2**24 at every root.  A node passes it on to the
+branch that the row takes, or, where the row's value is missing, to every branch
+the part between its bounds (`treekit.model.fractional`): Mul and Div of int64,
+exact as in every other artifact.  Memory: rows x nodes of one level of depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.export.onnx_graph import Graph
+from treekit.model.ensemble import Model
+from treekit.model.fractional import mass_bounds
+from treekit.model.joined import join
+from treekit.model.portable import MASS
+from treekit.model.tree import MAX_DEPTH, Split, Tree
+
+__all__ = ["add_masses"]
+
+_MISSING = -1.0
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """The joined trees of a model, and where the graph has what they ask."""
+
+    graph: Graph
+    nodes: Tree
+    n_features: int
+    columns: str
+    derived: npt.NDArray[np.int64]
+
+
+def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np.int64]) -> str:
+    """Add the walk of all trees; returns the name of the sums (N, values) int64.
+
+    Parameters
+    ----------
+    columns : str
+        (N, features + derived) float32; codes are clean.
+    derived : (nodes,) int64
+        Derived column of each node of the joined trees, -1 = plain.
+    """
+    nodes, roots = join(model.trees)
+    walk = _Walk(graph, nodes, model.schema.n_features, columns, derived)
+    bounds = np.concatenate([mass_bounds(tree) for tree in model.trees])
+    row_of_leaf = np.cumsum(nodes.kind == Split.LEAF) - 1
+    graph.constant("whole_mass", np.array(MASS))
+    graph.constant("none", np.array(0))
+    graph.constant("first_branch", np.array(0, dtype=np.float32))
+    graph.constant("second_branch", np.array(1, dtype=np.float32))
+    graph.constant("no_branch", np.array(_MISSING, dtype=np.float32))
+    level = roots[:-1]
+    mass = _roots(graph, columns, len(level))
+    leaf_rows, leaf_masses = [], []
+    for depth in range(MAX_DEPTH + 1):
+        is_leaf = nodes.kind[level] == Split.LEAF
+        if is_leaf.any():
+            at = graph.constant(f"leaves_at_{depth}", np.flatnonzero(is_leaf))
+            leaf_masses.append(graph.add("Gather", [mass, at], f"leaf_mass_{depth}", axis=1))
+            leaf_rows.append(row_of_leaf[level[is_leaf]])
+        if is_leaf.all():
+            break
+        mass, level = _children(walk, mass, level, bounds, depth)
+    graph.constant("units", model.units[np.concatenate(leaf_rows)])
+    every = leaf_masses[0]
+    if len(leaf_masses) > 1:
+        every = graph.add("Concat", leaf_masses, "leaf_masses", axis=1)
+    return graph.add("MatMul", [every, "units"], "sums")
+
+
+def _roots(graph: Graph, columns: str, n_trees: int) -> str:
+    """(N, trees) int64: the whole mass at every root."""
+    graph.constant("row_count_start", np.array([0]))
+    graph.constant("row_count_end", np.array([1]))
+    graph.constant("tree_count", np.array([n_trees]))
+    graph.add("Shape", [columns], "shape")
+    graph.add("Slice", ["shape", "row_count_start", "row_count_end"], "row_count")
+    graph.add("Concat", ["row_count", "tree_count"], "root_shape", axis=0)
+    return graph.add("Expand", ["whole_mass", "root_shape"], "root_mass")
+
+
+def _children(
+    walk: _Walk,
+    mass: str,
+    level: npt.NDArray[np.int64],
+    bounds: npt.NDArray[np.int64],
+    depth: int,
+) -> tuple[str, npt.NDArray[np.int64]]:
+    """What the next level gets of the `mass` (N, level) of this one: (N, children) int64.
+
+    Returns its name, and the nodes of the next level.
+    """
+    graph, nodes, name = walk.graph, walk.nodes, f"child_{depth}"
+    inner = np.flatnonzero(nodes.kind[level] != Split.LEAF)
+    parents = level[inner]
+    counts = nodes.n_children[parents]
+    parent = np.repeat(np.arange(len(parents)), counts)
+    own = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
+    children = nodes.first_child[parents][parent].astype(np.int64) + own
+    branch = _branches(walk, parents, f"branch_{depth}")
+    graph.constant(f"{name}_from", inner[parent])
+    graph.constant(f"{name}_asks", parent)
+    graph.constant(f"{name}_branch", own.astype(np.float32))
+    graph.constant(f"{name}_low", bounds[children, 0])
+    graph.constant(f"{name}_high", bounds[children, 1])
+    given = graph.add("Gather", [mass, f"{name}_from"], f"{name}_given", axis=1)
+    taken = graph.add("Gather", [branch, f"{name}_asks"], f"{name}_taken", axis=1)
+    for side in ("low", "high"):
+        graph.add("Mul", [given, f"{name}_{side}"], f"{name}_{side}_times")
+        graph.add("Div", [f"{name}_{side}_times", "whole_mass"], f"{name}_{side}_part")
+    graph.add("Sub", [f"{name}_high_part", f"{name}_low_part"], f"{name}_part")
+    graph.add("Equal", [taken, f"{name}_branch"], f"{name}_is_taken")
+    graph.add("Equal", [taken, "no_branch"], f"{name}_is_missing")
+    graph.add("Where", [f"{name}_is_missing", f"{name}_part", "none"], f"{name}_or_part")
+    graph.add("Where", [f"{name}_is_taken", given, f"{name}_or_part"], name)
+    return name, children
+
+
+def _branches(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
+    """(N, parents) float32: the branch that each row takes at each node, -1 = missing."""
+    kind = walk.nodes.kind[parents]
+    by_level = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
+    by_level &= walk.derived[parents] < 0
+    if by_level.all():
+        return _by_level(walk, parents, name)
+    if not by_level.any():
+        return _by_order(walk, parents, name)
+    parts = [
+        _by_level(walk, parents[by_level], f"{name}_by_level"),
+        _by_order(walk, parents[~by_level], f"{name}_by_order"),
+    ]
+    place = np.argsort(np.concatenate([np.flatnonzero(by_level), np.flatnonzero(~by_level)]))
+    walk.graph.constant(f"{name}_place", place)
+    walk.graph.add("Concat", parts, f"{name}_parts", axis=1)
+    return walk.graph.add("Gather", [f"{name}_parts", f"{name}_place"], name, axis=1)
+
+
+def _by_level(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
+    nodes = walk.nodes
+    replies = [
+        nodes.level_branch[nodes.level_start[node] : nodes.level_start[node + 1]]
+        for node in parents.tolist()
+    ]
+    features = nodes.feature[parents].astype(np.int64)
+    return walk.graph.add_look_up(walk.columns, features, replies, np.float32(_MISSING), name)
+
+
+def _by_order(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
+    """Thresholds; derived columns, whose branch is 1 above 0; and "is it missing?"."""
+    graph, nodes = walk.graph, walk.nodes
+    derived = walk.derived[parents]
+    asks_missing = nodes.kind[parents] == Split.MISSING
+    feature = np.where(derived >= 0, walk.n_features + derived, nodes.feature[parents])
+    bound = np.where((derived >= 0) | asks_missing, 0.0, nodes.threshold[parents])
+    graph.constant(f"{name}_feature", feature)
+    graph.constant(f"{name}_bound", bound.astype(np.float32))
+    graph.constant(f"{name}_unknown", np.where(asks_missing, 0, _MISSING).astype(np.float32))
+    graph.constant(f"{name}_always", asks_missing)  # whatever is known takes branch 1
+    graph.add("Gather", [walk.columns, f"{name}_feature"], f"{name}_x", axis=1)
+    graph.add("Greater", [f"{name}_x", f"{name}_bound"], f"{name}_is_above")
+    graph.add("Or", [f"{name}_is_above", f"{name}_always"], f"{name}_right")
+    graph.add("Where", [f"{name}_right", "second_branch", "first_branch"], f"{name}_side")
+    graph.add("Equal", [f"{name}_x", f"{name}_x"], f"{name}_known")
+    return graph.add("Where", [f"{name}_known", f"{name}_side", f"{name}_unknown"], name)

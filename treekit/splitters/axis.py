@@ -1,0 +1,11 @@
+"""The search along single columns, for every kind of statistics."""
+
+from __future__ import annotations
+
+from treekit.kernels.axis import find_axis
+from treekit.kernels.compile import Finder
+from treekit.kernels.rank_axis import find_rank_axis
+
+__all__ = ["AXIS"]
+
+AXIS = Finder(find_axis, ranked=find_rank_axis)
