@@ -55,6 +55,8 @@ def regions(model, window):
     tree, found, waiting = model.trees[0], [], [(0, window)]
     while waiting:
         node, corners = waiting.pop()
+        if len(corners) < 3:  # nothing of this node lies within the window
+            continue
         if tree.n_children[node] == 0:
             found.append((corners, int(tree.value[node].argmax())))
             continue

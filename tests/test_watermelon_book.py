@@ -227,7 +227,9 @@ def test_the_regions_of_a_boundary_are_those_of_the_model():
     area = 0.0
     for corners, label in found:
         middle = [sum(axis) / len(corners) for axis in zip(*corners, strict=True)]
-        assert model.predict(np.array([middle])).tolist() == [schema.classes[label]]
+        assert model.predict(np.array([middle], dtype=np.float32)).tolist() == [
+            schema.classes[label]
+        ]
         turns = zip(corners, corners[1:] + corners[:1], strict=True)
         area += sum(a[0] * b[1] - b[0] * a[1] for a, b in turns) / 2
     assert area == pytest.approx(1.0)
