@@ -182,8 +182,9 @@ def _sampled(node, sample):
     limit = node.min_weight_leaf * (weight / node.weight)
     few = Rows(rows.ids[sample], cells, values)
     return Node(
-        node.table, few, stats, weight, node.impurity, node.depth, limit, node.n_try, node.ways
-    )
+        node.table, few, stats, weight, node.impurity, node.depth, limit, node.n_try, node.ways,
+        node.quantile,
+    )  # fmt: skip
 
 
 @kernel
