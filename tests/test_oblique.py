@@ -162,7 +162,7 @@ def node_of(classes: list[int]) -> Node:
     )  # fmt: skip
     rows = Rows(np.arange(n, dtype=np.uint32), np.array(classes, np.uint32), np.ones((n, 1)))
     stats = np.bincount(classes, minlength=2).astype(float)
-    return Node(table, rows, stats, float(n), gini(classes), 0, 1.0, 1, PLAIN)
+    return Node(table, rows, stats, float(n), gini(classes), 0, 1.0, 1, PLAIN, None)
 
 
 keys_and_classes = st.lists(
