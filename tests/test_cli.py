@@ -31,7 +31,8 @@ from treekit.model.ensemble import make_model
 
 ROOT = Path(__file__).resolve().parents[1]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
-COMMANDS = ["train", "inspect", "predict", "rules", "plot", "export", "verify", "plugins", "demo"]
+COMMANDS = ["train", "inspect", "predict", "rules", "plot", "importances", "export", "verify"]
+COMMANDS += ["plugins", "demo"]
 HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "rich"}
 TREEKIT = "import sys; from treekit.cli import main; main(prog_name='treekit')"
 
@@ -460,6 +461,33 @@ def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
     assert header + "".join(part.removeprefix(header) for part in parts) == whole
     assert "there is no tree 4" in call("rules", forest, "--tree", 4, code=2).stderr
     call("rules", forest, "--tree", 0, code=2)
+
+
+# ---------------------------------------------------------------- importances
+
+
+def test_importances_are_told_largest_first(tree: Path):
+    gains = [line.split() for line in call("importances", tree).stdout.splitlines()]
+    numbers = [float(gain) for _, gain in gains[1:]]
+    assert gains[0] == ["column", "gain"]
+    assert numbers == sorted(numbers, reverse=True)
+    assert sum(numbers) == pytest.approx(1.0, abs=1e-3)
+    told = call("importances", tree, demo_table(), "--repeats", 2).stdout
+    head, first, *_ = told.splitlines()
+    assert re.split(r"  +", head) == ["column", "accuracy lost", "standard error", "gain"]
+    assert first.split()[0] == gains[1][0]
+    assert re.search(r"^accuracy: 0\.\d+$", told, re.MULTILINE)
+
+
+def test_importances_out_of_bag_need_a_forest_and_its_table(tree: Path, tmp_path: Path):
+    said = call("importances", tree, demo_table(), "--out-of-bag", code=2).stderr
+    assert "no rows out of bag" in said
+    assert "give one" in call("importances", tree, "--out-of-bag", code=2).stderr
+    forest = tmp_path / "forest.treekit"
+    given = ["--target", DEMO_TARGET, "--ensemble", "forest", "--trees", 3, "--seed", 0]
+    call("train", demo_table(), *given, "-o", forest)
+    told = call("importances", forest, demo_table(), "--out-of-bag").stdout
+    assert "single trees" in told
 
 
 # ---------------------------------------------------------------- outputs that are inputs

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from treekit.resampling import Bootstrapped as Bootstrapped
     from treekit.resampling import bootstrap as bootstrap
     from treekit.training import train as train
+    from treekit.training.importance import gain_importances as gain_importances
+    from treekit.training.importance import permutation_importances as permutation_importances
     from treekit.training.scores import split_scores as split_scores
     from treekit.verify import verify as verify
 
@@ -100,6 +102,7 @@ _MODULE_OF = {
         "treekit.model.store": ("load",),
         "treekit.resampling": ("Bootstrapped", "bootstrap"),
         "treekit.training": ("train",),
+        "treekit.training.importance": ("gain_importances", "permutation_importances"),
         "treekit.training.scores": ("split_scores",),
     }.items()
     for name in names

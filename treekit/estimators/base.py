@@ -1,40 +1,33 @@
-"""What the four estimators share: from scikit-learn's words to a model and back."""
+"""What all estimators share: from scikit-learn's words to a model and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import (
-    assert_all_finite,
     check_consistent_length,
-    column_or_1d,
-    compute_sample_weight,
 )
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from treekit.data.dataset import Dataset, make_dataset_xy
 from treekit.data.encode import encode_rows
-from treekit.data.levels import check_text
-from treekit.data.schema import Schema, python_label
+from treekit.data.schema import Schema
 from treekit.data.validation import coded_dataset
-from treekit.errors import DataError, SettingError
+from treekit.errors import SettingError
 from treekit.estimators.inputs import column_kinds, read_input
 from treekit.estimators.limits import seed_of, weight_limits
-from treekit.estimators.parameters import ClassParameters, Parameters
+from treekit.estimators.parameters import Parameters
 from treekit.model.ensemble import Model
-from treekit.model.predict import decide, label_codes, leaf_indices, probabilities, sums
-from treekit.model.tree import Split
+from treekit.model.predict import leaf_indices, sums
 from treekit.training import Fitted, fit
+from treekit.training.importance import Importances, gain_importances, measure_importances
 
-__all__ = ["ClassifierBase", "EstimatorBase", "RegressorBase"]
+__all__ = ["EstimatorBase"]
 
 _SHARED = (
     "criterion",
@@ -70,7 +63,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             Not negative.  A row of whole weight w counts as w rows.
         validation : (X, y), optional
             Rows that pruners judge by, in place of a share of those of `X`.
-            Categories that `X` does not have are missing.
+            Of categories that `X` does not have, `unknown` says what they are.
 
         Returns
         -------
@@ -104,20 +97,41 @@ class EstimatorBase(Parameters, BaseEstimator):
     def feature_importances_(self) -> npt.NDArray[np.float64]:
         """(features,) float64: each column's share of gain x weight, the mean over the trees.
 
-        Sums to 1, or is all 0 where no tree has a split.
+        See `treekit.gain_importances`; `treekit.permutation_importances` are others.
         """
         check_is_fitted(self, "model_")
-        total = np.zeros(self.model_.schema.n_features)
-        for tree in self.model_.trees:
-            inner = tree.kind != Split.LEAF
-            share = np.bincount(
-                tree.feature[inner], tree.gain[inner] * tree.weight[inner], minlength=len(total)
-            )
-            total += share / (share.sum() or 1.0)
-        return total / (total.sum() or 1.0)
+        return gain_importances(self.model_)
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
         raise NotImplementedError
+
+    def permutation_importances(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        out_of_bag: bool = False,
+        repeats: int = 5,
+        random_state: Any = 0,
+    ) -> Importances:
+        """What the score on `X` and `y` loses when a column's cells are shuffled.
+
+        See `treekit.permutation_importances`; if `out_of_bag`, the rows and
+        weights are those of the fit.
+        """
+        check_is_fitted(self, "model_")
+        y = self._held_target(y)
+        # The bags were drawn by weights times class weights; a score knows the rows' own.
+        read = self._read_weights if out_of_bag else self._row_weights
+        return measure_importances(
+            self.model_,
+            self._coded(X, y, self.model_.schema, read(sample_weight, y)),
+            out_of_bag=out_of_bag,
+            repeats=repeats,
+            seed=seed_of(random_state),
+            n_jobs=self._n_threads(),
+        )
 
     def _validation(self, validation: Any, schema: Schema) -> Dataset:
         """The rows ``(X, y)`` in the terms of the training rows."""
@@ -126,16 +140,32 @@ class EstimatorBase(Parameters, BaseEstimator):
                 f"validation is a {type(validation).__name__}; give a pair (X, y) of rows as those "
                 "to train on"
             )
-        x = read_input(self, validation[0], reset=False)
-        y = self._held_target(validation[1])
-        check_consistent_length(validation[0], y)
-        return coded_dataset(encode_rows(x, schema, missing=self.missing), y, schema)
+        return self._coded(validation[0], self._held_target(validation[1]), schema)
+
+    def _coded(
+        self,
+        X: Any,
+        y: npt.NDArray[Any],
+        schema: Schema,
+        weights: npt.NDArray[np.float64] | None = None,
+    ) -> Dataset:
+        """Rows and their coded target in the terms of the schema."""
+        x = read_input(self, X, reset=False)
+        check_consistent_length(X, y)
+        matrix = encode_rows(x, schema, missing=self.missing, unknown=self.unknown)
+        return coded_dataset(matrix, y, schema, weights)
 
     def _held_target(self, y: Any) -> npt.NDArray[Any]:
         """The target of other rows, coded as the training rows' is."""
         return self._read_target(y)
 
     def _read_weights(
+        self, sample_weight: Any, target: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64] | None:
+        """Weights to train by."""
+        return self._row_weights(sample_weight, target)
+
+    def _row_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
         if sample_weight is None:
@@ -229,97 +259,3 @@ class EstimatorBase(Parameters, BaseEstimator):
         # Text cells are taken, too; but scikit-learn's tag `string` promises any object.
         tags.input_tags.categorical = True
         return tags
-
-
-class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
-    """What all classifiers share."""
-
-    _task = "classification"
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The label of each row: (rows,), of the type of ``classes_``."""
-        # The labels in the type that they came in.
-        votes = self._sums(X)
-        labels: npt.NDArray[Any] = self.classes_[label_codes(self.model_, votes)[:, 0]]
-        return labels
-
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """(rows, classes) float64: the share of the votes, in the order of ``classes_``."""
-        votes = self._sums(X)
-        shares: npt.NDArray[np.float64] = probabilities(self.model_, votes)
-        return shares
-
-    def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        """(rows,) int64: the class codes of `y`, whose labels become ``classes_``."""
-        _refuse_no_target(self, y)
-        labels = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        return codes
-
-    def _held_target(self, y: Any) -> npt.NDArray[Any]:
-        """(rows,) int32: codes of labels that all are in ``classes_``."""
-        labels = column_or_1d(y, warn=True)
-        if not np.isin(labels, self.classes_).all():
-            stranger = labels[~np.isin(labels, self.classes_)].tolist()[0]
-            raise DataError(
-                f"the validation target holds {stranger!r}, which is no label of the training "
-                "rows; drop its rows, or train with some"
-            )
-        codes: npt.NDArray[np.int32] = np.searchsorted(self.classes_, labels).astype(np.int32)
-        return codes
-
-    def _read_weights(
-        self, sample_weight: Any, target: npt.NDArray[Any]
-    ) -> npt.NDArray[np.float64] | None:
-        weights = super()._read_weights(sample_weight, target)
-        if self.class_weight is None:
-            return weights
-        by_class: npt.NDArray[np.float64] = compute_sample_weight(
-            self.class_weight, self.classes_[target]
-        )
-        return by_class if weights is None else by_class * weights
-
-    def _settings(self, dataset: Dataset) -> dict[str, Any]:
-        return super()._settings(dataset) | {"priors": self.priors, "costs": self.costs}
-
-    def _dataset(
-        self,
-        x: Any,
-        target: npt.NDArray[Any],
-        weights: npt.NDArray[np.float64] | None,
-        kinds: Mapping[str, Any],
-    ) -> Dataset:
-        # Codes go in and labels are put back: a label such as "NA" or "?" is
-        # no missing value, and 1.0 stays a float.
-        codes = range(len(self.classes_))
-        dataset = super()._dataset(x, target, weights, {**kinds, "classes": codes})
-        labels = tuple(python_label(label) for label in self.classes_.tolist())
-        for label in labels:
-            if isinstance(label, str):
-                check_text(label, "a class label")
-        return replace(dataset, schema=msgspec.structs.replace(dataset.schema, classes=labels))
-
-
-class RegressorBase(RegressorMixin, EstimatorBase):
-    """What all regressors share."""
-
-    _task = "regression"
-
-    def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """The predicted number of each row: (rows,) float64."""
-        total = self._sums(X)
-        return decide(self.model_, total)
-
-    def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        _refuse_no_target(self, y)
-        numbers: npt.NDArray[np.float64] = column_or_1d(y, dtype=np.float64, warn=True)
-        return numbers
-
-
-def _refuse_no_target(estimator: Any, y: Any) -> None:
-    if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None"
-        )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treekit.data.dataset import InputType
+from treekit.model.ensemble import UnknownPolicy
 
 __all__ = ["ClassParameters", "ForestParameters", "Parameters"]
 
@@ -83,7 +84,7 @@ class Parameters:
     pruner: Any = None
     ccp_alpha: float = 0.0
     missing: str = "direction"
-    unknown: str = "missing"
+    unknown: UnknownPolicy = "missing"
     dtype: InputType = "auto"
     criterion_settings: Mapping[str, Any] | None = None
     splitter_settings: Mapping[str, Any] | None = None

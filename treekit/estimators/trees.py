@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
 from treekit.estimators.arrays import TreeArrays, path_matrix, tree_arrays
-from treekit.estimators.base import ClassifierBase, EstimatorBase, RegressorBase
+from treekit.estimators.base import EstimatorBase
 from treekit.estimators.complexity import impurity_path
 from treekit.estimators.facts import class_impurity, facts_of_rows, facts_of_weights
+from treekit.estimators.tasks import ClassifierBase, RegressorBase
 from treekit.training import Fitted
 
 __all__ = ["DecisionTreeClassifier", "DecisionTreeRegressor"]

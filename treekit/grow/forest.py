@@ -6,7 +6,7 @@ number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from treekit.kernels.node import Rows
 from treekit.model.portable import MASS
 from treekit.model.tree import Tree
 
-__all__ = ["Forest", "Vote", "grow_forest"]
+__all__ = ["Forest", "Vote", "bags", "grow_forest"]
 
 Vote = Callable[[Tree, npt.NDArray[np.int64]], npt.NDArray[np.float64]]
 
@@ -122,6 +122,20 @@ def grow_forest(
         if progress is not None:
             progress(len(trees))
     return Forest(trees, votes, times)
+
+
+def bags(
+    recipe: Recipe,
+    n_trees: int,
+    seed: np.random.SeedSequence,
+    max_samples: int | float | None = None,
+) -> Iterator[tuple[Rows, npt.NDArray[np.uint32]]]:
+    """The bootstrap samples that `grow_forest` draws of all rows, and the rows out of each bag."""
+    ids = np.arange(len(recipe.target.values), dtype=np.uint32)
+    draws = make_bootstrap(ids, recipe.table, recipe.target, max_samples)
+    for child in seed.spawn(n_trees):
+        rows, out = _sample(recipe, ids, np.random.default_rng(child), draws, True)
+        yield rows, out.ids
 
 
 def _sample(

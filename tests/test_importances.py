@@ -1,0 +1,153 @@
+"""Importances of columns: by gain, by shuffling, and out of bag."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.inspection import permutation_importance
+
+import treekit
+from treekit import DataError, RandomForestClassifier, RandomForestRegressor, SettingError
+from treekit.data.dataset import make_dataset
+from treekit.data.schema import Column, Schema
+from treekit.grow.forest import bags
+from treekit.model.build import build_tree, leaf, oblique, threshold
+from treekit.model.ensemble import make_model
+from treekit.model.tree import Split
+from treekit.training import fit
+from treekit.training.classes import weighted
+from treekit.training.plan import make_plan
+from treekit.training.recipe import make_recipe
+
+RNG = np.random.default_rng(4)
+N = 400
+
+
+def table(task="classification"):
+    """One column decides, another helps, the third is noise."""
+    strong, weak, noise = RNG.normal(size=(3, N))
+    total = 2.0 * strong + weak
+    y = np.where(total > 0, "yes", "no").tolist() if task == "classification" else total.tolist()
+    return {"noise": noise, "weak": weak, "strong": strong, "y": y}
+
+
+@pytest.mark.parametrize("settings", [{}, {"class_weight": "balanced"}, {"missing": "fractional"}])
+def test_out_of_bag_importances_rank_what_decides(settings):
+    rows = table()
+    forest = treekit.train(rows, "y", ensemble="forest", trees=20, seed=1, **settings)
+    found = treekit.permutation_importances(forest, rows, out_of_bag=True)
+    assert (found.columns, found.measure) == (("noise", "weak", "strong"), "accuracy")
+    noise, weak, strong = found.mean
+    assert strong > weak > noise
+    assert abs(noise) < 4 * found.standard_error[0] + 0.01
+    assert found.decreases.shape == (3, 20)
+    assert 0.7 < found.score <= forest.provenance["oob"]["accuracy"] + 0.02
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_samples": 0.3}, {"priors": "yes=0.2,no=0.8"}])
+def test_bags_drawn_again_are_those_of_the_training(settings):
+    # Breiman 2001, section 10: each tree alone, on the rows that it has not seen.
+    rows = table()
+    dataset = make_dataset(rows, "y")
+    given = {"ensemble": "forest", "trees": 6, "seed": 7} | settings
+    fitted = fit(dataset, given)
+    plan = make_plan(dataset, given)
+    weights = weighted(dataset, plan.class_weights)
+    weighed = replace(dataset, weights=weights)
+    recipe = make_recipe(weighed, plan)
+    drawn = list(bags(recipe, 6, np.random.SeedSequence(7), settings.get("max_samples")))
+    times = np.zeros(N, dtype=int)
+    scores = []
+    for tree, (_, out) in zip(fitted.model.trees, drawn, strict=True):
+        times[out] += 1
+        cells = {name: np.take(rows[name], out) for name in rows}
+        right = make_model(dataset.schema, [tree]).predict(cells) == cells["y"]
+        scores.append(np.average(right, weights=None if weights is None else weights[out]))
+    np.testing.assert_array_equal(times, fitted.oob_times)
+    found = treekit.permutation_importances(fitted.model, rows, out_of_bag=True)
+    assert found.score == pytest.approx(np.mean(scores))
+
+
+def test_numbers_are_judged_by_r_squared():
+    rows = table("regression")
+    forest = treekit.train(rows, "y", ensemble="forest", trees=10, seed=1)
+    found = treekit.permutation_importances(forest, rows, out_of_bag=True)
+    assert found.measure == "r2"
+    # A shuffled column x of y = 2 a + b costs twice its variance: 2 * 4 / 5 of R squared for a.
+    assert found.mean[2] == pytest.approx(1.6, abs=0.25)
+    assert found.mean[1] == pytest.approx(0.4, abs=0.15)
+    assert abs(found.mean[0]) < 0.05
+
+
+def test_shuffling_agrees_with_scikit_learn_s():
+    x, y = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(30, random_state=0).fit(x, y)
+    own = forest.permutation_importances(x, y, repeats=20)
+    other = permutation_importance(forest, x, y, n_repeats=20, random_state=0)
+    assert own.score == forest.score(x, y)
+    np.testing.assert_allclose(own.mean, other.importances_mean, atol=0.02)
+
+
+def test_an_estimator_s_bags_know_its_class_weights_and_sample_weights():
+    x, y = load_iris(return_X_y=True)
+    weights = RNG.integers(0, 4, len(y))
+    forest = RandomForestClassifier(10, random_state=0, class_weight={0: 2.0, 1: 1.0, 2: 0.5})
+    forest.fit(x, y, weights)
+    found = forest.permutation_importances(x, y, weights, out_of_bag=True)
+    assert found.mean[2:].min() > found.mean[:2].max()
+    with pytest.raises(DataError, match="not the one that the forest was trained on"):
+        forest.permutation_importances(x, y, out_of_bag=True)
+
+
+def test_the_result_depends_on_the_seed_and_not_on_threads():
+    rows = table("regression")
+    x, y = np.column_stack([rows[n] for n in ("noise", "weak", "strong")]), rows["y"]
+    forest = RandomForestRegressor(6, random_state=0).fit(x, y)
+    one, two = (
+        clone_with(forest, n_jobs).permutation_importances(x, y, out_of_bag=True)
+        for n_jobs in (1, 2)
+    )
+    np.testing.assert_array_equal(one.decreases, two.decreases)
+    other = forest.permutation_importances(x, y, out_of_bag=True, random_state=1)
+    assert not np.array_equal(one.decreases, other.decreases)
+
+
+def clone_with(forest, n_jobs):
+    return forest.set_params(n_jobs=n_jobs)
+
+
+def test_what_cannot_be_asked_is_refused_with_a_remedy():
+    rows = table()
+    forest = treekit.train(rows, "y", ensemble="forest", trees=3, seed=0)
+    ask = treekit.permutation_importances
+    changed = rows | {"strong": rows["strong"][::-1]}
+    with pytest.raises(DataError, match="not the one that the forest was trained on"):
+        ask(forest, changed, out_of_bag=True)
+    for settings in ({}, {"ensemble": "forest", "bootstrap": False, "trees": 2}):
+        model = treekit.train(rows, "y", seed=0, **settings)
+        with pytest.raises(SettingError, match="no rows out of bag"):
+            ask(model, rows, out_of_bag=True)
+    with pytest.raises(SettingError, match="at least once"):
+        ask(forest, rows, repeats=0)
+    with pytest.raises(DataError, match="'y'"):
+        ask(forest, {name: rows[name] for name in rows if name != "y"})
+
+
+def test_gains_of_sums_are_shared_and_columns_that_are_not_asked_have_none():
+    schema = Schema(columns=tuple(map(Column, "abcd")), classes=("n", "p"), target="y")
+    inner = threshold("c", 0.5, leaf([4, 0]), leaf([0, 4]))
+    tree = build_tree(oblique({"a": 1.0, "b": -2.0}, 0.0, inner, leaf([0, 8])), schema)
+    gain = np.where(tree.kind == 0, 0.0, 0.5)
+    gain[tree.kind == Split.THRESHOLD] = 0.25
+    model = make_model(schema, [replace(tree, gain=gain)])
+    # The root: 16 x 0.5, shared by a and b; below it 8 x 0.25.
+    np.testing.assert_allclose(treekit.gain_importances(model), [0.4, 0.4, 0.2, 0.0])
+    cells = {name: RNG.normal(size=50) for name in "abcd"}
+    cells["y"] = model.predict(cells)
+    found = treekit.permutation_importances(model, cells)
+    assert found.score == 1.0
+    assert found.mean[:3].min() > 0.0 == found.mean[3] == found.standard_error[3]
+    assert np.isnan(treekit.permutation_importances(model, cells, repeats=1).standard_error).all()

@@ -1,0 +1,79 @@
+"""``treekit importances``: how much a model owes to each column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treekit.cli.terminal import print_table
+from treekit.cli.train import listed
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+    from treekit.training.importance import Importances
+
+__all__ = ["importances_command"]
+
+
+@click.command("importances", short_help="Say how much a model owes to each column.")
+@click.argument("model")
+@click.argument("table", required=False)
+@click.option(
+    "--out-of-bag",
+    is_flag=True,
+    help="TABLE trained the forest: ask each tree about the rows it has not seen.",
+)
+@click.option(
+    "--repeats",
+    metavar="N",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Shuffles of each column.",
+)
+@click.option("--seed", metavar="N", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--weights", metavar="COL", help="Column of row weights.")
+@click.option(
+    "--missing-marks",
+    callback=listed,
+    metavar="A,B,...",
+    help="Texts that mean missing, instead of the model's own.",
+)
+def importances_command(
+    model: str, table: str | None, missing_marks: list[str] | None, **options: Any
+) -> None:
+    """Print each column's share of the gain of MODEL's splits, largest first.
+
+    With a TABLE that holds the target: first of all what the score (accuracy,
+    or R squared) on it loses when the column's cells are shuffled among the
+    rows, and the standard error of that.
+    """
+    from treekit.cli.scoring import read_rows
+    from treekit.model.store import load
+    from treekit.training.importance import gain_importances, permutation_importances
+
+    loaded = load(model)
+    names, gains = loaded.schema.names, gain_importances(loaded)
+    if table is None:
+        if options["out_of_bag"] or options["weights"] is not None:
+            raise click.UsageError("--out-of-bag and --weights are about a TABLE; give one")
+        order = (-gains).argsort(kind="stable").tolist()
+        print_table(["column", "gain"], [(names[f], f"{gains[f]:.4f}") for f in order])
+        return
+    marks = loaded.schema.missing_marks if missing_marks is None else missing_marks
+    found = permutation_importances(loaded, read_rows(table, marks), **options)
+    _print(loaded, found, gains.tolist())
+    if options["out_of_bag"]:
+        click.echo("(the mean of single trees, each on the rows that it has not seen)")
+
+
+def _print(model: Model, found: Importances, gains: list[float]) -> None:
+    name = {"accuracy": "accuracy", "r2": "R squared"}[found.measure]
+    rows = zip(model.schema.names, found.mean, found.standard_error, gains, strict=True)
+    ordered = sorted(rows, key=lambda row: (-row[1], -row[3]))
+    print_table(
+        ["column", f"{name} lost", "standard error", "gain"],
+        [(column, *(f"{number:.4f}" for number in numbers)) for column, *numbers in ordered],
+    )
+    click.echo(f"\n{name}: {found.score:.4f}")

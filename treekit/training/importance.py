@@ -1,0 +1,263 @@
+"""How much a model owes to each column: by its splits, or by breaking the column.
+
+L. Breiman, "Random forests", Machine Learning 45, 2001, section 10; Breiman,
+Friedman, Olshen and Stone 1984, section 5.3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.dataset import Dataset
+from treekit.data.validation import make_validation
+from treekit.errors import DataError, SettingError
+from treekit.model.ensemble import Model, make_model
+from treekit.model.predict import decide, label_codes, leaf_indices, sums
+from treekit.model.tree import Split, Tree
+from treekit.training.classes import weighted
+from treekit.training.plan import make_plan
+
+__all__ = ["Importances", "gain_importances", "measure_importances", "permutation_importances"]
+
+Matrix = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Importances:
+    """What a score loses when the cells of one column are shuffled among the rows.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    measure : {"accuracy", "r2"}
+        Share of the weight of rows that are labelled rightly, or R squared; of
+        several targets the mean.
+    score : float
+        Of the rows as they are; out of bag, the mean over the trees.
+    decreases : (columns, samples) float64
+        Score lost: a sample is a shuffle, or out of bag a tree with its own shuffle.
+    """
+
+    columns: tuple[str, ...]
+    measure: str
+    score: float
+    decreases: npt.NDArray[np.float64] = field(repr=False)
+
+    @property
+    def mean(self) -> npt.NDArray[np.float64]:
+        """(columns,) float64: the importances."""
+        return np.asarray(self.decreases.mean(axis=1))
+
+    @property
+    def standard_error(self) -> npt.NDArray[np.float64]:
+        """(columns,) float64: of the mean; NaN for a single sample."""
+        n = self.decreases.shape[1]
+        if n < 2:
+            return np.full(len(self.decreases), np.nan)
+        return np.asarray(self.decreases.std(axis=1, ddof=1) / n**0.5)
+
+
+def gain_importances(model: Model) -> npt.NDArray[np.float64]:
+    """(columns,) float64: each column's share of gain x weight, the mean over the trees.
+
+    Sums to 1, or is all 0 where no tree has a split.  The columns of a sum
+    share its gain alike: their weights say nothing about it before the columns
+    are on one scale.
+    """
+    total = np.zeros(model.schema.n_features)
+    for tree in model.trees:
+        share = _gains(tree, len(total))
+        total += share / (share.sum() or 1.0)
+    return total / (total.sum() or 1.0)
+
+
+def _gains(tree: Tree, n_features: int) -> npt.NDArray[np.float64]:
+    # C4.5 allows splits that gain nothing: rounding may leave them below 0.
+    earned = np.maximum(tree.gain, 0.0) * tree.weight
+    plain = (tree.kind != Split.LEAF) & (tree.kind != Split.OBLIQUE)
+    terms = np.diff(tree.term_start)
+    each = np.repeat(earned / np.maximum(terms, 1), terms)
+    by_column = np.bincount(tree.feature[plain], earned[plain], minlength=n_features)
+    of_sums = np.bincount(tree.term_feature, each, minlength=n_features)
+    return np.asarray(by_column + of_sums, dtype=np.float64)
+
+
+def permutation_importances(
+    model: Model,
+    source: Any,
+    *,
+    out_of_bag: bool = False,
+    repeats: int = 5,
+    weights: str | None = None,
+    seed: int = 0,
+    n_jobs: int | None = None,
+) -> Importances:
+    """What the model's score on a table loses when a column's cells are shuffled.
+
+    Parameters
+    ----------
+    model : Model
+    source : table
+        Rows with the target: best such as training has not seen.
+    out_of_bag : bool
+        `source` is the table that the forest was trained on, and each tree is
+        asked about the rows that it has not seen (Breiman 2001, section 10).
+    repeats : int
+        Shuffles of each column; out of bag each tree shuffles once.
+    weights : str, optional
+        Column of row weights, the one of the training if `out_of_bag`.
+    seed : int
+    n_jobs : int, optional
+        Threads, -1 for all cores; the result does not depend on it.
+
+    Raises
+    ------
+    DataError
+        If the table lacks a column or the target, or, out of bag, is not the
+        one that the forest was trained on.
+    SettingError
+        If there are no rows out of bag, or no repeats.
+    """
+    dataset = make_validation(
+        source, model.schema, weights=weights, missing=model.missing, unknown=model.unknown
+    )
+    return measure_importances(
+        model, dataset, out_of_bag=out_of_bag, repeats=repeats, seed=seed, n_jobs=n_jobs
+    )
+
+
+def measure_importances(
+    model: Model,
+    dataset: Dataset,
+    *,
+    out_of_bag: bool = False,
+    repeats: int = 5,
+    seed: int = 0,
+    n_jobs: int | None = None,
+) -> Importances:
+    """`permutation_importances` on rows in the terms of the model's schema."""
+    if repeats < 1:
+        raise SettingError(f"repeats is {repeats}; shuffle each column at least once")
+    found = _by_trees(model, dataset) if out_of_bag else _by_repeats(model, dataset, repeats)
+    from joblib import Parallel, delayed
+
+    cases = list(found)
+    seeds = np.random.SeedSequence(seed).spawn(len(cases))
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads")
+    lost = parallel(delayed(_lost)(*case, child) for case, child in zip(cases, seeds, strict=True))
+    scores, decreases = zip(*lost, strict=True)
+    measure = "accuracy" if model.schema.task == "classification" else "r2"
+    names = tuple(model.schema.names)
+    return Importances(names, measure, float(np.mean(scores)), np.stack(decreases, axis=1))
+
+
+Case = tuple[Model, Matrix, npt.NDArray[Any], npt.NDArray[np.float64]]
+"""A model, and the rows, targets and weights to ask it about."""
+
+
+def _by_repeats(model: Model, dataset: Dataset, repeats: int) -> Iterator[Case]:
+    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
+    case = model, dataset.matrix(), dataset.y, weights
+    return iter([case] * repeats)
+
+
+def _by_trees(model: Model, dataset: Dataset) -> Iterator[Case]:
+    """Each tree alone with its rows out of bag, drawn again from the seed."""
+    from treekit.grow.forest import bags
+    from treekit.training.recipe import make_recipe
+
+    settings = model.settings
+    if settings.get("ensemble") != "forest" or not settings.get("bootstrap"):
+        raise SettingError(
+            "the model has no rows out of bag: it is no forest of bootstrap samples that treekit "
+            "trained; leave out_of_bag out, and give rows that training has not seen"
+        )
+    plan = make_plan(dataset, settings)
+    dataset = replace(dataset, weights=weighted(dataset, plan.class_weights))
+    recipe = make_recipe(dataset, plan)
+    seed = np.random.SeedSequence(settings["seed"])
+    drawn = bags(recipe, model.n_trees, seed, settings["max_samples"])
+    matrix = dataset.matrix()
+    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
+    for tree, (sample, out) in zip(model.trees, drawn, strict=True):
+        alone = make_model(
+            model.schema, [tree], missing=model.missing, unknown=model.unknown,
+            voting=model.voting, costs=model.costs,
+        )  # fmt: skip
+        _check_sample(alone, matrix[sample.ids], sample.values[:, 0])
+        if weights[out].sum() > 0.0:
+            yield alone, matrix[out], dataset.y[out], weights[out]
+
+
+def _check_sample(model: Model, matrix: Matrix, weights: npt.NDArray[np.float64]) -> None:
+    """Refuse a sample that is not the one that the model's only tree was grown on."""
+    tree = model.trees[0]
+    own, found = tree.weight[:1], weights.sum(keepdims=True)
+    if model.missing != "fractional":  # else rows end in several leaves
+        leaf = leaf_indices(model, matrix)[:, 0]
+        found = np.bincount(leaf, weights, minlength=tree.n_nodes)[tree.leaves]
+        own = tree.weight[tree.leaves]
+    if not np.allclose(own, found, rtol=1e-6):
+        raise DataError(
+            "the table is not the one that the forest was trained on: its rows do not reach the "
+            "leaves as they did; give the training table with its weights, or leave out_of_bag out"
+        )
+
+
+def _lost(
+    model: Model,
+    matrix: Matrix,
+    y: npt.NDArray[Any],
+    weights: npt.NDArray[np.float64],
+    seed: np.random.SeedSequence,
+) -> tuple[float, npt.NDArray[np.float64]]:
+    """The score of the rows as they are, and what it loses by one shuffle of each column."""
+    rng = np.random.default_rng(seed)
+    judge = _accuracy if model.schema.task == "classification" else _r2
+    score = judge(model, matrix, y, weights)
+    decrease = np.zeros(matrix.shape[1])
+    shuffled = matrix.copy()
+    for f in _asked(model):
+        shuffled[:, f] = rng.permutation(matrix[:, f])
+        decrease[f] = score - judge(model, shuffled, y, weights)
+        shuffled[:, f] = matrix[:, f]
+    return score, decrease
+
+
+def _asked(model: Model) -> list[int]:
+    """The columns that any of the trees asks for; no other makes a difference."""
+    parts = [
+        part
+        for tree in model.trees
+        for part in (
+            tree.feature[tree.kind != Split.LEAF],
+            tree.term_feature,
+            tree.surrogate_feature,
+        )
+    ]
+    columns: list[int] = np.unique(np.concatenate(parts)).tolist()
+    return columns
+
+
+def _accuracy(
+    model: Model, matrix: Matrix, y: npt.NDArray[Any], weights: npt.NDArray[np.float64]
+) -> float:
+    right = label_codes(model, sums(model, matrix)) == y.reshape(len(y), -1)
+    return float(np.average(right.mean(axis=1), weights=weights))
+
+
+def _r2(
+    model: Model, matrix: Matrix, y: npt.NDArray[Any], weights: npt.NDArray[np.float64]
+) -> float:
+    given = decide(model, sums(model, matrix)).reshape(len(y), -1)
+    actual = y.reshape(len(y), -1)
+    error = np.average((actual - given) ** 2, axis=0, weights=weights)
+    spread = np.average(
+        (actual - np.average(actual, axis=0, weights=weights)) ** 2, axis=0, weights=weights
+    )
+    return float(np.mean(1.0 - np.divide(error, spread, out=np.ones_like(error), where=spread > 0)))
