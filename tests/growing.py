@@ -71,7 +71,7 @@ def recipe_of(
         np.array([size or 0 for size in problem.levels], np.int64),
         np.array([size is not None for size in problem.levels]),
         "exact" if exact else "histogram",
-        multiway=problem.multiway,
+        nominal_splits=problem.nominal_splits,
         max_bins=problem.max_bins or 255,
     )
     target = target_of(problem)
@@ -90,7 +90,11 @@ def recipe_of(
         float(problem.min_gain),
         problem.max_leaves,
         len(columns) if n_try is None else n_try,
+        problem.min_impurity if problem.n_classes else -1.0,
+        -1.0 if problem.n_classes else problem.min_impurity,
     )
+    if ways is PLAIN:
+        ways = Ways(problem.known_only, exact_levels=problem.exact_levels)
     compiled = criterion or built_in(problem.criterion, target.size, ways.known_only)
     return Recipe(
         table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional

@@ -140,7 +140,13 @@ class CriterionFunctions:
         Gains (or scores) of the cuts of one feature that differ by no more are
         ties, besides those within 1e-9, relative, and the first of them wins.
     order : callable, optional
-        ``order(stats) -> float``: sort key of a category for subset splits.
+        ``order(stats) -> float``: sort key of a category for subset splits,
+        which then run along that order.  Without it levels are ordered by the
+        mean or by the second of two classes' share: the best subset is among
+        them for squared error (Fisher 1958) and for impurities concave in the
+        class shares (Breiman et al. 1984, theorem 4.5), and may be missed by
+        other criteria.  Of more classes all subsets are tried, for any
+        criterion, up to the setting ``exact_levels``; above it some orders.
     leaf_value : callable, optional
         ``leaf_value(stats) -> float`` of a regression leaf, on the scale of
         the statistics.  Default: the mean, or the quantile.

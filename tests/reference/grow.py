@@ -25,6 +25,11 @@ class Problem:
     n_classes: int = 0
     weights: list[int] | None = None
     multiway: bool = False
+    one_vs_rest: bool = False
+    exact_levels: int = 10
+    known_only: bool = False
+    """Score splits on the rows whose value is known."""
+    min_impurity: float = -1.0
     max_bins: int | None = None
     max_depth: int = 5000
     min_weight_split: float = 2.0
@@ -33,6 +38,11 @@ class Problem:
     max_leaves: int = 0
     quantile: Fraction | None = None
     """Level of the criterion "quantile", whose statistics are those of a rank target."""
+
+    @property
+    def nominal_splits(self) -> str:
+        """The setting of that name."""
+        return "multiway" if self.multiway else "one_vs_rest" if self.one_vs_rest else "subset"
 
 
 @dataclass
@@ -134,6 +144,8 @@ def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
     ):
         return False
     own = impurity(p, node.stats)
+    if own <= p.min_impurity * (1 + TOLERANCE) or _variance(p, weights, node) <= p.min_impurity:
+        return False
     slack_at_least = 0.0 if p.criterion == "squared_error" else own
     best: list[Cut] = []
     for feature in range(len(p.columns)):
@@ -159,6 +171,15 @@ def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
     return True
 
 
+def _variance(p: Problem, weights: Sequence[int], node: Grown) -> float:
+    """Mean squared error of a number at a node; infinite for classes."""
+    if p.n_classes:
+        return math.inf
+    mean = node.stats[1] / node.stats[0]
+    squares = (weights[i] * (Fraction(p.y[i]) - mean) ** 2 for i in node.rows)
+    return float(sum(squares, Fraction(0)) / node.stats[0]) / (1 + TOLERANCE)
+
+
 def _best(cuts: list[Cut], own: float, key: Callable[[Cut], float]) -> Cut:
     most = max(key(c) for c in cuts)
     slack = TOLERANCE * max(abs(most), own)
@@ -171,7 +192,8 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
     groups: dict[Any, list[int]] = {}
     for i in node.rows:
         groups.setdefault(_bin(p, feature, column[i]), []).append(i)
-    lost = groups.pop(None, [])
+    lost = [] if p.known_only else groups.get(None, [])
+    groups.pop(None, None)
     known = sorted(groups)
     if len(known) + bool(lost) < 2:
         return
@@ -179,41 +201,40 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
     if p.levels[feature] is not None and p.multiway:
         yield from _branches(p, weights, node, feature, groups, lost)
         return
-    for attempt, order in enumerate(_orders(p, feature, known, stats)):
-        for at in range(len(order)):
+    for attempt, lefts in enumerate(_searches(p, feature, known, stats)):
+        for at, chosen in enumerate([*lefts, known]):
             for missing in (1, 0) if lost else (1,):
-                if at == len(order) - 1 and not (lost and missing == 1):
+                if len(chosen) == len(known) and not (lost and missing == 1):
                     continue
-                left = [i for v in order[: at + 1] for i in groups[v]] + (
-                    lost if not missing else []
-                )
-                right = [i for v in order[at + 1 :] for i in groups[v]] + (lost if missing else [])
+                left = [i for v in chosen for i in groups[v]] + (lost if not missing else [])
+                right = [i for v in known if v not in chosen for i in groups[v]]
+                right += lost if missing else []
                 children = [_stats(p, weights, left), _stats(p, weights, right)]
                 heavy = [weight_of(p, c) for c in children]
                 if min(heavy) < p.min_weight_leaf:
                     continue
                 gain, score = scores(p, node.stats, children)
                 rank = (attempt, at, 1 - missing)
-                if at == len(order) - 1:
+                if len(chosen) == len(known):
                     to_right = {value: 1 for value in column if value is not None}
                     yield Cut("missing", feature, rank, gain, score, to_right, 2, 0)
                     continue
                 way = missing if lost else int(heavy[1] > heavy[0])
-                yield _two(p, feature, rank, gain, score, order, at, way)
+                yield _two(p, feature, rank, gain, score, known, chosen, way)
 
 
 def _two(
     p: Problem, feature: int, rank: tuple[int, int, int], gain: float, score: float,
-    order: list[Any], at: int, missing: int,
+    known: list[Any], left: list[Any], missing: int,
 ) -> Cut:  # fmt: skip
     if p.levels[feature] is not None:
-        branch_of = {value: int(k > at) for k, value in enumerate(order)}
+        branch_of = {value: int(value not in left) for value in known}
         return Cut("subset", feature, rank, gain, score, branch_of, 2, missing)
     values = [v for v in p.columns[feature] if v is not None]
     if p.max_bins is None:
-        below, above = order[at], order[at + 1]
+        below, above = left[-1], known[len(left)]
     else:
-        below = max(v for v in values if _bin(p, feature, v) == order[at])
+        below = max(v for v in values if _bin(p, feature, v) == left[-1])
         above = min(v for v in values if v > below)
     branch_of = {v: int(v > below) for v in values}
     return Cut(
@@ -237,10 +258,30 @@ def _branches(
     yield Cut("multiway", feature, (0, 0, 0), gain, score, branch_of, len(known), heaviest)
 
 
-def _orders(
+def _searches(
     p: Problem, feature: int, known: list[Any], stats: dict[Any, list[Fraction]]
-) -> list[list[Any]]:
-    """A number's own order, or the levels by mean, or by the share of each class in turn."""
+) -> list[list[list[Any]]]:
+    """Left sides to try: along a number, single levels, all subsets, or along orders of levels."""
+    if p.levels[feature] is not None and p.one_vs_rest:
+        return [[[value]] for value in known]
+    if p.levels[feature] is not None and p.n_classes > 2 and 3 <= len(known) <= p.exact_levels:
+        return [_subsets(known)]
+    return [[order[:at] for at in range(1, len(order))] for order in _orders(p, feature, stats)]
+
+
+def _subsets(known: list[Any]) -> list[list[Any]]:
+    """All subsets without the last level, in the order of the reflected Gray code."""
+    if len(known) == 1:
+        return []
+    codes = [0, 1]
+    while len(codes) < 2 ** (len(known) - 1):
+        codes += [code + len(codes) for code in reversed(codes)]
+    return [[v for k, v in enumerate(known) if code >> k & 1] for code in codes[1:]]
+
+
+def _orders(p: Problem, feature: int, stats: dict[Any, list[Fraction]]) -> list[list[Any]]:
+    """A number's own order, levels by mean, or by each class's share and along components."""
+    known = sorted(stats)
     if p.levels[feature] is None:
         return [known]
     if p.quantile is not None:
@@ -248,7 +289,31 @@ def _orders(
     if not p.n_classes:
         return [sorted(known, key=lambda v: (stats[v][1] / stats[v][0], v))]
     classes = [1] if p.n_classes == 2 else range(p.n_classes)
-    return [sorted(known, key=lambda v: (stats[v][k] / sum(stats[v]), v)) for k in classes]
+    orders = [sorted(known, key=lambda v: (stats[v][k] / sum(stats[v]), v)) for k in classes]
+    if p.n_classes > 2:
+        table = np.array([[float(cell) for cell in stats[v]] for v in known])
+        for scaled in (False, True):
+            score = dict(zip(known, component(table, scaled=scaled), strict=True))
+            orders.append(sorted(known, key=lambda v: (score[v], v)))
+    return orders
+
+
+def component(table: Any, *, scaled: bool) -> list[float]:
+    """Scores of rows (levels, classes) on the first principal component of their shares."""
+    weights, mean = table.sum(axis=1), table.sum(axis=0) / table.sum()
+    apart = table / weights[:, None] - mean
+    if scaled:
+        apart = np.where(mean > 0, apart / np.sqrt(np.where(mean > 0, mean, 1)), 0)
+    lengths = weights * (apart**2).sum(axis=1)
+    direction = apart[int(np.argmax(lengths > lengths.max() * (1 - TOLERANCE)))]
+    for _ in range(30):
+        turned = (apart.T * weights) @ (apart @ direction)
+        if not np.abs(turned).max() > 0:
+            break
+        direction = turned / np.abs(turned).max()
+    scores = apart @ direction
+    most = np.abs(scores).max()
+    return [float(s) for s in (np.rint(scores / most * 2**24) if most > 0 else scores)]
 
 
 def _bin(p: Problem, feature: int, value: Any) -> Any:
@@ -290,6 +355,12 @@ def scores(
 ) -> tuple[float, float]:
     """Decrease of the impurity, and the criterion's score."""
     total = weight_of(p, parent)
+    if p.known_only:  # the gain of the known rows counts as much as they weigh
+        known = [sum(cells, Fraction(0)) for cells in zip(*children, strict=True)]
+        part = float(weight_of(p, known) / total)
+        if part < 1:
+            gain, _ = scores(p, known, children)
+            return gain * part, gain * part
     shares = [weight_of(p, c) / total for c in children]
     if p.criterion == "squared_error":
         mean = parent[1] / parent[0]

@@ -14,9 +14,13 @@ import numpy.typing as npt
 
 from treekit.kernels.node import Table
 
-__all__ = ["MAX_BINS", "Coding", "make_table"]
+__all__ = ["MAX_BINS", "Coding", "NominalSplits", "make_table"]
 
 Coding = Literal["exact", "histogram"]
+NominalSplits = Literal["subset", "multiway", "one_vs_rest"]
+WAYS: dict[NominalSplits, int] = {"subset": 1, "multiway": 2, "one_vs_rest": 3}
+"""How `Table.nominal` names the ways to split a nominal column."""
+
 MAX_BINS = 255
 """Codes of a numeric column in the histogram coding; one more means missing."""
 
@@ -27,7 +31,7 @@ def make_table(
     nominal: npt.NDArray[np.bool_],
     coding: Coding,
     *,
-    multiway: bool = False,
+    nominal_splits: NominalSplits = "subset",
     max_bins: int = MAX_BINS,
     weights: npt.NDArray[np.float64] | None = None,
 ) -> Table:
@@ -41,8 +45,9 @@ def make_table(
         Vocabulary sizes of nominal columns.
     nominal : (features,) bool
     coding : {"exact", "histogram"}
-    multiway : bool
-        Whether nominal columns split into one branch a level.
+    nominal_splits : {"subset", "multiway", "one_vs_rest"}
+        How nominal columns split: in two sets, in one branch a level, or in
+        one level against the rest.
     max_bins : int
         Histogram coding: codes a numeric column, 2 to 255.
     weights : (rows,) float64, optional
@@ -77,7 +82,7 @@ def make_table(
     return Table(
         codes=codes,
         n_codes=n_codes.astype(np.uint32),
-        nominal=np.where(nominal, 2 if multiway else 1, 0).astype(np.uint8),
+        nominal=np.where(nominal, WAYS[nominal_splits], 0).astype(np.uint8),
         value_start=(np.cumsum(numeric_sizes) - numeric_sizes).astype(np.int64),
         low=np.concatenate([*lows, np.empty(0)]),
         high=np.concatenate([*highs, np.empty(0)]),

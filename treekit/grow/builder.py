@@ -23,6 +23,7 @@ from treekit.grow.route import leaf_shares
 from treekit.grow.splitter import CompiledSplitter
 from treekit.grow.target import Target, grid_of
 from treekit.grow.values import node_values
+from treekit.kernels.cuts import STEPS
 from treekit.kernels.grow import NODE, Grown, grow
 from treekit.kernels.node import PLAIN, Limits, Rows, Scratch, Table, Ways
 from treekit.kernels.pointers import Pointer
@@ -270,7 +271,7 @@ def make_scratch(
         counts=np.empty(2050, np.uint32),
         compact=compact,
         flat=compact.reshape(-1),
-        ordered=np.empty((levels, s)),
+        ordered=np.empty((max(levels, STEPS + 1), s)),
         keys=np.empty(levels),
         start=np.empty(s),
         best=np.empty(s + 2),

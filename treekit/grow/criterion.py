@@ -43,6 +43,9 @@ CHOOSE = types.int64(CELLS, CELLS, CELLS)
 PENALTY = _F8(types.int64, _F8)
 SCAN = types.int64(MATRIX, types.int64, CELLS, CELLS, _F8, _F8, CELLS)
 TOLERANCE = 1e-9
+COMPONENTS = 2
+"""Orders of levels beyond one by each class's share; see `treekit.grow.defaults.share_key`."""
+
 MOST_ON_STACK = 64
 """Cells up to which a scan's statistics are on the stack: compiling more takes quadratic time."""
 
@@ -109,7 +112,8 @@ def compile_criterion(
         branches = _among_known(rank, dense)
         whole = branches if functions.choose is None else _among_known(final, dense)
         final = final if functions.choose is not None else branches
-    attempts = 1 if dense or functions.order is not None or cells <= 2 else cells
+    ordered = dense or functions.order is not None or cells <= 2
+    attempts = 1 if ordered else cells + COMPONENTS
     make_scan = _make_rank_scan if ranked else partial(_make_scan, cells=cells, dense=dense)
     scan = make_scan(rank, tolerance=functions.tolerance)
     return CompiledCriterion(

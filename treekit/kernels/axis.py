@@ -14,6 +14,28 @@ import math
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.cuts import try_cuts, weight_of
+from treekit.kernels.found import (
+    AFTER,
+    BRANCHES,
+    CUT,
+    FEATURE,
+    FOUND,
+    KIND,
+    LEVELS,
+    MISSING,
+    MISSING_BRANCH,
+    MULTIWAY,
+    NUMBERS,
+    RANK,
+    SCORE,
+    SHRINK,
+    SUBSET,
+    THRESHOLD,
+    THRESHOLD_VALUE,
+    TOLERANCE,
+    better,
+)
 from treekit.kernels.tally import CODE_OF, ORDER, tally
 
 __all__ = [
@@ -41,25 +63,6 @@ __all__ = [
     "try_branches",
     "weight_of",
 ]
-
-TOLERANCE = 1e-9
-"""Scores closer than this, relative, are ties (see the design's semantics)."""
-
-THRESHOLD, SUBSET, MULTIWAY, MISSING = 1, 2, 3, 4
-
-KIND, FEATURE, CUT, AFTER, MISSING_BRANCH, BRANCHES, LEVELS, RANK, FOUND = range(9)
-"""Cells of `out`: the split found.
-
-Kind 0 = none, -1 = NaN from the criterion, -3 = an impossible split.  Codes up
-to the cut go left; after = the next code present at the node.  Levels are
-counted here and lie in ``scratch.levels``.  Rank orders the splits of one
-column for ties.  FOUND is the number of cells.
-"""
-
-THRESHOLD_VALUE, SCORE, SHRINK, NUMBERS = range(4)
-"""Cells of `numbers`: the threshold (NaN = the builder's own), the score, and
-what a penalty leaves of it (1 = all).  NUMBERS is the number of cells.
-"""
 
 
 @kernel
@@ -107,7 +110,7 @@ def find_axis(
     stats, weight, impurity = node.stats, node.weight, node.impurity
     limit = node.min_weight_leaf
     known_only, empty, resolution = node.ways.known_only, node.ways.empty, node.ways.resolution
-    side, dense = node.ways.side, len(cells) == 0
+    side, exact_levels, dense = node.ways.side, node.ways.exact_levels, len(cells) == 0
     features, state, offers = scratch.features, scratch.state, scratch.offers
     work, words, counts, flat = scratch.work, scratch.words, scratch.counts, scratch.flat
     compact, ordered, keys = scratch.compact, scratch.ordered, scratch.keys
@@ -192,11 +195,13 @@ def find_axis(
                         totals = missing
                 if way == 0 and side > 0.0:
                     own_limit = side_limit(side * known_weight, limit)
-                _try_cuts(
+                try_cuts(
                     scan,
                     key,
                     penalty,
-                    n_keys if way == 1 else 0,
+                    n_keys if way > 0 else 0,
+                    way == 3,
+                    exact_levels,
                     use_penalty and way == 0,
                     dense,
                     known_only,
@@ -262,140 +267,6 @@ def draw_column(features, state, j):
     return np.uint64(feature)
 
 
-@kernel
-def better(score, feature, rank, impurity, out, numbers):
-    """Whether a split beats the best so far: ties go to the lower column, then rank."""
-    if not (score > -np.inf and score < np.inf):
-        return False
-    if out[KIND] == 0:
-        return True
-    slack = TOLERANCE * max(abs(numbers[SCORE]), impurity)
-    if score > numbers[SCORE] + slack:
-        return True
-    if score < numbers[SCORE] - slack:
-        return False
-    return feature < out[FEATURE] or (feature == out[FEATURE] and rank < out[RANK])
-
-
-@inlined
-def _try_cuts(
-    scan,
-    key,
-    penalty,
-    n_keys,
-    use_penalty,
-    dense,
-    known_only,
-    feature,
-    codes_in_all,
-    known,
-    count,
-    totals,
-    weight,
-    known_weight,
-    limit,
-    impurity,
-    work,
-    first_of,
-    compact,
-    ordered,
-    keys,
-    start,
-    best,
-    pair,
-    levels,
-    out,
-    numbers,
-):
-    """Cuts of a column into two: along its codes, or along each order of its levels.
-
-    Missing rows are tried right, then left.  On the right, the last cut is
-    "known or missing".  Under `known_only` they take no side, `totals` are
-    those of the known rows, and the score is scaled by their share.
-    """
-    s = np.uint64(len(totals))
-    sides_of_missing = count > known and not known_only
-    share = known_weight / weight if known_only else 1.0
-    code_of, order = work[CODE_OF], work[ORDER]
-    unknown = np.uint64(known)
-    table = compact
-    for attempt in range(max(n_keys, 1)):
-        if n_keys > 0:
-            key(compact, known, attempt, keys)
-            _sort_by_key(keys, compact, ordered, order, np.uint64(known), np.uint64(count), s)
-            table = ordered
-        for side in range(1, -1, -1):
-            if side == 0 and (not sides_of_missing or known < 2):
-                break
-            last = known - 1
-            for k in range(s):
-                start[k] = 0.0
-            if sides_of_missing:
-                if side == 0:
-                    for k in range(s):
-                        start[k] = table[unknown, k]
-                else:
-                    last = known
-            at = scan(table, last, start, totals, limit, impurity, best)
-            if at == -2:
-                out[KIND] = -1
-                return
-            rank = (np.int64(attempt) << 32) + at
-            score = best[np.uint64(0)] * share
-            shrink = 1.0
-            if use_penalty and at >= 0:
-                paid = score - penalty(
-                    _candidates(table, last, start, totals, limit, dense), weight
-                )
-                if not paid > 0.0:
-                    continue
-                score, shrink = paid, paid / score
-            if at < 0 or not better(score, np.int64(feature), rank, impurity, out, numbers):
-                continue
-            out[FEATURE] = np.int64(feature)
-            out[BRANCHES] = 2
-            out[LEVELS] = 0
-            out[CUT] = 0
-            out[RANK] = rank
-            numbers[SCORE] = score
-            numbers[SHRINK] = shrink
-            for k in range(s):
-                left = best[k + np.uint64(2)]
-                pair[np.uint64(0), k] = left
-                pair[np.uint64(1), k] = totals[k] - left
-            if at == known - 1:  # all known values left, missing right
-                out[KIND] = MISSING
-                out[MISSING_BRANCH] = 0
-                continue
-            left_weight = best[np.uint64(1)]
-            if sides_of_missing:
-                out[MISSING_BRANCH] = side
-            else:  # no missing row to learn from: the heavier branch
-                out[MISSING_BRANCH] = 0 if left_weight >= known_weight - left_weight else 1
-            if n_keys == 0:
-                out[KIND] = THRESHOLD
-                out[CUT] = np.int64(code_of[np.uint64(at)])
-                out[AFTER] = np.int64(first_of[np.uint64(at + 1)])
-                continue
-            out[KIND] = SUBSET
-            out[LEVELS] = np.int64(codes_in_all)
-            for level in range(np.uint64(codes_in_all)):
-                levels[level] = -1
-            for j in range(unknown):
-                level = np.uint64(code_of[np.uint64(order[j])])
-                levels[level] = 0 if np.int64(j) <= at else 1
-
-
-@inlined
-def weight_of(stats, dense):
-    """Weight of a node's or a group's statistics."""
-    weight = stats[np.uint64(0)]
-    if not dense:
-        for k in range(np.uint64(1), np.uint64(len(stats))):
-            weight += stats[k]
-    return weight
-
-
 @inlined
 def side_limit(wanted, limit):
     """C4.5's least weight on either side of a numeric cut (Quinlan 1993, p. 25; release 8).
@@ -405,18 +276,6 @@ def side_limit(wanted, limit):
     if wanted <= limit:
         return limit
     return min(wanted, 25.0) * (1.0 - 1e-7)
-
-
-@inlined
-def _candidates(table, last, start, totals, limit, dense):
-    """How many of the first `last` cuts have the weight `limit` on both sides."""
-    left, whole = weight_of(start, dense), weight_of(totals, dense)
-    count = np.int64(0)
-    for i in range(np.uint64(last)):
-        left += weight_of(table[i], dense)
-        if left >= limit and whole - left >= limit:
-            count += 1
-    return count
 
 
 @inlined
@@ -444,35 +303,6 @@ def _merge_close(low, high, start_of, resolution, known, count, s, work, flat):
                 flat[at * s + k] += flat[j * s + k]
         code_of[at] = code
     return np.int64(at) + 1 - (count - known)
-
-
-@inlined
-def _sort_by_key(keys, compact, ordered, order, known, count, s):
-    """`compact` into `ordered`, ascending by key, equal keys by code; missing stays last.
-
-    Shell's sort (1959) on (key, code): short, in place, and compiles at once.
-    """
-    for j in range(count):
-        order[j] = np.uint32(j)
-    gap = known >> np.uint64(1)
-    while gap > np.uint64(0):
-        for j in range(gap, known):
-            moved = order[j]
-            own = keys[np.uint64(moved)]
-            at = j
-            while at >= gap:
-                other = order[at - gap]
-                theirs = keys[np.uint64(other)]
-                if theirs < own or (theirs == own and other < moved):
-                    break
-                order[at] = other
-                at -= gap
-            order[at] = moved
-        gap = (gap * np.uint64(5)) // np.uint64(11) if gap != np.uint64(2) else np.uint64(1)
-    for j in range(count):
-        i = np.uint64(order[j])
-        for k in range(s):
-            ordered[j, k] = compact[i, k]
 
 
 @inlined

@@ -24,11 +24,12 @@ from treekit.kernels.axis import (
     NUMBERS,
     SCORE,
     THRESHOLD_VALUE,
+    TOLERANCE,
 )
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
-from treekit.kernels.move import longer, more_rows, partition, total, total_held
+from treekit.kernels.move import longer, more_rows, partition, total, total_held, variance
 from treekit.kernels.node import Node, Rows, Table
 from treekit.kernels.oblique import project
 from treekit.kernels.pointers import borrowed
@@ -166,6 +167,8 @@ def grow(
     max_depth, max_leaves = limits.max_depth, limits.max_leaves
     min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
     min_leaf, min_gain, n_try = limits.min_weight_leaf, limits.min_gain, limits.n_try
+    min_impurity = limits.min_impurity * (1.0 + TOLERANCE)
+    min_variance = limits.min_variance * (1.0 + TOLERANCE)
     found_levels, branch_of = scratch.levels, scratch.work[0]
     dense = len(cells) == 0
     least = 0.0  # what the other classes of a pure node may weigh
@@ -203,6 +206,10 @@ def grow(
                 for k in range(np.uint64(len(own_stats))):
                     scratch.best[k + np.uint64(2)] = own_stats[k]
                 return Grown(nodes, stats, held_stats, pool), n, np.int64(-1)
+            if own <= min_impurity or (
+                min_variance >= 0.0 and variance(values, begin, end, own_stats) <= min_variance
+            ):
+                continue
             it = Node(
                 table,
                 Rows(ids[begin:end], cells if dense else cells[begin:end], values[begin:end]),

@@ -10,7 +10,7 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.ranks import judge, summarise
 
-__all__ = ["longer", "more_rows", "partition", "total", "total_held"]
+__all__ = ["longer", "more_rows", "partition", "total", "total_held", "variance"]
 
 
 @kernel
@@ -49,6 +49,22 @@ def total_held(cells, values, begin, end, answer, stats, quantile):
         judge(values, begin, end, answer[np.uint64(1)], stats)
     else:
         total(cells, values, begin, end, stats, quantile)
+
+
+@kernel
+def variance(values, begin, end, stats):
+    """Mean squared error of a number, from dense rows[begin:end] whose sums are `stats`.
+
+    Deviations first: sums of squares would cancel at large means.
+    """
+    zero, one = np.uint64(0), np.uint64(1)
+    mean = stats[one] / stats[zero]
+    squares = 0.0
+    for i in range(np.uint64(begin), np.uint64(end)):
+        weight = values[i, zero]
+        distance = values[i, one] / weight - mean
+        squares += weight * distance * distance
+    return squares / stats[zero]
 
 
 @kernel

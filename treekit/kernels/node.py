@@ -20,7 +20,8 @@ class Table(NamedTuple):
     n_codes : (features,) uint32
         Distinct codes of a column, missing not counted.
     nominal : (features,) uint8
-        0 numeric; 1 nominal, split in two sets; 2 nominal, one branch a level.
+        0 numeric; nominal columns split 1 in two sets, 2 in one branch a level,
+        3 in one level against the rest.
     value_start : (features,) int64
     low, high : (codes of all numeric columns,) float64
         Smallest and largest training value of code c of column f, at
@@ -58,6 +59,14 @@ class Limits(NamedTuple):
     """Stopping rules; weights are training weight.
 
     `max_leaves` 0 = no bound and depth-first growth.
+
+    Attributes
+    ----------
+    min_impurity : float
+        A node whose impurity is at or below it is a leaf; -1 = none.
+    min_variance : float
+        The same for the mean squared error of a number, for criteria without
+        an impurity; -1 = none.
     """
 
     max_depth: int
@@ -66,6 +75,8 @@ class Limits(NamedTuple):
     min_gain: float
     max_leaves: int
     n_try: int
+    min_impurity: float = -1.0
+    min_variance: float = -1.0
 
 
 class Ways(NamedTuple):
@@ -85,6 +96,8 @@ class Ways(NamedTuple):
         Neighbouring values of a number that are no further apart are never separated.
     value_below : bool
         Thresholds are the largest training value not above the midpoint.
+    exact_levels : int
+        Several classes: all subsets of up to so many levels are tried.
     """
 
     known_only: bool = False
@@ -92,6 +105,7 @@ class Ways(NamedTuple):
     side: float = 0.0
     resolution: float = 0.0
     value_below: bool = False
+    exact_levels: int = 10
 
 
 PLAIN = Ways()
@@ -120,7 +134,8 @@ class Scratch(NamedTuple):
     flat : (codes * S,) float64
         `compact` seen as one dimension.
     ordered : (levels, S) float64
-        `compact` in the order of `keys`.
+        What goes left step by step: `compact` in the order of `keys`, or
+        levels that join (+) and leave (-) the left side.
     keys : (levels,) float64
     start, best : (S,), (S + 2,) float64
         What a scan starts from, and its answer: score, left weight, left statistics.

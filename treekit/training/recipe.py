@@ -29,7 +29,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         schema.n_levels,
         schema.nominal,
         plan.splitter.functions.coding,
-        multiway=settings["nominal_splits"] == "multiway",
+        nominal_splits=settings["nominal_splits"],
         max_bins=settings["max_bins"],
         weights=dataset.weights,
     )
@@ -59,6 +59,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
             side=0.1 / target.size if settings["numeric_side"] == "c45" else 0.0,
             resolution=float(settings["resolution"]),
             value_below=settings["thresholds"] == "value_below",
+            exact_levels=settings["exact_levels"],
         ),
         fractional=fractional,
         held=held,
@@ -81,6 +82,13 @@ def _limits(plan: Plan) -> Limits:
     """The stopping rules; weights of parts of rows meet them up to their rounding."""
     settings = plan.settings
     nearly = 1.0 - 1e-6 if settings["missing"] == "fractional" else 1.0
+    bound = -1.0 if settings["min_impurity"] is None else float(settings["min_impurity"])
+    own = plan.criterion.functions.impurity is not None
+    if not own and bound >= 0 and plan.criterion.record.task == "classification":
+        raise SettingError(
+            f"min_impurity is {bound:g}, but criterion {plan.criterion.record.name!r} measures no "
+            "impurity; choose another criterion, or set min_gain"
+        )
     return Limits(
         max_depth=max_depth_limit(settings["max_depth"]),
         min_weight_split=nearly * float(settings["min_weight_split"]),
@@ -88,4 +96,6 @@ def _limits(plan: Plan) -> Limits:
         min_gain=float(settings["min_gain"]),
         max_leaves=settings["max_leaves"] or 0,
         n_try=plan.n_try,
+        min_impurity=bound if own else -1.0,
+        min_variance=-1.0 if own else bound,
     )

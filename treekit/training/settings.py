@@ -28,8 +28,14 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("pruner", None, "pruner; none: no pruning", type=(str, type(None))),
     Setting(
-        "nominal_splits", "subset", "split nominal columns in two sets, or one branch a level",
-        choices=("subset", "multiway"),
+        "nominal_splits", "subset",
+        "split nominal columns in two sets, one branch a level, or one level against the rest",
+        choices=("subset", "multiway", "one_vs_rest"),
+    ),
+    Setting(
+        "exact_levels", 10,
+        "several classes: up to so many levels at a node every subset is tried; above, those "
+        "along orders of the levels", minimum=2, maximum=20,
     ),
     Setting("empty_branches", False,
             "with one branch a level: also for levels that no row of the node has; such a leaf "
@@ -49,6 +55,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("min_weight_leaf", 1.0, "training weight that each side of a split needs", minimum=0),
     Setting("min_gain", 0.0, "score that a split must exceed (the criterion's own units); below 0: "
             "splits that gain nothing, too"),
+    Setting(
+        "min_impurity", None,
+        "a node whose impurity is at or below it is a leaf (the criterion's own units; mean "
+        "squared error for numbers); none: no bound", type=(float, type(None)), minimum=0,
+    ),
     Setting("max_leaves", None, "leaves at most, grown best first; none: no bound",
             type=(int, type(None)), minimum=1),
     Setting("max_bins", 255, "histogram splitter: bins a numeric column", minimum=2, maximum=255),
