@@ -94,7 +94,7 @@ def try_cuts(
     code_of, order = work[CODE_OF], work[ORDER]
     unknown = np.uint64(known)
     way, attempts, table = ALONG, np.int64(1), compact
-    if one_vs_rest:
+    if one_vs_rest and known > 1:
         way, attempts, table = ONE, np.int64(known), ordered
     elif n_keys > 1 and 3 <= known <= exact_levels:  # two levels make one subset
         way, table = SUBSETS, ordered
