@@ -40,7 +40,7 @@ class Problem:
     """Level of the criterion "quantile", whose statistics are those of a rank target."""
 
     @property
-    def nominal_splits(self) -> str:
+    def nominal_splits(self) -> Any:
         """The setting of that name."""
         return "multiway" if self.multiway else "one_vs_rest" if self.one_vs_rest else "subset"
 
@@ -144,7 +144,8 @@ def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
     ):
         return False
     own = impurity(p, node.stats)
-    if own <= p.min_impurity * (1 + TOLERANCE) or _variance(p, weights, node) <= p.min_impurity:
+    measured = own if p.n_classes else _variance(p, weights, node)
+    if measured <= p.min_impurity * (1 + TOLERANCE):
         return False
     slack_at_least = 0.0 if p.criterion == "squared_error" else own
     best: list[Cut] = []
@@ -172,12 +173,10 @@ def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
 
 
 def _variance(p: Problem, weights: Sequence[int], node: Grown) -> float:
-    """Mean squared error of a number at a node; infinite for classes."""
-    if p.n_classes:
-        return math.inf
+    """Mean squared error of a number at a node."""
     mean = node.stats[1] / node.stats[0]
     squares = (weights[i] * (Fraction(p.y[i]) - mean) ** 2 for i in node.rows)
-    return float(sum(squares, Fraction(0)) / node.stats[0]) / (1 + TOLERANCE)
+    return float(sum(squares, Fraction(0)) / node.stats[0])
 
 
 def _best(cuts: list[Cut], own: float, key: Callable[[Cut], float]) -> Cut:
