@@ -21,12 +21,14 @@ from treekit.grow.held import Held
 from treekit.grow.plugins import current
 from treekit.grow.route import leaf_shares
 from treekit.grow.splitter import CompiledSplitter
+from treekit.grow.surrogates import make_surrogacy, surrogate_fields
 from treekit.grow.target import Target, grid_of
 from treekit.grow.values import node_values
 from treekit.kernels.cuts import STEPS
 from treekit.kernels.grow import NODE, Grown, grow
 from treekit.kernels.node import PLAIN, Limits, Rows, Scratch, Table, Ways
 from treekit.kernels.pointers import Pointer
+from treekit.kernels.surrogates import SURROGATE
 from treekit.model.portable import floor_to, threshold_between
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
@@ -54,6 +56,9 @@ class Recipe:
         its weight; criterion and `ways` are then of `known_only`.
     held : Held, optional
         The rows of a validation table.
+    surrogates : int or None
+        Most surrogates of a node; criterion and `ways` are then of
+        `known_only`, too.  None = trees have none.
     compiled : list
         The machine code of `grow` for these types, once it is known.
     """
@@ -69,6 +74,7 @@ class Recipe:
     ways: Ways = PLAIN
     fractional: bool = False
     held: Held | None = None
+    surrogates: int | None = None
     compiled: list[Any] = field(default_factory=list, repr=False)
 
 
@@ -128,6 +134,10 @@ def grow_tree(
         np.empty((most + 1, rows.values.shape[1])),
     )
     room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
+    surrogacy = None
+    if recipe.surrogates is not None:
+        surrogacy = make_surrogacy(recipe.surrogates, recipe.table, held_table, len(rows.ids))
+        room = room._replace(found=np.zeros(16, SURROGATE), replies=np.zeros(16, np.int32))
     steps, noise = None, recipe.target.noise
     whole, kept = rows, held
     if recipe.fractional:
@@ -137,7 +147,7 @@ def grow_tree(
         whole, kept = _copied(rows), _copied(held)
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
-        noise, recipe.target.quantile, steps, recipe.ways, splitter.coding == "exact",
+        noise, recipe.target.quantile, steps, surrogacy, recipe.ways, splitter.coding == "exact",
         splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
         criterion.penalty, criterion.n_keys, criterion.use_choose, criterion.use_penalty,
         criterion.score, criterion.impurity, criterion.priority, criterion.use_priority,
@@ -314,6 +324,7 @@ def _assemble(
         term_start=term_start // 2,
         term_feature=terms[::2],
         term_weight=terms[1::2].copy().view(np.float32),
+        **surrogate_fields(grown, inner, recipe.table, recipe.splitter.coding, recipe.dtype),
     )
     held_stats = grown.held_stats[:n]
     if recipe.fractional:

@@ -29,10 +29,19 @@ from treekit.kernels.axis import (
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
-from treekit.kernels.move import longer, more_rows, partition, total, total_held, variance
+from treekit.kernels.move import (
+    last_code,
+    longer,
+    more_rows,
+    partition,
+    total,
+    total_held,
+    variance,
+)
 from treekit.kernels.node import Node, Rows, Table
 from treekit.kernels.oblique import project
 from treekit.kernels.pointers import borrowed
+from treekit.kernels.surrogates import find_surrogates, send_missing
 
 __all__ = ["NODE", "Grown", "grow"]
 
@@ -75,12 +84,17 @@ class Grown(NamedTuple):
     stats, held_stats : (capacity, S) float64
     levels : (pool,) int32
         Branches of levels, a slice for each node.
+    found : (surrogates,) SURROGATE, or None
+    replies : (pool,) int32, or None
+        Surrogates, where trees have them, and branches of their levels.
     """
 
     nodes: npt.NDArray[np.void]
     stats: npt.NDArray[np.float64]
     held_stats: npt.NDArray[np.float64]
     levels: npt.NDArray[np.int32]
+    found: npt.NDArray[np.void] | None = None
+    replies: npt.NDArray[np.int32] | None = None
 
 
 @kernel
@@ -95,6 +109,7 @@ def grow(
     noise,
     quantile,
     steps,
+    surrogates,
     ways,
     midpoints,
     find,
@@ -138,6 +153,8 @@ def grow(
         The grid on which rows are cut into parts that go down every branch of
         a split whose value they miss; None = they go one way, and the code
         for parts is not compiled.
+    surrogates : Surrogacy or None
+        Nodes have surrogates; None = that is not compiled.
     ways : Ways
     midpoints : bool
         Thresholds will lie halfway to the next value present in the node, not
@@ -164,6 +181,7 @@ def grow(
         borrowed(table.high),
     )
     nodes, stats, held_stats, pool = room.nodes, room.stats, room.held_stats, room.levels
+    found, replies, n_found = room.found, room.replies, 0
     max_depth, max_leaves = limits.max_depth, limits.max_leaves
     min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
     min_leaf, min_gain, n_try = limits.min_weight_leaf, limits.min_gain, limits.n_try
@@ -205,7 +223,7 @@ def grow(
             if np.isnan(own):
                 for k in range(np.uint64(len(own_stats))):
                     scratch.best[k + np.uint64(2)] = own_stats[k]
-                return Grown(nodes, stats, held_stats, pool), n, np.int64(-1)
+                return Grown(nodes, stats, held_stats, pool, found, replies), n, np.int64(-1)
             if own <= min_impurity or (
                 min_variance >= 0.0 and variance(values, begin, end, own_stats) <= min_variance
             ):
@@ -240,7 +258,7 @@ def grow(
                 numbers,
             )
             if out[KIND] < 0:
-                return Grown(nodes, stats, held_stats, pool), n, out[KIND]
+                return Grown(nodes, stats, held_stats, pool, found, replies), n, out[KIND]
             floor = max(1e-12 * own, _least_gain(noise * (end - begin) / weight, quantile))
             # A negative bound asks for splits that gain nothing, too.
             if out[KIND] == 0 or not numbers[SCORE] > (
@@ -320,9 +338,66 @@ def grow(
             after = this.after if midpoints else this.cut + 1
             at = this.threshold
             if value_below and np.isnan(at):
-                below = _held_cut(table, table, feature, this.cut, after, at)
+                below = last_code(table, table, feature, this.cut, after, at)
                 at = table.high[np.uint64(table.value_start[feature] + below)]
-            held_cut = _held_cut(table, held_table, feature, this.cut, after, at)
+            held_cut = last_code(table, held_table, feature, this.cut, after, at)
+        if surrogates is not None:
+            if this.kind <= 2:
+                first = n_found
+                found, n_found, replies = find_surrogates(
+                    node,
+                    table,
+                    feature,
+                    cut,
+                    levels_of,
+                    ids,
+                    values,
+                    begin,
+                    this.end,
+                    scratch,
+                    surrogates,
+                    found,
+                    n_found,
+                    replies,
+                )
+                send_missing(
+                    table,
+                    table,
+                    feature,
+                    cut,
+                    levels_of,
+                    this.missing,
+                    midpoints,
+                    found,
+                    first,
+                    n_found,
+                    replies,
+                    ids,
+                    begin,
+                    this.end,
+                    surrogates.routed,
+                )
+                send_missing(
+                    table,
+                    held_table,
+                    feature,
+                    held_cut,
+                    levels_of,
+                    this.missing,
+                    midpoints,
+                    found,
+                    first,
+                    n_found,
+                    replies,
+                    held_ids,
+                    held_begin,
+                    this.held_end,
+                    surrogates.held_routed,
+                )
+                column, held_column = surrogates.routed[0], surrogates.held_routed[0]
+                missing_code = held_code = np.uint32(2)
+                cut = held_cut = np.int64(0)
+                levels_of = pool[:0]
         if steps is None:
             partition(
                 column,
@@ -440,7 +515,7 @@ def grow(
             empty = empty or (ends[b] == begin and not (allow_empty and this.kind == 3))
             begin, held_begin = ends[b], held_ends[b]
         if empty:
-            return Grown(nodes, stats, held_stats, pool), n, np.int64(-3)
+            return Grown(nodes, stats, held_stats, pool, found, replies), n, np.int64(-3)
         if use_before and not before(
             stats[np.uint64(node)],
             stats[n : n + branches],
@@ -452,7 +527,9 @@ def grow(
         this.first_child = n
         n += branches
         leaves += branches - 1
-    return Grown(nodes, stats, held_stats, pool), n, np.int64(0)
+    if surrogates is not None:
+        found = found[:n_found]
+    return Grown(nodes, stats, held_stats, pool, found, replies), n, np.int64(0)
 
 
 @inlined
@@ -488,36 +565,6 @@ def _least_gain(rounding, quantile):
     if quantile is not None:
         return 4.0 * rounding
     return 4.0 * rounding * rounding
-
-
-@inlined
-def _held_cut(table, held_table, feature, cut, after, threshold):
-    """The last code of `held_table` whose values do not exceed the threshold; -1 = none.
-
-    A threshold of NaN lies halfway between the values of codes `cut` and
-    `after` of `table`.
-    """
-    a = table.high[np.uint64(table.value_start[feature] + cut)]
-    b = table.low[np.uint64(table.value_start[feature] + after)]
-    # Knuth 1969, section 4.2.2, theorem B: the exact error of the rounded sum.
-    double = a + b
-    part = double - a
-    error = (a - (double - part)) + (b - part)
-    start = held_table.value_start[feature]
-    low, high = np.int64(-1), np.int64(held_table.n_codes[feature])
-    while high - low > 1:
-        middle = (low + high) // 2
-        value = held_table.low[np.uint64(start + middle)]
-        if np.isnan(threshold):
-            twice = 2.0 * value
-            beyond = twice > double or (twice == double and error < 0.0)
-        else:
-            beyond = value > threshold
-        if beyond:
-            high = middle
-        else:
-            low = middle
-    return low
 
 
 @inlined

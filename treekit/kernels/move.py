@@ -10,7 +10,15 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.ranks import judge, summarise
 
-__all__ = ["longer", "more_rows", "partition", "total", "total_held", "variance"]
+__all__ = [
+    "last_code",
+    "longer",
+    "more_rows",
+    "partition",
+    "total",
+    "total_held",
+    "variance",
+]
 
 
 @kernel
@@ -266,3 +274,33 @@ def more_rows(array, size):
         for k in range(np.uint64(array.shape[1])):
             copy[i, k] = array[i, k]
     return copy
+
+
+@inlined
+def last_code(table, held_table, feature, cut, after, threshold):
+    """The last code of `held_table` whose values do not exceed the threshold; -1 = none.
+
+    A threshold of NaN lies halfway between the values of codes `cut` and
+    `after` of `table`.
+    """
+    a = table.high[np.uint64(table.value_start[feature] + cut)]
+    b = table.low[np.uint64(table.value_start[feature] + after)]
+    # Knuth 1969, section 4.2.2, theorem B: the exact error of the rounded sum.
+    double = a + b
+    part = double - a
+    error = (a - (double - part)) + (b - part)
+    start = held_table.value_start[feature]
+    low, high = np.int64(-1), np.int64(held_table.n_codes[feature])
+    while high - low > 1:
+        middle = (low + high) // 2
+        value = held_table.low[np.uint64(start + middle)]
+        if np.isnan(threshold):
+            twice = 2.0 * value
+            beyond = twice > double or (twice == double and error < 0.0)
+        else:
+            beyond = value > threshold
+        if beyond:
+            high = middle
+        else:
+            low = middle
+    return low

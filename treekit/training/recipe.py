@@ -44,17 +44,19 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         _refuse_for_ranks(plan)
     before = plan.pruner.functions.before if plan.pruner else None
     fractional = settings["missing"] == "fractional"
+    surrogate = settings["missing"] == "surrogate"
+    known_only = fractional or surrogate
     return Recipe(
         table=table,
         target=target,
         dtype=schema.dtype,
-        criterion=criterion_pointers(plan.criterion, target, known_only=fractional),
+        criterion=criterion_pointers(plan.criterion, target, known_only=known_only),
         splitter=splitter_pointer(plan.splitter, table, target),
         before=always() if before is None or plan.pruner is None else before_pointer(plan.pruner),
         use_before=before is not None,
         limits=_limits(plan),
         ways=Ways(
-            known_only=fractional,
+            known_only=known_only,
             empty=settings["empty_branches"],
             side=0.1 / target.size if settings["numeric_side"] == "c45" else 0.0,
             resolution=float(settings["resolution"]),
@@ -63,6 +65,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         ),
         fractional=fractional,
         held=held,
+        surrogates=settings["surrogates"] if surrogate else None,
     )
 
 

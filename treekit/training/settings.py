@@ -90,8 +90,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("oob", True, "forest with bootstrap: score the out-of-bag rows"),
     Setting("missing", "direction",
-            "missing cells: a learned side; in parts down every branch; or an error",
-            choices=("direction", "fractional", "error")),
+            "missing cells: a learned side; in parts down every branch; by other columns "
+            "(surrogate splits); or an error",
+            choices=("direction", "fractional", "surrogate", "error")),
+    Setting("surrogates", 5, "missing=surrogate: other columns that a node asks instead, at most",
+            minimum=0, maximum=100),
     Setting("unknown", "missing", "categories never seen: as missing, or an error",
             choices=("missing", "error")),
     Setting("seed", None, "seed of all randomness; none: drawn, and kept in the model",
