@@ -57,6 +57,7 @@ def recipe_of(
     n_try: int | None = None,
     ways: Ways = PLAIN,
     fractional: bool = False,
+    surrogates: int | None = None,
 ) -> Recipe:
     """All that `grow_tree` needs."""
     columns = [
@@ -97,7 +98,17 @@ def recipe_of(
         ways = Ways(problem.known_only, exact_levels=problem.exact_levels)
     compiled = criterion or built_in(problem.criterion, target.size, ways.known_only)
     return Recipe(
-        table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional
+        table,
+        target,
+        "float32",
+        compiled,
+        splitter,
+        always(),
+        False,
+        limits,
+        ways,
+        fractional,
+        surrogates,
     )
 
 

@@ -1,0 +1,91 @@
+"""Surrogates of a test, candidate by candidate: slow, and easy to believe."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tests.reference.grow import Problem, threshold
+
+
+@dataclass
+class Surrogate:
+    """A test by another column; `branch_of` for levels, `threshold` and `below` for numbers."""
+
+    feature: int
+    agreement: Fraction
+    threshold: float | None = None
+    below: int = 0
+    branch_of: dict[int, int] | None = None
+
+    def branch(self, value: float | None) -> int | None:
+        """The branch of a value, None if it cannot tell."""
+        if value is None:
+            return None
+        if self.branch_of is not None:
+            return self.branch_of.get(int(value))
+        assert self.threshold is not None
+        return self.below if value <= self.threshold else 1 - self.below
+
+
+def surrogates(p: Problem, feature: int, side: dict[int, int], most: int) -> list[Surrogate]:
+    """The best surrogates of a test by column `feature`.
+
+    `side` is the branch of each row that the test can tell.
+    """
+    weight = {i: Fraction(p.weights[i] if p.weights else 1) for i in side}
+    least = min(Fraction(2), 2 * min(weight.values()))
+    sides = [sum((w for i, w in weight.items() if side[i] == b), Fraction(0)) for b in (0, 1)]
+    heavier = 1 if sides[1] > sides[0] else 0
+    bar = max(sides) + Fraction(1, 10**10) * min(sides)
+    kept = []
+    for f, column in enumerate(p.columns):
+        rows = [i for i in side if column[i] is not None]
+        if f == feature or not rows:
+            continue
+        if p.levels[f] is None:
+            candidates = _cuts(p, f, rows, side, weight, least)
+        else:
+            candidates = _by_level(p, f, rows, side, weight, least, heavier)
+        best = max(candidates, key=lambda s: s.agreement, default=None)  # the first of equals
+        if best is not None and best.agreement > bar:
+            kept.append(best)
+    return sorted(kept, key=lambda s: -s.agreement)[:most]
+
+
+def _cuts(
+    p: Problem, f: int, rows: list[int], side: dict[int, int], weight: dict[int, Fraction],
+    least: Fraction,
+) -> list[Surrogate]:  # fmt: skip
+    column = p.columns[f]
+    values = sorted({column[i] for i in rows})
+    found = []
+    for low, high in itertools.pairwise(values):
+        under = [i for i in rows if column[i] <= low]
+        over = [i for i in rows if column[i] >= high]
+        if min(sum(weight[i] for i in part) for part in (under, over)) < least:
+            continue
+        for below in (0, 1):
+            agree = [i for i in under if side[i] == below] + [i for i in over if side[i] != below]
+            found.append(
+                Surrogate(f, sum((weight[i] for i in agree), Fraction(0)), threshold(low, high),
+                          below)
+            )  # fmt: skip
+    return found
+
+
+def _by_level(
+    p: Problem, f: int, rows: list[int], side: dict[int, int], weight: dict[int, Fraction],
+    least: Fraction, heavier: int,
+) -> list[Surrogate]:  # fmt: skip
+    branch_of, agreement = {}, Fraction(0)
+    sent = [Fraction(0), Fraction(0)]
+    for level in sorted({p.columns[f][i] for i in rows}):
+        own = [i for i in rows if p.columns[f][i] == level]
+        votes = [sum((weight[i] for i in own if side[i] == b), Fraction(0)) for b in (0, 1)]
+        goes = heavier if votes[0] == votes[1] else int(votes[1] > votes[0])
+        branch_of[level] = goes
+        agreement += max(votes)
+        sent[goes] += sum(votes)
+    return [Surrogate(f, agreement, branch_of=branch_of)] if min(sent) >= least else []
