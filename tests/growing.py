@@ -98,18 +98,9 @@ def recipe_of(
         ways = Ways(problem.known_only, exact_levels=problem.exact_levels)
     compiled = criterion or built_in(problem.criterion, target.size, ways.known_only)
     return Recipe(
-        table,
-        target,
-        "float32",
-        compiled,
-        splitter,
-        always(),
-        False,
-        limits,
-        ways,
-        fractional,
-        surrogates,
-    )
+        table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,
+        surrogates=surrogates,
+    )  # fmt: skip
 
 
 def grow(problem: reference.Problem, seed: int = 0, **parts: Any) -> GrownTree:

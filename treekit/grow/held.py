@@ -59,9 +59,7 @@ def held_table(
     """
     nominal = table.nominal > 0
     n_levels = np.where(nominal, table.n_codes, 0).astype(np.int64)
-    held = make_table(
-        columns, n_levels, nominal, "exact", multiway=bool((table.nominal == 2).any())
-    )
+    held = make_table(columns, n_levels, nominal, "exact")._replace(nominal=table.nominal)
     if coding == "exact":
         common = np.promote_types(table.codes.dtype, held.codes.dtype)
         return (
