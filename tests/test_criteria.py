@@ -333,7 +333,10 @@ def test_a_splitter_of_ones_own_gets_the_statistics_of_ranks() -> None:
     np.testing.assert_array_equal(one.threshold, other.threshold)
 
 
-@pytest.mark.parametrize("settings", [{"missing": "fractional"}, {"resolution": 0.5}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"missing": "fractional"}, {"resolution": 0.5}, {"nominal_splits": "one_vs_rest"}],
+)
 def test_settings_that_need_sums_are_refused_with_ranks(settings: dict[str, Any]) -> None:
     table = {"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0]}
     name = next(iter(settings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treekit.contracts import Sums
 from treekit.data.dataset import Dataset
 from treekit.data.matrix import make_table
 from treekit.errors import SettingError
@@ -71,9 +72,11 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
 
 def _refuse_for_ranks(plan: Plan) -> None:
     """Refuse settings that need statistics which add up, by name."""
-    for name, plain in (("missing", "direction"), ("resolution", 0.0)):
+    for name, plain in (
+        ("missing", "direction"), ("resolution", 0.0), ("nominal_splits", "subset"),
+    ):  # fmt: skip
         wanted = plan.settings[name]
-        if wanted == "fractional" or (name == "resolution" and wanted != plain):
+        if wanted in ("fractional", "one_vs_rest") or (name == "resolution" and wanted != plain):
             raise SettingError(
                 f"{name}={wanted!r} needs a criterion whose statistics add up, and criterion "
                 f"{plan.criterion.record.name!r} looks at quantiles; set {name}={plain!r}, or "
@@ -87,7 +90,8 @@ def _limits(plan: Plan) -> Limits:
     nearly = 1.0 - 1e-6 if settings["missing"] == "fractional" else 1.0
     bound = -1.0 if settings["min_impurity"] is None else float(settings["min_impurity"])
     own = plan.criterion.functions.impurity is not None
-    if not own and bound >= 0 and plan.criterion.record.task == "classification":
+    numbers = isinstance(plan.criterion.functions.statistics, Sums)
+    if not own and bound >= 0 and (plan.criterion.record.task == "classification" or not numbers):
         raise SettingError(
             f"min_impurity is {bound:g}, but criterion {plan.criterion.record.name!r} measures no "
             "impurity; choose another criterion, or set min_gain"
