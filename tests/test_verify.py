@@ -190,7 +190,7 @@ def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
     inner = subset("c", ["a", "d"], leaf([1, 0]), leaf([1, 1]), missing=1)
     root = threshold("x", 1.0, leaf([0, 1]), threshold("x", 2.0, inner, leaf([2, 1])), missing=1)
     model = make_model(schema, [build_tree(root, schema)])
-    rows, probed, total = rule_rows(model, MOST)
+    rows, probed, total = rule_rows(model, MOST, np.empty((0, 2)), np.random.default_rng(0))
     assert probed == total == 4
     above = [float(np.nextafter(np.float32(t), np.float32(9))) for t in (1, 2)]
     seen = {(x, c) for x, c in rows.tolist() if x == x and c == c}

@@ -39,7 +39,10 @@ NODE = np.dtype(
         ("threshold", np.float64),
     ]
 )
-"""One node, as in `treekit.model.tree.Tree`; ``n_levels`` of its entries in `level_branch`."""
+"""One node, as in `treekit.model.tree.Tree`; ``n_levels`` of its entries in `level_branch`.
+
+A negative ``missing`` stands for every branch: missing values divide.
+"""
 
 COLUMN = np.dtype(
     [
@@ -115,7 +118,7 @@ def enter(walk: Any, above: int, branch: int, depth: int) -> None:
         else:
             column.no_missing += 1
         return
-    if node.missing != branch:
+    if node.missing != branch and node.missing >= 0:
         column.no_missing += 1
     if node.kind == _THRESHOLD:
         if branch == 0:
@@ -127,7 +130,8 @@ def enter(walk: Any, above: int, branch: int, depth: int) -> None:
         return
     for level in range(node.n_levels):
         goes = walk.level_branch[node.level_start + level]
-        if (node.missing if goes < 0 else goes) != branch:
+        goes = node.missing if goes < 0 else goes
+        if goes != branch and goes >= 0:
             column.n_open -= walk.barred[column.first_level + level] == 0
             walk.barred[column.first_level + level] += 1
 
@@ -144,7 +148,7 @@ def leave(walk: Any, above: int, branch: int, depth: int) -> None:
         else:
             column.no_missing -= 1
         return
-    if node.missing != branch:
+    if node.missing != branch and node.missing >= 0:
         column.no_missing -= 1
     if node.kind == _THRESHOLD:
         if branch == 0:
@@ -154,7 +158,8 @@ def leave(walk: Any, above: int, branch: int, depth: int) -> None:
         return
     for level in range(node.n_levels):
         goes = walk.level_branch[node.level_start + level]
-        if (node.missing if goes < 0 else goes) != branch:
+        goes = node.missing if goes < 0 else goes
+        if goes != branch and goes >= 0:
             walk.barred[column.first_level + level] -= 1
             column.n_open += walk.barred[column.first_level + level] == 0
 

@@ -19,7 +19,7 @@ from treekit.model.tree import Split, Tree, ranges
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
 
-__all__ = ["DerivedColumns", "derive"]
+__all__ = ["DerivedColumns", "asked", "derive"]
 
 
 class DerivedColumns(NamedTuple):
@@ -67,8 +67,25 @@ class DerivedColumns(NamedTuple):
 def derive(model: Model) -> DerivedColumns:
     """The derived columns of a model's trees, in node order; none for plain trees."""
     nodes, _ = join(model.trees)
+    asks = (nodes.kind == Split.OBLIQUE) | (np.diff(nodes.surrogate_start) > 0)
+    return _columns(nodes, np.flatnonzero(asks), model.schema.nominal)
+
+
+def asked(model: Model) -> DerivedColumns:
+    """What every node asks, as if each had a derived column, but those that ask what is missing.
+
+    Branches of levels are those of the node: of a MULTIWAY node there may be many.
+    """
+    nodes, _ = join(model.trees)
+    asks = (nodes.kind != Split.LEAF) & (nodes.kind != Split.MISSING)
+    return _columns(nodes, np.flatnonzero(asks), model.schema.nominal)
+
+
+def _columns(
+    nodes: Tree, owners: npt.NDArray[np.int64], nominal_columns: npt.NDArray[np.bool_]
+) -> DerivedColumns:
+    """A derived column for each of the nodes `owners`."""
     surrogates = np.diff(nodes.surrogate_start)
-    owners = np.flatnonzero((nodes.kind == Split.OBLIQUE) | (surrogates > 0))
     column = np.full(nodes.n_nodes, -1)
     column[owners] = np.arange(len(owners))
     sizes = 1 + surrogates[owners]
@@ -83,7 +100,7 @@ def derive(model: Model) -> DerivedColumns:
         return merged
 
     feature = tests(nodes.feature[owners], nodes.surrogate_feature[behind]).astype(np.int64)
-    nominal = model.schema.nominal[feature]
+    nominal = nominal_columns[feature]
     terms, term_counts = _terms(nodes, owners, own, nominal)
     term_feature = np.repeat(feature, term_counts)
     term_weight = np.ones(len(term_feature))

@@ -79,7 +79,7 @@ def verify(
     probes = make_probes(model, random_rows, seed, max_rows)
     rows = np.concatenate([probes.rows, probes.refused])
     wanted = expected(model, rows, len(probes.refused))
-    faces = _faces(model, runners, max_rows)
+    faces = _faces(model, runners, max_rows, probes.rows, np.random.default_rng(seed))
     report = Report(
         artifacts=tuple(
             _result(path, runner, model.schema, rows, wanted, faces)
@@ -110,10 +110,16 @@ class _Faces:
     note: str
 
 
-def _faces(model: Model, runners: Sequence[Runner], max_rows: int) -> _Faces | None:
+def _faces(
+    model: Model,
+    runners: Sequence[Runner],
+    max_rows: int,
+    probed_rows: npt.NDArray[np.float64],
+    rng: np.random.Generator,
+) -> _Faces | None:
     if not any(runner.states_rules for runner in runners):
         return None
-    rows, probed, total = rule_rows(model, max_rows)
+    rows, probed, total = rule_rows(model, max_rows, probed_rows, rng)
     note = (
         ""
         if probed == total

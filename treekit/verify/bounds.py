@@ -15,7 +15,10 @@ import numpy.typing as npt
 
 from treekit.model.ensemble import Model
 from treekit.rules import RuleList, rules
-from treekit.verify.probes import accepts_any, next_above
+from treekit.verify.around import next_above
+from treekit.verify.faces import face_rows
+from treekit.verify.probes import accepts_any
+from treekit.verify.routed import is_plain
 
 __all__ = ["rule_rows"]
 
@@ -23,8 +26,18 @@ Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 
-def rule_rows(model: Model, max_rows: int) -> tuple[Array, int, int]:
+def rule_rows(
+    model: Model, max_rows: int, probes: Array, rng: np.random.Generator
+) -> tuple[Array, int, int]:
     """Rows for the faces of rules, at most `max_rows`.
+
+    Parameters
+    ----------
+    model : Model
+    max_rows : int
+    probes : (rows, features) float64
+        Accepted rows that reach every leaf.
+    rng : numpy.random.Generator
 
     Returns
     -------
@@ -32,9 +45,11 @@ def rule_rows(model: Model, max_rows: int) -> tuple[Array, int, int]:
     probed, rules : int
         How many rules got their rows, of how many; if not all fit, every k-th.
     """
-    listed = rules(model)
     if not accepts_any(model):
-        return np.empty((0, model.schema.n_features)), len(listed), len(listed)
+        return probes[:0], model.n_leaves, model.n_leaves
+    if not is_plain(model):
+        return face_rows(model, probes, max_rows, rng)
+    listed = rules(model)
     faces = _Faces(model, listed)
     needed = faces.rows_needed()
     step = max(-(-int(needed.sum()) // max_rows), 1)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split, Tree
-from treekit.verify.probes import Probes, chunks, next_above
+from treekit.verify.around import next_above
+from treekit.verify.possible import next_to_thresholds
+from treekit.verify.probes import Probes, chunks
+from treekit.verify.routed import Routed, is_plain, matrix_of, nothing_touched, route_rows, routed
 
 if TYPE_CHECKING:
     from treekit.kernels.coverage import Marks
+    from treekit.kernels.reachable import Can
 
 __all__ = ["Coverage", "Part", "measure"]
 
@@ -64,16 +68,17 @@ class Coverage:
 
 def measure(model: Model, probes: Probes) -> Coverage:
     """Route the rows of `probes` through every tree and count what they touch."""
+    if not is_plain(model):
+        return _measure_routed(model, probes)
     counts: dict[str, list[int]] = {}
     unreachable: list[tuple[int, int]] = []
-    seen = [_no_marks_like(can) for can in probes.reachable]
+    possible = cast("tuple[Marks, ...]", probes.reachable)
+    seen = [_no_marks_like(can) for can in possible]
     for rows in chunks(probes.rows, _ROWS):
-        cells = _cells(model, rows)
+        cells = matrix_of(model, rows)
         for tree, marks in zip(model.trees, seen, strict=True):
             _mark(model, tree, cells, marks)
-    for number, (tree, can, marks) in enumerate(
-        zip(model.trees, probes.reachable, seen, strict=True)
-    ):
+    for number, (tree, can, marks) in enumerate(zip(model.trees, possible, seen, strict=True)):
         _count(tree, can, marks, counts)
         unreachable += [(number, int(node)) for node in np.flatnonzero(~can.node)]
     return Coverage(
@@ -86,17 +91,6 @@ def measure(model: Model, probes: Probes) -> Coverage:
 
 def _no_marks_like(marks: Marks) -> Marks:
     return type(marks)(*(np.zeros_like(part) for part in marks))
-
-
-def _cells(model: Model, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Rows as the trees see them: rounded, unseen categories missing."""
-    with np.errstate(over="ignore", under="ignore"):
-        cells = rows.astype(model.schema.dtype).astype(np.float64)
-    nominal = model.schema.nominal
-    codes = cells[:, nominal]
-    coded = (codes >= 0) & (codes < model.schema.n_levels[nominal]) & (codes == np.floor(codes))
-    cells[:, nominal] = np.where(coded, codes, np.nan)
-    return cells
 
 
 def _mark(model: Model, tree: Tree, cells: npt.NDArray[np.float64], marks: Marks) -> None:
@@ -122,3 +116,54 @@ def _count(tree: Tree, can: Marks, seen: Marks, counts: dict[str, list[int]]) ->
         total = counts.setdefault(name, [0, 0])
         total[0] += int(np.count_nonzero(reached & reachable))
         total[1] += int(np.count_nonzero(reachable))
+
+
+def _measure_routed(model: Model, probes: Probes) -> Coverage:
+    """`measure` for models that are not plain."""
+    of, can = routed(model), cast("Can", probes.reachable)
+    cells = matrix_of(model, probes.rows)
+    touched = nothing_touched(of)
+    route_rows(of, cells, 0, touched)
+    near = next_to_thresholds(of, cells, touched)
+    leaf = of.routes.n_children == 0
+    asked = of.routes.parent >= 0
+    unknown = "rows divided at a split" if of.routes.divides else "missing at a split"
+    instead = _by_surrogates(of, touched.side >= 0, touched.level >= 0)
+    counted = {
+        "sides of splits": (touched.node[asked] >= 0, can.node[asked]),
+        "leaves": (touched.node[leaf] >= 0, can.node[leaf]),
+        "at the threshold": (near[:, 0], can.near[:, 0]),
+        "one step above it": (near[:, 1], can.near[:, 1]),
+        unknown: (touched.unknown >= 0, can.unknown),
+        "levels at a split": (touched.level >= 0, can.level),
+        "surrogates, either way": (instead, _by_surrogates(of, can.side, can.level)),
+    }
+    return Coverage(
+        tuple(
+            Part(name, int(np.count_nonzero(reached & possible)), int(np.count_nonzero(possible)))
+            for name, (reached, possible) in counted.items()
+        ),
+        _places(of, np.flatnonzero(~can.node)),
+        tuple(probes.wrong_turns.tolist()),
+        probes.complete,
+    )
+
+
+def _by_surrogates(
+    of: Routed, side: npt.NDArray[np.bool_], level: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """(surrogates, 2) bool: which surrogates decide for which branch."""
+    tests = of.tests
+    decides = np.where((tests.below == 0)[:, None], side, side[:, ::-1])
+    decides[~of.linear] = False
+    entries = np.flatnonzero(level & (tests.level_branch >= 0))
+    owner = np.searchsorted(tests.level_start, entries, side="right") - 1
+    entries, owner = entries[~of.first[owner]], owner[~of.first[owner]]
+    decides[owner, tests.level_branch[entries]] = True
+    return decides[~of.first]
+
+
+def _places(of: Routed, nodes: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    """Tree and node in it."""
+    tree = np.searchsorted(of.roots, nodes, side="right") - 1
+    return tuple(zip(tree.tolist(), (nodes - of.roots[tree]).tolist(), strict=True))

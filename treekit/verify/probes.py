@@ -13,27 +13,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Dtype, Schema
+from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.ensemble import Model
-from treekit.model.portable import double_threshold
 from treekit.model.tree import Split, Tree
+from treekit.verify.around import AROUND, around_thresholds, next_above
 from treekit.verify.refusals import refused_rows
+from treekit.verify.routed import is_plain
 from treekit.verify.spread import random_rows
 from treekit.verify.unanimous import divided_rows
+from treekit.verify.witness import search
 
 if TYPE_CHECKING:
     from treekit.kernels.coverage import Marks
+    from treekit.kernels.reachable import Can
     from treekit.kernels.wrongturns import Probing
 
-__all__ = ["Pool", "Probes", "accepts_any", "make_probes", "next_above", "pool_of"]
+__all__ = ["Pool", "Probes", "accepts_any", "make_probes", "pool_of"]
 
 Array = npt.NDArray[np.float64]
 
 _BUDGET = 256
 """Pairs of leaves compared before the search for a telling row is given up."""
-
-_AROUND = 11  # columns of `_around`
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class Probes:
         category), NaN for missing; all accepted by the model's policies.
     refused : (rows, features) float64
         Rows that the policies refuse.
-    reachable : tuple of Marks
-        For each tree what inputs can do in it.
+    reachable : tuple of Marks, or Can
+        For each tree what inputs can do in it; `Can` of all trees of a model that is not plain.
     wrong_turns : (3,) int64
         Wrong turns of single splits: how many some row shows in the answer;
         how many no input can show; how many were given up.
@@ -76,7 +77,7 @@ class Probes:
 
     rows: Array
     refused: Array
-    reachable: tuple[Marks, ...]
+    reachable: tuple[Marks, ...] | Can
     wrong_turns: npt.NDArray[np.int64]
     complete: bool
 
@@ -93,6 +94,8 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
             f"not {max_rows} and {n_random}"
         )
     rng = np.random.default_rng(seed)
+    if not is_plain(model):
+        return _searched(model, n_random, max_rows, rng)
     pool = pool_of(model)
     wanted, complete = _wanted(model, max_rows)
     parts, reachable = [], []
@@ -117,6 +120,14 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
     return Probes(rows, refused, tuple(reachable), wrong_turns, complete)
 
 
+def _searched(model: Model, n_random: int, max_rows: int, rng: np.random.Generator) -> Probes:
+    """The probes of a model that is not plain."""
+    found = search(model, n_random, max_rows, rng)
+    rows = found.rows if accepts_any(model) else found.rows[:0]
+    refused = refused_rows(model, rows, rng)
+    return Probes(rows, refused, found.can, found.wrong_turns, found.complete)
+
+
 def accepts_any(model: Model) -> bool:
     """Whether there is a row that the policies accept.
 
@@ -124,13 +135,6 @@ def accepts_any(model: Model) -> bool:
     """
     schema = model.schema
     return model.missing != "error" or bool(np.all(~schema.nominal | (schema.n_levels > 0)))
-
-
-def next_above(values: Array, dtype: Dtype) -> Array:
-    """The next number of type `dtype` above each of `values`, as float64."""
-    with np.errstate(over="ignore", under="ignore"):  # infinity follows the largest number
-        above: Array = np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
-    return above
 
 
 def pool_of(model: Model) -> Pool:
@@ -156,7 +160,7 @@ def _rows_needed(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
     levels = schema.n_levels[tree.feature[inner]]
     candidates = np.where(schema.nominal[tree.feature[inner]], levels + 2, 3)
     turns = np.clip(tree.n_children[inner] - 1, 1, MOST_WRONG_BRANCHES)
-    around = np.where(tree.kind[inner] == Split.THRESHOLD, _AROUND - 2, 0)
+    around = np.where(tree.kind[inner] == Split.THRESHOLD, AROUND - 2, 0)
     needed[inner] = candidates * turns + around
     return needed
 
@@ -223,45 +227,13 @@ def _probing(model: Model, number: int, wanted: npt.NDArray[np.bool_], pool: Poo
         wanted=wanted,
         place=np.where(leaf, np.cumsum(leaf), np.cumsum(chosen)) - 1,
         units=model.tree_units(number),
-        around=_around(tree.threshold[chosen], dtype),
+        around=around_thresholds(tree.threshold[chosen], dtype),
         pool=np.stack([pool.value, next_above(pool.value, dtype)], axis=1),
         pool_start=pool.start,
         unseen=model.unknown == "missing" and model.missing != "error",
         narrow=dtype == "float32",
         budget=_BUDGET,
     )
-
-
-def _around(thresholds: Array, dtype: Dtype) -> Array:
-    """(thresholds, 11) float64: the numbers on which a wrong comparison would show.
-
-    The threshold and the next number of the input type; the two doubles
-    between which rounding to the input type changes sides; one ulp down and
-    up in double and in single precision; infinities; negative zero.
-    """
-    t = thresholds + 0.0
-    after = next_above(t, dtype)
-    edge = double_threshold(t) if dtype == "float32" else t
-    with np.errstate(over="ignore", under="ignore"):
-        single = t.astype(np.float32)
-        zero = np.where((t == 0) | (after == 0), -0.0, np.nan)
-        columns = [
-            *(t, after, edge, np.nextafter(edge, np.inf)),
-            *(np.nextafter(t, -np.inf), np.nextafter(t, np.inf)),
-            np.nextafter(single, np.float32(-np.inf)).astype(np.float64),
-            np.nextafter(single, np.float32(np.inf)).astype(np.float64),
-            *(np.full_like(t, -np.inf), np.full_like(t, np.inf), zero),
-        ]
-    return _without_repeats(np.stack(columns, axis=1))
-
-
-def _without_repeats(values: Array) -> Array:
-    """NaN in place of what stands further left already; zeros differ by their sign."""
-    bits = values.view(np.int64)
-    for column in range(2, values.shape[1]):
-        repeated = (bits[:, :column] == bits[:, column, None]).any(axis=1)
-        values[repeated, column] = np.nan
-    return values
 
 
 def chunks(rows: Array, size: int) -> Iterator[Array]:

@@ -1,0 +1,168 @@
+"""The loop that changes a row until it does what is wished of it at a node.
+
+A wish names a node, one of its tests and an outcome.  A row that reaches the
+node is copied; what the node asks before that test is made unknown; then the
+test is made to say what is wished (see `treekit.kernels.changes`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treekit.kernels.changes import hide, shows_fault, to_threshold
+from treekit.kernels.compile import kernel
+from treekit.kernels.routes import answers_below, ask, branch_at, reaches, total_of
+
+__all__ = [
+    "ABOVE",
+    "ANY",
+    "AT_MOST",
+    "LEVEL",
+    "REACHED",
+    "SET",
+    "SHARP",
+    "TELLS",
+    "UNKNOWN",
+    "WISH",
+    "grant",
+]
+
+AT_MOST, ABOVE, LEVEL, UNKNOWN, SET, ANY = range(6)
+"""Goals: a sum next to the threshold on either side; a level; nothing known; a given value; any."""
+
+REACHED, TELLS, SHARP = 1, 2, 3
+"""Outcomes: it came true; a wrong turn there would show in the answer; and the last bit, too."""
+
+WISH = np.dtype(
+    [
+        *((name, np.int64) for name in ("node", "target", "test", "goal", "step", "term")),
+        ("value", np.float64),
+        ("sharp", np.bool_),
+    ]
+)
+"""One wish.
+
+``target`` is what the row must reach, whatever branch ``node`` takes; ``step``
+leads from the right branch to the wrong one; ``value`` is a level's code, or
+SET's.  With ``sharp``, the last bit of a sum's ``term`` (-1 = of the
+threshold) is to show.
+"""
+
+
+@kernel
+def _change(
+    routes: Any, wish: Any, row: Any, spare: Any, missing: bool, rng: Any, bits: Any
+) -> bool:
+    """Change a row as wished; False if it cannot be."""
+    if wish.test < 0:
+        feature = routes.feature[wish.node]
+        if wish.goal == UNKNOWN:
+            row[feature] = np.nan
+        elif np.isnan(row[feature]):
+            row[feature] = spare[feature]
+        return True
+    column = routes.asks[wish.node]
+    first = routes.test_start[column]
+    last = routes.test_start[column + 1] if wish.goal == UNKNOWN else wish.test
+    for test in range(first, last):
+        hide(routes, test, row, missing, rng)
+    if wish.goal == UNKNOWN:
+        return True
+    if wish.goal == LEVEL:
+        row[routes.level_feature[wish.test]] = wish.value
+        return True
+    if routes.level_feature[wish.test] >= 0:  # SET: a category outside the vocabulary
+        row[routes.level_feature[wish.test]] = np.nan
+        return True
+    for at in range(routes.term_start[wish.test], routes.term_start[wish.test + 1]):
+        feature = routes.term_feature[at]
+        if not np.isfinite(row[feature]):
+            row[feature] = spare[feature]
+    if wish.goal == SET:
+        bits[1][0] = wish.value  # rounds to the input type
+        row[routes.term_feature[routes.term_start[wish.test]]] = bits[1][0]
+        return True
+    above = wish.goal == ABOVE
+    return to_threshold(routes, wish.test, above, wish.sharp, wish.term, row, rng, bits)
+
+
+@kernel
+def _came_true(routes: Any, wish: Any, row: Any) -> bool:
+    """Whether a row that reaches the node does there what is wished."""
+    branch = branch_at(routes, wish.node, row)
+    if wish.test < 0:
+        return branch == (0 if wish.goal == UNKNOWN else 1)
+    if wish.goal == UNKNOWN:
+        return branch < 0
+    for test in range(routes.test_start[routes.asks[wish.node]], wish.test):
+        if ask(routes, test, row) >= 0:
+            return False
+    if wish.goal in (AT_MOST, ABOVE):
+        total = total_of(routes, wish.test, row)
+        at_most = total <= routes.threshold[wish.test]
+        return not np.isnan(total) and at_most == (wish.goal == AT_MOST)
+    return True
+
+
+@kernel
+def _tells(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
+    """Whether the answer of the tree would be another if the node sent the row the wrong way."""
+    node = wish.node
+    branch = branch_at(routes, node, row)
+    right = routes.missing[node] if branch < 0 else branch
+    wrong = (right + wish.step) % routes.n_children[node]
+    answers_below(routes, node, row, stack, answers[0])
+    answers_below(routes, routes.first_child[node] + wrong, row, stack, answers[1])
+    for k in range(answers.shape[1]):
+        if answers[0, k] != answers[1, k]:
+            return True
+    return False
+
+
+@kernel
+def grant(
+    routes: Any, wishes: Any, rows: Any, spare: Any, missing: bool, rng: Any,
+    bits: Any, outcome: Any,
+) -> None:  # fmt: skip
+    """Change each row so that its wish comes true, if that succeeds.
+
+    Parameters
+    ----------
+    routes : treekit.kernels.routes.Routes
+    wishes : (wishes,) WISH
+    rows : (wishes, features) float64
+        Rows that reach the wishes' nodes, of the input type; changed.
+    spare : (wishes, features) float64
+        Known values for columns that need one.
+    missing : bool
+        Whether rows may have missing values.
+    rng : numpy.random.Generator
+    bits : tuple
+        A (1,) array of whole numbers and its view as the input type.
+    outcome : (wishes,) int64
+        Output: 0, `REACHED`, `TELLS` or `SHARP`.
+    """
+    stack = np.empty((len(routes.kind) + 1, 2), dtype=np.int64)
+    path = np.empty(len(routes.kind), dtype=np.int64)
+    answers = np.empty((2, routes.units.shape[1]), dtype=np.int64)
+    for i in range(len(wishes)):
+        wish, row = wishes[i], rows[i]
+        outcome[i] = 0
+        if not _change(routes, wish, row, spare[i], missing, rng, bits):
+            continue
+        if not reaches(routes, wish.target, wish.node, row, path):
+            continue
+        if not _came_true(routes, wish, row):
+            continue
+        outcome[i] = REACHED
+        if _tells(routes, wish, row, stack, answers):
+            above = wish.goal == ABOVE
+            shown = wish.sharp and shows_fault(routes, wish.test, above, wish.term, row)
+            outcome[i] = SHARP if shown else TELLS
+        if wish.goal == SET:
+            feature = routes.level_feature[wish.test]
+            if feature < 0:
+                feature = routes.term_feature[routes.term_start[wish.test]]
+            row[feature] = wish.value

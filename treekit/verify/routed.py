@@ -1,0 +1,147 @@
+"""Models whose rows may divide or be asked sums and surrogates, and the routes of rows in them.
+
+`treekit.verify.probes` constructs rows for plain models, in which a node's
+inputs are a product of one set a column.  Here they are not; rows are searched
+for instead (`treekit.verify.witness`), and what they reach is measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.model.derived import DerivedColumns, asked
+from treekit.model.ensemble import Model
+from treekit.model.fractional import mass_bounds
+from treekit.model.joined import join
+from treekit.model.tree import Split, Tree
+
+if TYPE_CHECKING:
+    from treekit.kernels.routes import Routes
+    from treekit.kernels.touched import Touched
+
+__all__ = [
+    "Routed",
+    "is_plain",
+    "matrix_of",
+    "nothing_touched",
+    "route_rows",
+    "routed",
+    "trees_of",
+]
+
+Array = npt.NDArray[np.float64]
+
+
+def is_plain(model: Model) -> bool:
+    """Whether every node asks one column, and no row divides."""
+    asks = any(len(t.term_feature) or len(t.surrogate_feature) for t in model.trees)
+    return model.missing != "fractional" and not asks
+
+
+@dataclass(frozen=True)
+class Routed:
+    """A model as `treekit.kernels.routes` wants it.
+
+    Attributes
+    ----------
+    model : Model
+    tests : DerivedColumns
+        What every node asks.
+    routes : Routes
+    roots : (trees + 1,) int64
+    owner : (tests,) int64
+        The node that asks each test.
+    """
+
+    model: Model
+    tests: DerivedColumns
+    routes: Routes
+    roots: npt.NDArray[np.int64]
+    owner: npt.NDArray[np.int64]
+
+    @property
+    def narrow(self) -> bool:
+        """Whether numbers are float32."""
+        return self.model.schema.dtype == "float32"
+
+    @property
+    def linear(self) -> npt.NDArray[np.bool_]:
+        """(tests,) bool: which tests compare sums."""
+        return self.tests.level_feature < 0
+
+    @property
+    def first(self) -> npt.NDArray[np.bool_]:
+        """(tests,) bool: which tests are a node's own, not surrogates."""
+        own = np.zeros(len(self.owner), dtype=np.bool_)
+        own[self.tests.test_start[:-1]] = True
+        return own
+
+
+def routed(model: Model) -> Routed:
+    """Join the trees of a model and what their nodes ask."""
+    from treekit.kernels.routes import Routes
+
+    nodes, roots = join(model.trees)
+    tests = asked(model)
+    units = np.zeros((nodes.n_nodes, model.schema.n_values), dtype=np.int64)
+    units[nodes.kind == Split.LEAF] = model.units
+    fields = {name: array for name, array in tests._asdict().items() if name != "column"}
+    wide = {
+        name: getattr(nodes, name).astype(np.int64)
+        for name in ("kind", "feature", "first_child", "n_children", "missing")
+    }
+    parent = [
+        np.where(tree.parent < 0, -1, tree.parent + root) for tree, root in trees_of(model, roots)
+    ]
+    routes = Routes(
+        **wide,
+        parent=np.concatenate(parent),
+        asks=tests.column,
+        shares=np.concatenate([mass_bounds(tree) for tree in model.trees]),
+        divides=model.missing == "fractional",
+        units=units,
+        **{n: a if a.dtype == np.float64 else a.astype(np.int64) for n, a in fields.items()},
+    )
+    owners = np.flatnonzero(tests.column >= 0)
+    return Routed(model, tests, routes, roots, np.repeat(owners, np.diff(tests.test_start)))
+
+
+def trees_of(model: Model, roots: npt.NDArray[np.int64]) -> list[tuple[Tree, int]]:
+    """The trees of a model and the number of each one's root."""
+    return list(zip(model.trees, roots[:-1].tolist(), strict=True))
+
+
+def matrix_of(model: Model, rows: Array) -> Array:
+    """Rows as the trees see them: rounded, what is no code of a level missing."""
+    with np.errstate(over="ignore", under="ignore"):
+        cells = rows.astype(model.schema.dtype).astype(np.float64)
+    nominal = model.schema.nominal
+    codes = cells[:, nominal]
+    coded = (codes >= 0) & (codes < model.schema.n_levels[nominal]) & (codes == np.floor(codes))
+    cells[:, nominal] = np.where(coded, codes, np.nan)
+    return cells
+
+
+def nothing_touched(of: Routed) -> Touched:
+    """The start of `route_rows`."""
+    from treekit.kernels.touched import Touched
+
+    n, n_tests = len(of.routes.kind), len(of.owner)
+    return Touched(
+        node=np.full(n, -1),
+        side=np.full((n_tests, 2), -1),
+        nearest=np.full((n_tests, 2), np.nan),
+        level=np.full(len(of.tests.level_branch), -1),
+        unknown=np.full(n, -1),
+    )
+
+
+def route_rows(of: Routed, cells: Array, first: int, touched: Touched) -> None:
+    """Note what rows (as of `matrix_of`), numbered from `first`, touch."""
+    from treekit.kernels.touched import follow
+
+    follow(of.routes, of.roots, cells, first, touched)

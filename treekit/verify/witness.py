@@ -1,0 +1,111 @@
+"""The search for rows that reach every part of models that are not plain.
+
+Random rows first; they are changed until every outcome of every test at every
+node was seen (`treekit.verify.hunt`).  What boxes do not exclude and no row
+reached is asked of a linear programme (`treekit.verify.linear`).  Rows that
+show a wrong turn in the answer are preferred to others, and, at sums, rows
+that show the last bit of each number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.model.ensemble import Model
+from treekit.model.portable import double_threshold
+from treekit.verify.hunt import Hunt, drawn
+from treekit.verify.possible import reachable
+from treekit.verify.routed import Routed, routed
+from treekit.verify.unanimous import divided_rows
+from treekit.verify.wishes import uniform_nodes, wishes_of
+
+if TYPE_CHECKING:
+    from treekit.kernels.reachable import Can
+
+__all__ = ["Witnesses", "search"]
+
+Array = npt.NDArray[np.float64]
+
+_START_ROWS = 500
+
+
+@dataclass(frozen=True)
+class Witnesses:
+    """What the search found.
+
+    Attributes
+    ----------
+    rows : (rows, features) float64
+    can : Can
+        What inputs can touch.
+    wrong_turns : (3,) int64
+        As in `treekit.verify.probes.Probes`.
+    complete : bool
+        Whether every wish was tried within the bound of rows.
+    """
+
+    rows: Array
+    can: Can
+    wrong_turns: npt.NDArray[np.int64]
+    complete: bool
+
+
+def search(model: Model, n_random: int, max_rows: int, rng: np.random.Generator) -> Witnesses:
+    """Search for rows, at most some `max_rows` besides the random ones."""
+    from treekit.kernels.witness import SHARP, TELLS
+
+    of = routed(model)
+    can = reachable(of)
+    wishes = wishes_of(of)
+    complete = len(wishes) <= max_rows
+    if not complete:
+        # One wrong branch of each value comes first; of the rest every k-th.
+        wishes = wishes[np.argsort(wishes["step"], kind="stable")]
+        wishes = wishes[:: -(-len(wishes) // max_rows)]
+    start = drawn(of, max(n_random, _START_ROWS), rng)
+    hunt = Hunt(of, wishes, start, rng)
+    hunt.run(np.where(wishes["sharp"], SHARP, TELLS), can)
+    rows = [start[:n_random], hunt.touching(), hunt.best[hunt.outcome > 0]]
+    rows.append(_rounding(of, hunt.best[(hunt.outcome > 0) & (wishes["term"] < 0)], rng))
+    if complete:
+        rows.append(divided_rows(model, np.concatenate(rows), partial(_reaching, hunt)))
+    return Witnesses(np.concatenate(rows), can, _wrong_turns(hunt), complete)
+
+
+def _reaching(hunt: Hunt, tree: int, wanted: npt.NDArray[np.bool_]) -> Array:
+    """Rows anew for wanted nodes of a tree; some may miss theirs."""
+    nodes = hunt.of.roots[tree] + np.flatnonzero(wanted)
+    return hunt.varied(nodes[hunt.touched.node[nodes] >= 0])[0]
+
+
+def _rounding(of: Routed, rows: Array, rng: np.random.Generator) -> Array:
+    """Rows of the furthest doubles that round to each number, up or down; none in float64."""
+    if not of.narrow:
+        return rows[:0]
+    upper, lower = double_threshold(rows), -double_threshold(-rows)
+    moved = np.where(rng.random(rows.shape) < 0.5, upper, lower)
+    with np.errstate(over="ignore"):
+        same = moved.astype(np.float32).astype(np.float64) == rows
+    numeric = ~of.model.schema.nominal
+    return np.where(same & numeric & np.isfinite(rows), moved, rows)
+
+
+def _wrong_turns(hunt: Hunt) -> npt.NDArray[np.int64]:
+    """Wishes whose row tells; whose row cannot; and whose row does not, though it might."""
+    from treekit.kernels.witness import REACHED, TELLS
+
+    once = ~hunt.wishes["sharp"]
+    reached = (hunt.outcome == REACHED) & once
+    never = uniform_nodes(hunt.of)[hunt.wishes["node"]]
+    return np.array(
+        [
+            np.count_nonzero((hunt.outcome >= TELLS) & once),
+            np.count_nonzero(reached & never),
+            np.count_nonzero(reached & ~never),
+        ]
+    )
