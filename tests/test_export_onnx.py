@@ -367,22 +367,54 @@ def test_only_operators_of_the_two_standard_domains_are_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "policies", "message"),
+    ("changes", "message"),
     [
-        ({"dtype": "float64"}, {}, r'float64.*train with dtype="float32"'),
-        ({}, {"missing": "error"}, r'missing="error".*use missing="direction"'),
-        ({}, {"unknown": "error"}, r"'colour'.*unknown=\"error\".*use unknown=\"missing\""),
-        ({"classes": (0, 2**63)}, {}, r"9223372036854775808 does not fit 64 bits"),
-        ({"classes": ("a", "\ud800")}, {}, r"surrogate.*rename the class"),
+        ({"dtype": "float64"}, r'float64.*train with dtype="float32"'),
+        ({"classes": (0, 2**63)}, r"9223372036854775808 does not fit 64 bits"),
+        ({"classes": ("a", "\ud800")}, r"surrogate.*rename the class"),
     ],
 )
-def test_what_onnx_cannot_say_is_refused_by_name(
-    changes: dict[str, Any], policies: dict[str, Any], message: str
-) -> None:
+def test_what_onnx_cannot_say_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
     schema = mixed_schema(**changes)
     tree = build_tree(leaf([1.0, 2.0]), schema)
     with pytest.raises(ExportError, match=message):
-        export_onnx(make_model(schema, [tree], **policies), "m")
+        export_onnx(make_model(schema, [tree]), "m")
+
+
+@pytest.mark.parametrize(
+    ("policies", "said", "refused", "accepted"),
+    [
+        (
+            {"missing": "error"},
+            "this model refuses missing values",
+            [[0, NAN], [NAN, 1], [0, 2], [0, 0.5], [0, -1]],
+            [[-np.inf, 1], [3.0, 0]],
+        ),
+        (
+            {"unknown": "error"},
+            "this model refuses unseen categories",
+            [[0, 2], [0, 0.5], [0, np.inf]],
+            [[0, NAN], [NAN, NAN], [1, 1]],
+        ),
+    ],
+)
+@pytest.mark.parametrize("opset", [13, 18])
+def test_a_refused_cell_makes_the_run_an_error_that_says_so(
+    policies: dict[str, Any],
+    said: str,
+    refused: list[list[float]],
+    accepted: list[list[float]],
+    opset: int,
+) -> None:
+    columns = (Column("x"), Column("colour", "nominal", ("red", "green")))
+    schema = Schema(columns, classes=("a", "b"))
+    tree = build_tree(threshold(0, 1.5, leaf([1.0, 0.0]), leaf([0.0, 1.0])), schema)
+    model = make_model(schema, [tree], **policies)
+    assert_equal_to_oracle(model, np.array(accepted, dtype=np.float32))
+    session = session_of(model, opset=opset)
+    for row in refused:
+        with pytest.raises(Exception, match=said):  # onnxruntime's errors have no common base
+            session.run(None, {"X": np.array([*accepted, row], dtype=np.float32)})
 
 
 def test_refusing_unseen_categories_is_no_matter_without_nominal_columns() -> None:

@@ -250,14 +250,14 @@ def test_rows_that_a_policy_refuses_are_refused_by_every_artifact(tmp_path, miss
     full = mixed_schema()
     schema = Schema(full.columns[:4], classes=full.classes)
     model = random_model(9, schema, missing=missing, unknown=unknown)
-    report = verify(model, exported(model, tmp_path, "c", "python", "rules"))
+    report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
     assert report.equal, str(report)
     assert 0 < report.probes["refused"] < report.probes["rows"]
 
 
 def test_a_model_that_refuses_every_row_is_proved_to(tmp_path):
     model = random_model(9, mixed_schema(), missing="error")  # one column has no levels
-    report = verify(model, exported(model, tmp_path, "c", "python", "rules"))
+    report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
     assert report.equal, str(report)
     assert report.probes["refused"] == report.probes["rows"] > 0
     assert len(report.coverage.unreachable) == model.n_nodes

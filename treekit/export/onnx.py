@@ -7,6 +7,9 @@ outside the vocabulary, or one that is not whole, is an unseen category.
 Floor, Equal, GreaterOrEqual, LessOrEqual, And, Or, Where
     only with nominal columns: turn every value that is no code into NaN, so
     that the trees meet whole codes and NaN only.
+Not, Cast, ReduceSum, Gather, Add
+    only with the policy ``error``: a refused cell makes the run an error
+    (`treekit.export.onnx_inputs`).
 Gather, Mul, Add, LessOrEqual, Where, Concat
     only with oblique splits or surrogates: derived columns behind the others
     (`treekit.export.onnx_derived`).
@@ -48,6 +51,7 @@ from treekit.export.onnx_answers import add_labels, add_numbers
 from treekit.export.onnx_derived import add_derived
 from treekit.export.onnx_fractional import add_masses
 from treekit.export.onnx_graph import ML_DOMAIN, ML_OPSET, Graph
+from treekit.export.onnx_inputs import add_inputs
 from treekit.export.onnx_nodes import onnx_nodes
 from treekit.model.derived import derive
 from treekit.model.ensemble import Model
@@ -75,7 +79,7 @@ def export_onnx(model: Model, name: str, *, opset: int = 17) -> dict[str, bytes]
     Parameters
     ----------
     model : Model
-        A float32 model without the policy ``error``.
+        A float32 model.  What its policies refuse makes the graph's run an error.
     name : str
         Stem of the file.
     opset : int
@@ -102,17 +106,6 @@ def _require_expressible(model: Model) -> None:
         raise ExportError(
             f"onnx: the model's input type is {schema.dtype}, and ONNX tree operators compare in "
             'float32: train with dtype="float32"'
-        )
-    if model.missing == "error":
-        raise ExportError(
-            'onnx: the model refuses missing values (missing="error"), and an ONNX graph cannot '
-            'refuse a row: use missing="direction"'
-        )
-    if model.unknown == "error" and schema.nominal.any():
-        column = schema.names[int(np.argmax(schema.nominal))]
-        raise ExportError(
-            f"onnx: the model refuses unseen categories, as in column {column!r} "
-            '(unknown="error"), and an ONNX graph cannot refuse a row: use unknown="missing"'
         )
 
 
@@ -141,7 +134,7 @@ def _add_sums(graph: Graph, model: Model) -> None:
     Votes (N, values), float32 from the tree operator and int64 from masses; for
     numbers the high limbs of all outputs and then the low ones, or int64.
     """
-    columns = _clean_codes(graph, model) if model.schema.nominal.any() else "X"
+    columns = add_inputs(graph, model)
     derived = derive(model)
     if derived.n_columns:
         columns = add_derived(graph, derived, columns)
@@ -158,23 +151,6 @@ def _add_sums(graph: Graph, model: Model) -> None:
     if model.schema.task == "regression":
         units = np.hstack(model.grid.limbs(units))
     graph.add_ensemble(columns, nodes, units, "sums")
-
-
-def _clean_codes(graph: Graph, model: Model) -> str:
-    """NaN for every value of a nominal column that is not a code of its vocabulary."""
-    schema = model.schema
-    graph.constant("numeric", ~schema.nominal)
-    graph.constant("zero", np.array(0.0, dtype=np.float32))
-    graph.constant("last_code", (schema.n_levels - 1).astype(np.float32))
-    graph.constant("missing", np.array(np.nan, dtype=np.float32))
-    graph.add("Floor", ["X"], "whole")
-    graph.add("Equal", ["X", "whole"], "is_whole")
-    graph.add("GreaterOrEqual", ["X", "zero"], "not_below")
-    graph.add("LessOrEqual", ["X", "last_code"], "not_above")
-    graph.add("And", ["not_below", "not_above"], "inside")
-    graph.add("And", ["is_whole", "inside"], "is_code")
-    graph.add("Or", ["numeric", "is_code"], "usable")
-    return graph.add("Where", ["usable", "X", "missing"], "codes")
 
 
 def _metadata(model: Model) -> dict[str, str]:

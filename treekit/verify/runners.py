@@ -14,7 +14,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ModelFileError, VerificationError
 from treekit.rules import parse_rules
-from treekit.verify.answers import Answers, answers_of, label_codes
+from treekit.verify.answers import REFUSED, Answers, answers_of, label_codes
 from treekit.verify.run_c import compiler_version, run_c
 from treekit.verify.run_python import run_python
 
@@ -79,6 +79,8 @@ def run_onnx(
         _check_onnx(session, path, schema)
         with np.errstate(over="ignore", under="ignore"):
             inputs = rows.astype(np.float32)
+        # What fails without any row does not refuse rows: it cannot run.
+        session.run(None, {"X": inputs[:0]})
         yield "batches", _onnx_answers(session, schema, inputs, _BATCH)
         # One row alone takes other loops inside onnxruntime.
         yield "single rows", _onnx_answers(session, schema, inputs[:_SINGLE_ROWS], 1)
@@ -105,24 +107,42 @@ def _check_onnx(session: Any, path: Path, schema: Schema) -> None:
 
 
 def _onnx_answers(
-    session: object, schema: Schema, inputs: npt.NDArray[np.float32], size: int
+    session: Any, schema: Schema, inputs: npt.NDArray[np.float32], size: int
 ) -> Answers:
-    names = list(_onnx_outputs(schema))
-    n_outputs = len(schema.outputs)
-    labels, numbers = [np.zeros((0, n_outputs), np.int64)], [np.zeros((0, schema.n_values))]
-    for at in range(0, len(inputs), size):
-        block = inputs[at : at + size]
-        told = session.run(names, {"X": block})  # type: ignore[attr-defined]
-        n_labels = n_outputs if schema.task == "classification" else 0
-        codes = np.zeros((len(block), n_outputs), dtype=np.int64)
-        for k in range(n_labels):
-            codes[:, k] = label_codes(schema.outputs[k], told[k].tolist())
-        if other := [str(part.dtype) for part in told[n_labels:] if part.dtype != np.float64]:
-            raise VerificationError(f"{names[-1]} is {other[0]}, not double")
-        labels.append(codes)
-        number = np.concatenate([part.reshape(len(block), -1) for part in told[n_labels:]], axis=1)
-        numbers.append(number.reshape(len(block), schema.n_values))
-    return Answers(np.concatenate(labels), np.concatenate(numbers))
+    blocks = [inputs[at : at + size] for at in range(0, len(inputs), size)]
+    answers = [part for block in blocks for part in _answered(session, schema, block)]
+    label = [np.zeros((0, len(schema.outputs)), np.int64), *(one.label for one in answers)]
+    number = [np.zeros((0, schema.n_values)), *(one.number for one in answers)]
+    return Answers(np.concatenate(label), np.concatenate(number))
+
+
+def _answered(session: Any, schema: Schema, block: npt.NDArray[np.float32]) -> Iterator[Answers]:
+    """Answers in the order of the rows; a row refuses the batch that it is in, so halve it."""
+    try:
+        told = session.run(list(_onnx_outputs(schema)), {"X": block})
+    except Exception:  # noqa: BLE001 - onnxruntime has kinds of its own, some bare RuntimeErrors
+        if len(block) > 1:
+            half = len(block) // 2
+            yield from _answered(session, schema, block[:half])
+            yield from _answered(session, schema, block[half:])
+        else:
+            refused = np.full((len(block), len(schema.outputs)), REFUSED, dtype=np.int64)
+            yield Answers(refused, np.zeros((len(block), schema.n_values)))
+        return
+    yield _read(told, schema, len(block))
+
+
+def _read(told: list[npt.NDArray[Any]], schema: Schema, n: int) -> Answers:
+    """What a graph told n rows, in the order of `_onnx_outputs`."""
+    n_labels = len(schema.outputs) if schema.task == "classification" else 0
+    codes = np.zeros((n, len(schema.outputs)), dtype=np.int64)
+    for k in range(n_labels):
+        codes[:, k] = label_codes(schema.outputs[k], told[k].tolist())
+    for name, part in zip(list(_onnx_outputs(schema))[n_labels:], told[n_labels:], strict=True):
+        if part.dtype != np.float64:
+            raise VerificationError(f"{name} is {part.dtype}, not double")
+    numbers = [part if part.ndim == 2 else part[:, np.newaxis] for part in told[n_labels:]]
+    return Answers(codes, np.concatenate(numbers, axis=1).reshape(n, schema.n_values))
 
 
 def _onnx_outputs(schema: Schema) -> dict[str, int | None]:
