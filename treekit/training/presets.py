@@ -69,7 +69,7 @@ PRESETS: dict[str, Preset] = {
             "min_gain": -1e-3,
             "missing": "fractional",
         },
-        alone={"pruner": "error_based"},
+        alone={"pruner": "error_based", "pruner.limit": "release8"},
     ),
     "cart": Preset(
         "two branches, cost-complexity pruning (Breiman et al. 1984)",
@@ -112,7 +112,7 @@ c45
     release 8 (Quinlan, "Improved use of continuous attributes in C4.5", Journal of
     Artificial Intelligence Research 4, 1996, pp. 77-90).  The book of 1993 takes no
     penalty off numeric gains: ``criterion.mdl=false``, ``min_gain=0``.  Weka's J48
-    differs by ``criterion.tolerance=1e-6`` and ``min_gain=0``.
+    differs by ``criterion.tolerance=1e-6``, ``min_gain=0`` and ``pruner.limit=j48``.
 cart
     L. Breiman, J. H. Friedman, R. A. Olshen and C. J. Stone, *Classification and
     Regression Trees*, 1984: nodes of up to five rows are not split (section
