@@ -123,15 +123,21 @@ def test_auto_is_exact_for_small_tables_and_histogram_for_large_ones():
 
 
 def test_max_features_is_a_name_a_number_or_a_share():
-    assert features_to_try(None, 28, True) == 5
-    assert features_to_try(None, 28, False) == 28
-    assert features_to_try("sqrt", 28, False) == 5
-    assert features_to_try("log2", 28, False) == 4
-    assert features_to_try("all", 28, True) == 28
-    assert features_to_try(3, 28, True) == 3
-    assert features_to_try(99, 28, True) == 28
-    assert features_to_try(0.5, 28, True) == 14
-    assert features_to_try(0.001, 28, True) == 1
+    assert features_to_try("sqrt", 28) == 5
+    assert features_to_try("log2", 28) == 4
+    assert features_to_try("all", 28) == 28
+    assert features_to_try(3, 28) == 3
+    assert features_to_try(99, 28) == 28
+    assert features_to_try(0.5, 28) == 14
+    assert features_to_try(0.001, 28) == 1
+
+
+def test_a_model_says_how_many_columns_its_nodes_tried():
+    number = noisy(task="regression")
+    assert treekit.train(noisy(), "y").settings["max_features"] == "all"
+    forest = {"ensemble": "forest", "trees": 2}
+    assert treekit.train(noisy(), "y", **forest).settings["max_features"] == "sqrt"
+    assert treekit.train(number, "y", **forest).settings["max_features"] == "all"
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 0.0, 1.5, -0.5])

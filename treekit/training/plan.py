@@ -135,12 +135,7 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     weights = class_weights(dataset, settings["class_weight"], settings["priors"])
     costs = costs_of_mistakes(dataset, settings["costs"])
     settings |= _recorded_by_name(dataset, settings, weights, costs)
-    forest = settings["ensemble"] == "forest"
-    n_try = features_to_try(
-        settings["max_features"],
-        dataset.schema.n_features,
-        forest and task == "classification",
-    )
+    n_try = features_to_try(settings["max_features"], dataset.schema.n_features)
     splitter = _part("splitter", settings, wanted)
     return Plan(settings, criterion, splitter, pruner, n_try, weights, costs)
 
@@ -160,11 +155,15 @@ def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
 
 def _decide(settings: dict[str, Any], dataset: Dataset) -> None:
     """Fill in, in place, what depends on the data."""
+    task = dataset.schema.task
     settings["criterion"] = settings["criterion"] or (
-        "gini" if dataset.schema.task == "classification" else "squared_error"
+        "gini" if task == "classification" else "squared_error"
     )
     if settings["splitter"] in (None, "auto"):
         settings["splitter"] = "exact" if dataset.n_rows <= EXACT_ROWS else "histogram"
+    if settings["max_features"] is None:
+        forest_of_classes = settings["ensemble"] == "forest" and task == "classification"
+        settings["max_features"] = "sqrt" if forest_of_classes else "all"
     if settings["pruner"] == "none":
         settings["pruner"] = None
     if settings["seed"] is None:

@@ -103,10 +103,8 @@ SETTINGS: tuple[Setting, ...] = (
 )  # fmt: skip
 
 
-def features_to_try(max_features: Any, n_features: int, forest_of_classes: bool) -> int:
+def features_to_try(max_features: Any, n_features: int) -> int:
     """How many columns a node tries, 1 to `n_features`."""
-    if max_features is None:
-        max_features = "sqrt" if forest_of_classes else "all"
     if max_features == "all":
         return n_features
     if max_features == "sqrt":
