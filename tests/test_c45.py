@@ -195,6 +195,32 @@ def test_each_side_of_a_number_weighs_a_tenth_of_its_class_but_at_most_25() -> N
     assert smallest_side(30, numeric_side="c45", min_weight_leaf=2) == 2
 
 
+@pytest.mark.parametrize(
+    # In doubles the middle of 3.6 and 3.8 is below 3.7; that of 1.6 and 1.8 is 1.7.
+    ("dtype", "resolution"),
+    [("float64", 0.0), ("float64", 1e-5), ("float32", 1e-5)],
+)
+@pytest.mark.parametrize(("low", "value", "high"), [(3.6, 3.7, 3.8), (1.6, 1.7, 1.8)])
+def test_a_value_halfway_but_for_rounding_is_not_above_the_middle(
+    low: float, value: float, high: float, dtype: str, resolution: float
+) -> None:
+    table = {
+        "a": ["p"] * 6 + ["q"] * 6,
+        "x": [low] * 3 + [high] * 3 + [value] * 6,
+        "y": ["no"] * 3 + ["yes"] * 3 + ["maybe"] * 6,
+    }
+    # Seen only if the held-out row of the value goes to the left, as it would in the model.
+    held = {"a": ["p", "p"], "x": [value, high], "y": ["no", "yes"]}
+    model = treekit.train(
+        table, "y", criterion="entropy", thresholds="value_below", resolution=resolution,
+        dtype=dtype, splitter="exact", seed=0, validation=held,
+        pruner="reduced_error", **{"pruner.prune_ties": True},
+    )  # fmt: skip
+    asked = model.trees[0].threshold
+    assert asked[~np.isnan(asked)].tolist() == [float(np.dtype(dtype).type(value))]
+    assert model.predict(held).tolist() == held["y"]
+
+
 def test_the_side_of_classes_is_refused_for_numbers() -> None:
     with pytest.raises(treekit.SettingError, match="numeric_side='leaf'"):
         treekit.train({"x": [1, 2], "y": [0.5, 1.5]}, "y", numeric_side="c45")

@@ -155,9 +155,10 @@ def test_the_shortest_of_all_pruned_trees_is_taken(nominal_splits):
         assert pruned.n_leaves == min(map(len, kept))
 
 
-def test_bits_do_not_know_costs():
-    with pytest.raises(treekit.SettingError, match="mdl counts bits, which costs do not change"):
-        treekit.train(table(60), "y", pruner="mdl", costs="yes>no=3")
+@pytest.mark.parametrize("pruner", ["mdl", "holdout"])
+def test_pruners_that_do_not_know_costs_refuse_them_by_name(pruner):
+    with pytest.raises(treekit.SettingError, match=f"pruner '{pruner}' does not judge by what"):
+        treekit.train(table(60), "y", pruner=pruner, costs="yes>no=3")
 
 
 def test_a_pruner_stays_out_of_a_training_of_another_kind():

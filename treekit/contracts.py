@@ -250,6 +250,8 @@ class Pruner:
     ----------
     task : {"classification", "regression"} or None
         The only task that it is for; None: both.
+    costs : bool
+        Whether it judges by what mistakes cost; if not, costs are refused beside it.
     """
 
     name: str
@@ -257,6 +259,7 @@ class Pruner:
     settings: tuple[Setting, ...] = ()
     summary: str = ""
     task: Literal["classification", "regression"] | None = None
+    costs: bool = True
 
 
 @dataclass(frozen=True)

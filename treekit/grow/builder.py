@@ -366,7 +366,12 @@ def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float
             asking = own & (g["feature"] == f)
             start = int(table.value_start[f])
             values = table.high[start : start + int(table.n_codes[f])]
-            given[asking] = values[np.searchsorted(values, given[asking], side="right") - 1]
+            here = asking[own]
+            middle = 0.5 * table.high[base + cut] + 0.5 * table.low[base + after]
+            # As decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it is above that.
+            most = np.maximum(given[own], middle + recipe.ways.resolution)[here]
+            below = np.searchsorted(values, most, side="right") - 1
+            given[asking] = values[np.minimum(below, after[here] - 1)]
     return given
 
 

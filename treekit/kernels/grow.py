@@ -33,6 +33,7 @@ from treekit.kernels.move import (
     last_code,
     longer,
     more_rows,
+    nearly_below,
     partition,
     total,
     total_held,
@@ -338,8 +339,7 @@ def grow(
             after = this.after if midpoints else this.cut + 1
             at = this.threshold
             if value_below and np.isnan(at):
-                below = last_code(table, table, feature, this.cut, after, at)
-                at = table.high[np.uint64(table.value_start[feature] + below)]
+                at = nearly_below(table, feature, this.cut, after, ways.resolution)
             held_cut = last_code(table, held_table, feature, this.cut, after, at)
         if surrogates is not None:
             if this.kind <= 2:

@@ -14,6 +14,7 @@ __all__ = [
     "last_code",
     "longer",
     "more_rows",
+    "nearly_below",
     "partition",
     "total",
     "total_held",
@@ -304,3 +305,19 @@ def last_code(table, held_table, feature, cut, after, threshold):
         else:
             low = middle
     return low
+
+
+@inlined
+def nearly_below(table, feature, cut, after, resolution):
+    """The largest value of `table` not above the middle of the values of two codes.
+
+    As decimals 3.7 lies halfway between 3.6 and 3.8, as doubles above that: what
+    rounding adds, or `resolution`, does not count.
+    """
+    start = table.value_start[feature]
+    below = last_code(table, table, feature, cut, after, np.nan)
+    middle = 0.5 * table.high[np.uint64(start + cut)] + 0.5 * table.low[np.uint64(start + after)]
+    middle += resolution
+    while below + 1 < after and table.high[np.uint64(start + below + 1)] <= middle:
+        below += 1
+    return table.high[np.uint64(start + below)]

@@ -95,7 +95,8 @@ class Ways(NamedTuple):
     resolution : float
         Neighbouring values of a number that are no further apart are never separated.
     value_below : bool
-        Thresholds are the largest training value not above the midpoint.
+        Thresholds are the largest training value not above the midpoint, but
+        for rounding and `resolution`.
     exact_levels : int
         Several classes: all subsets of up to so many levels are tried.
     """

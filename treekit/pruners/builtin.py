@@ -110,6 +110,7 @@ def treekit_pruners() -> list[Pruner]:
             _mdl,
             summary="minimum description length (Mehta, Rissanen and Agrawal 1995)",
             task="classification",
+            costs=False,
         ),
         Pruner(
             "holdout",
@@ -122,6 +123,7 @@ def treekit_pruners() -> list[Pruner]:
             ),
             summary="split only on a strict rise of hold-out accuracy (Zhou 2016)",
             task="classification",
+            costs=False,
         ),
         Pruner(
             "chi_squared",

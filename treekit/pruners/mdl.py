@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import PrunerFunctions
-from treekit.errors import SettingError
 from treekit.kernels.prune import cheapest_cuts
 from treekit.model.tree import Split, Tree
 from treekit.pruners.collapse import collapse
@@ -29,11 +28,6 @@ def mdl() -> PrunerFunctions:
     """
 
     def after(tree: Tree, context: Context) -> Tree:
-        if context.costs is not None:
-            raise SettingError(
-                "mdl counts bits, which costs do not change; prune by cost_complexity, "
-                "reduced_error or error_based, or leave costs out"
-            )
         cut = cheapest_cuts(
             tree.kind, tree.first_child, tree.n_children, class_bits(context.stats),
             # Of the two kinds of node each costs its one bit.

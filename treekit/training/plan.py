@@ -130,7 +130,7 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     _check_together(settings, given, criterion, dataset)
     pruner = _part("pruner", settings, wanted) if settings["pruner"] is not None else None
     if pruner is not None:
-        _check_pruner(pruner, dataset.schema)
+        _check_pruner(pruner, dataset.schema, costs=settings["costs"] is not None)
     _check_component_settings(given, pruner)
     weights = class_weights(dataset, settings["class_weight"], settings["priors"])
     costs = costs_of_mistakes(dataset, settings["costs"])
@@ -209,7 +209,12 @@ def _check_max_samples(settings: Mapping[str, Any], given: Mapping[str, Any]) ->
         )
 
 
-def _check_pruner(pruner: Part, schema: Schema) -> None:
+def _check_pruner(pruner: Part, schema: Schema, *, costs: bool) -> None:
+    if costs and not pruner.record.costs:
+        raise SettingError(
+            f"pruner {pruner.record.name!r} does not judge by what mistakes cost; prune by "
+            "cost_complexity, reduced_error or error_based, or leave costs out"
+        )
     only = pruner.record.task
     if only not in (None, schema.task) or (only and schema.more):
         given = (
