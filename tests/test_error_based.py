@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import treekit
 from tests.reference import error_based as reference
 from treekit import SettingError
+from treekit.data.dataset import make_dataset
 from treekit.kernels.raising import Bound, pessimistic
+from treekit.model.predict import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.pruners.collapse import collapse, graft, kept_nodes
 from treekit.pruners.error_based import error_based
@@ -130,6 +132,27 @@ def test_pruned_trees_equal_the_oracle_s(missing: str, raising: bool, collapsing
         np.testing.assert_allclose(tree.value.sum(axis=1), tree.weight, atol=1e-9)
         raised += has_raised(own.tree, expected)
     assert (raised > 0) == raising
+
+
+@pytest.mark.parametrize("ways", [{"missing": "surrogate"}, {"splitter": "oblique"}])
+def test_leaves_below_raised_nodes_hold_the_rows_that_the_model_sends_there(
+    ways: dict[str, Any],
+) -> None:
+    tests = 0
+    for seed in (0, 5, 8):
+        table = noisy(seed, 300)
+        model = treekit.train(
+            table, "y", criterion="entropy", pruner="error_based", min_weight_leaf=2.0, seed=0,
+            **ways,
+        )  # fmt: skip
+        tree = model.trees[0]
+        tests += len(tree.surrogate_feature) + len(tree.term_feature)
+        leaf = leaf_indices(model, make_dataset(table, "y").matrix())[:, 0].astype(int)
+        reached = np.zeros_like(tree.value)
+        label = [model.schema.classes.index(y) for y in table["y"]]
+        np.add.at(reached, (leaf, label), 1.0)
+        np.testing.assert_array_equal(reached[tree.leaves], tree.value[tree.leaves])
+    assert tests > 0
 
 
 def is_pruned(tree: Tree, full: Tree, node: int = 0, other: int = 0) -> bool:

@@ -134,19 +134,28 @@ def splits_of(tree: Tree, table: Table) -> Splits:
     terms = np.empty(2 * len(tree.term_feature), dtype=np.int32)
     terms[::2] = tree.term_feature
     terms[1::2] = tree.term_weight.astype(np.float32).view(np.int32)
+    surrogates = np.zeros((len(tree.surrogate_feature) + 1, 4), dtype=np.int64)
+    surrogates[:-1, 0] = tree.surrogate_feature
+    surrogates[:-1, 1] = _cut_codes(tree.surrogate_feature, tree.surrogate_threshold, table)
+    surrogates[:-1, 2] = tree.surrogate_below
+    surrogates[:, 3] = tree.surrogate_level_start
+    asked = np.where(tree.kind == Split.THRESHOLD, tree.threshold, np.nan)
     return Splits(
-        tree.kind, tree.feature, tree.threshold, _cut_codes(tree, table), tree.first_child,
-        tree.n_children, tree.missing, tree.level_start, tree.level_branch, tree.term_start, terms,
+        tree.kind, tree.feature, tree.threshold, _cut_codes(tree.feature, asked, table),
+        tree.first_child, tree.n_children, tree.missing, tree.level_start, tree.level_branch,
+        tree.term_start, terms, tree.surrogate_start, surrogates, tree.surrogate_level_branch,
     )  # fmt: skip
 
 
-def _cut_codes(tree: Tree, table: Table) -> npt.NDArray[np.int64]:
-    """(nodes,) int64: the last code whose values go to branch 0 of a THRESHOLD node; else -1."""
-    cuts = np.full(tree.n_nodes, -1, dtype=np.int64)
-    numeric = tree.kind == Split.THRESHOLD
-    for f in np.unique(tree.feature[numeric]).tolist():
-        asking = numeric & (tree.feature == f)
+def _cut_codes(
+    feature: npt.NDArray[np.int32], threshold: npt.NDArray[np.float64], table: Table
+) -> npt.NDArray[np.int64]:
+    """The last code whose values do not exceed a threshold; -1 where that is NaN."""
+    cuts = np.full(len(feature), -1, dtype=np.int64)
+    numeric = ~np.isnan(threshold)
+    for f in np.unique(feature[numeric]).tolist():
+        asking = numeric & (feature == f)
         start = int(table.value_start[f])
         low = table.low[start : start + int(table.n_codes[f])]
-        cuts[asking] = np.searchsorted(low, tree.threshold[asking], side="right") - 1
+        cuts[asking] = np.searchsorted(low, threshold[asking], side="right") - 1
     return cuts
