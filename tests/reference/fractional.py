@@ -156,26 +156,26 @@ def _cuts(
         at = [branch_of[v] for v in present]
         yield _cut(p, rules, "multiway", feature, children, lost, branch_of, at)
         return
-    orders = plain._orders(p, feature, present, {v: stats_of(p, groups[v]) for v in present})
     if levels is None:
         known = float(sum(w for v in present for _, w in groups[v]))
         limit = _side(p, rules, known, limit)
-    for order in orders:
-        for cut_at in range(len(order) - 1):
-            if levels is None and not order[cut_at + 1] > order[cut_at] + rules.resolution:
+    stats = {v: stats_of(p, groups[v]) for v in present}
+    for lefts in plain._searches(p, feature, present, stats):
+        for left in lefts:
+            right = [v for v in present if v not in left]
+            if levels is None and not right[0] > left[-1] + rules.resolution:
                 continue
-            sides = [[part for v in half for part in groups[v]]
-                     for half in (order[: cut_at + 1], order[cut_at + 1 :])]  # fmt: skip
+            sides = [[part for v in half for part in groups[v]] for half in (left, right)]
             children = [stats_of(p, side) for side in sides]
             if min(plain.weight_of(p, c) for c in children) < limit:
                 continue
             if levels is not None:
-                branch_of = {v: int(k > cut_at) for k, v in enumerate(order)}
+                branch_of = {v: int(v not in left) for v in present}
                 yield _cut(p, rules, "subset", feature, children, lost, branch_of)
                 continue
-            branch_of = {v: int(v > order[cut_at]) for v in column if v is not None}
+            branch_of = {v: int(v > left[-1]) for v in column if v is not None}
             cut = _cut(p, rules, "threshold", feature, children, lost, branch_of)
-            cut.threshold = plain.threshold(order[cut_at], order[cut_at + 1])
+            cut.threshold = plain.threshold(left[-1], right[0])
             yield cut
 
 
