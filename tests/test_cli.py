@@ -113,6 +113,12 @@ def test_every_command_explains_itself(command: str):
     assert len(help_text.splitlines()) > 5
 
 
+def test_the_module_is_the_command():
+    command = [sys.executable, "-m", "treekit", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"treekit {treekit.__version__}\n"
+
+
 def test_the_version_is_told():
     assert call("--version").stdout == f"treekit {treekit.__version__}\n"
 
@@ -461,6 +467,17 @@ def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
     assert header + "".join(part.removeprefix(header) for part in parts) == whole
     assert "there is no tree 4" in call("rules", forest, "--tree", 4, code=2).stderr
     call("rules", forest, "--tree", 0, code=2)
+
+
+def test_inspect_lists_the_sequence_of_pruned_trees(tree: Path):
+    told = call("inspect", tree).stdout
+    *_, table = told.split("pruner.sequence")
+    head, *rows = [re.split(r"  +", line) for line in table.strip().splitlines()]
+    sequence = treekit.load(tree).provenance["pruner"]["sequence"]
+    assert head == list(sequence)
+    assert [[float(cell) for cell in row] for row in rows] == [
+        list(row) for row in zip(*sequence.values(), strict=True)
+    ]
 
 
 # ---------------------------------------------------------------- importances

@@ -47,6 +47,11 @@ def test_type_checkers_see_the_same_names():
     assert seen == set(dir(treekit))
 
 
+def test_a_star_brings_every_public_name():
+    code = "from treekit import *; print(DecisionTreeClassifier.__name__, callable(verify))"
+    assert run(code) == "DecisionTreeClassifier True"
+
+
 def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         treekit.trian  # noqa: B018

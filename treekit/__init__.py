@@ -109,6 +109,8 @@ _MODULE_OF = {
 }
 _CALLABLE_ROOMS = ("export", "plot", "verify")
 
+__all__ = [*_MODULE_OF, *_CALLABLE_ROOMS]  # noqa: PLE0604 - one list of names, above
+
 
 class _CallableRoom(ModuleType):
     """A module that is called by its own name: ``treekit.export(...)``."""

@@ -114,9 +114,31 @@ def provenance(found: dict[str, Any], *, components: bool = True) -> Iterator[tu
         if key == "components" and isinstance(value, list):
             yield from map(_component, value)
         elif isinstance(value, dict):
-            yield from ((f"{key}.{name}", _value(part)) for name, part in value.items())
+            for name, part in value.items():
+                size = _n_rows(part)
+                said = _value(part) if size is None else counted(size, "row")
+                yield f"{key}.{name}", said
         else:
             yield key, _value(value)
+
+
+def _n_rows(value: Any) -> int | None:
+    """Length of a table, that is a dict of equally long lists; None for anything else."""
+    if not isinstance(value, dict) or not all(isinstance(part, list) for part in value.values()):
+        return None
+    lengths = {len(part) for part in value.values()}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _print_tables(found: dict[str, Any]) -> None:
+    """Print the tables among the parts of a provenance, such as the sequence of pruned trees."""
+    for key, parts in found.items():
+        for name, table in parts.items() if isinstance(parts, dict) else ():
+            if _n_rows(table) is not None:
+                click.echo()
+                heading(f"{key}.{name}")
+                rows = zip(*table.values(), strict=True)
+                print_table(list(table), [[_value(cell) for cell in row] for row in rows])
 
 
 def _component(value: Any) -> tuple[str, str]:
@@ -159,3 +181,4 @@ def print_inspection(model: Model) -> None:
             click.echo()
             heading(name)
             print_facts(pairs)
+    _print_tables(model.provenance)
