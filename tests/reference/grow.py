@@ -227,7 +227,8 @@ def _two(
     known: list[Any], left: list[Any], missing: int,
 ) -> Cut:  # fmt: skip
     if p.levels[feature] is not None:
-        branch_of = {value: int(value not in left) for value in known}
+        told = range(p.levels[feature]) if p.one_vs_rest and len(known) > 1 else known
+        branch_of = {value: int(value not in left) for value in told}
         return Cut("subset", feature, rank, gain, score, branch_of, 2, missing)
     values = [v for v in p.columns[feature] if v is not None]
     if p.max_bins is None:

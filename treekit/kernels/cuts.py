@@ -187,7 +187,7 @@ def try_cuts(
             out[KIND] = SUBSET
             out[LEVELS] = np.int64(codes_in_all)
             for level in range(np.uint64(codes_in_all)):
-                levels[level] = -1
+                levels[level] = 1 if way == ONE else -1  # an absent level is not the one
             reached = np.uint64(attempt * STEPS + at + 1)
             reached ^= reached >> np.uint64(1)
             for j in range(unknown):
