@@ -14,11 +14,19 @@ from treekit.criteria.classes import entropy, gain_ratio, gini
 from treekit.criteria.numbers import squared_error
 from treekit.data.matrix import make_table
 from treekit.grow.before import always
+from treekit.grow.blocks import Blocks
 from treekit.grow.builder import GrownTree, Recipe, grow_tree, make_scratch
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
 from treekit.grow.splitter import compile_splitter
-from treekit.grow.target import Target, class_target, number_target, rank_target
+from treekit.grow.target import (
+    Target,
+    class_target,
+    classes_target,
+    number_target,
+    numbers_target,
+    rank_target,
+)
 from treekit.kernels.node import PLAIN, Limits, Ways
 from treekit.model.tree import Split, Tree
 from treekit.splitters.axis import AXIS
@@ -32,16 +40,26 @@ BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
 
 
 @cache
-def built_in(name: str, cells: int, known_only: bool = False, **settings: Any) -> CompiledCriterion:
+def built_in(
+    name: str,
+    cells: int,
+    known_only: bool = False,
+    blocks: Blocks | None = None,
+    **settings: Any,
+) -> CompiledCriterion:
     """A built-in criterion, compiled once for all tests."""
-    dense = name == "squared_error"
+    dense = name == "squared_error" or blocks is not None
     functions = BUILT_IN[name](**settings)
     origin = Origin("criterion", name)
-    return compile_criterion(functions, cells, dense, origin, known_only=known_only)
+    return compile_criterion(functions, cells, dense, origin, known_only=known_only, blocks=blocks)
 
 
 def target_of(problem: reference.Problem) -> Target:
     weights = None if problem.weights is None else np.array(problem.weights, float)
+    if problem.several and problem.several[0]:
+        return classes_target(np.array(problem.y, np.int32), problem.several, weights)
+    if problem.several:
+        return numbers_target(np.array(problem.y, float), weights)
     if problem.n_classes:
         return class_target(np.array(problem.y, np.int32), problem.n_classes, weights)
     y = np.array(problem.y, float)
@@ -96,7 +114,7 @@ def recipe_of(
     )
     if ways is PLAIN:
         ways = Ways(problem.known_only, exact_levels=problem.exact_levels)
-    compiled = criterion or built_in(problem.criterion, target.size, ways.known_only)
+    compiled = criterion or built_in(problem.criterion, target.size, ways.known_only, target.blocks)
     return Recipe(
         table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,
         surrogates=surrogates,
@@ -172,6 +190,14 @@ def _same_statistics(
         return
     assert grown.tree.weight[node] == float(reference.weight_of(problem, want.stats))
     value = grown.tree.value[node]
+    if problem.several:
+        parts_of = [
+            reference.own_stats(problem, want.stats, k) for k in range(len(problem.several))
+        ]
+        sizes = zip(problem.several, parts_of, strict=True)
+        says = [float(s) for size, own in sizes for s in (own if size else [own[1] / own[0]])]
+        np.testing.assert_allclose(value, says, rtol=1e-12, atol=1e-12)
+        return
     if problem.n_classes:
         assert value.tolist() == [float(s) for s in want.stats]
     else:

@@ -366,10 +366,27 @@ def test_what_cannot_be_trained_on_gets_an_error_with_a_remedy(source, settings,
 def test_inputs_and_target_of_different_lengths_are_refused():
     with pytest.raises(DataError, match="target has 2 rows but the inputs have 3"):
         make_dataset_xy(np.zeros((3, 1)), [0, 1])
-    with pytest.raises(DataError, match=r"shape \(3, 2\)"):
-        make_dataset_xy(np.zeros((3, 1)), np.zeros((3, 2)))
+    with pytest.raises(DataError, match=r"shape \(3, 2, 1\)"):
+        make_dataset_xy(np.zeros((3, 1)), np.zeros((3, 2, 1)))
+    with pytest.raises(DataError, match=r"shape \(3, 0\)"):
+        make_dataset_xy(np.zeros((3, 1)), np.zeros((3, 0)))
     with pytest.raises(DataError, match="no rows"):
         make_dataset_xy(np.zeros((0, 1)), [])
+
+
+def test_each_column_of_the_target_is_a_target():
+    y = pd.DataFrame({"a": ["no", "yes", "no"], "b": ["p", "q", "p"]})
+    named = make_dataset_xy(np.zeros((3, 1)), y)
+    assert [output.name for output in named.schema.outputs] == ["a", "b"]
+    assert named.schema.blocks == (0, 2, 4)
+    assert named.y.tolist() == [[0, 0], [1, 1], [0, 0]]
+    for unnamed in (y.to_numpy(), y.to_numpy().tolist()):
+        same = make_dataset_xy(np.zeros((3, 1)), unnamed)
+        assert [output.name for output in same.schema.outputs] == ["target0", "target1"]
+        assert same.y.tolist() == named.y.tolist()
+    numbers = make_dataset_xy(np.zeros((3, 1)), [[0.5, 1], [2, 3], [4, 5.5]])
+    assert numbers.schema.task == "regression"
+    assert numbers.y.tolist() == [[0.5, 1], [2, 3], [4, 5.5]]
 
 
 def test_the_marks_of_missing_values_are_part_of_the_schema(tmp_path):

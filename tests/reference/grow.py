@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -38,6 +38,8 @@ class Problem:
     max_leaves: int = 0
     quantile: Fraction | None = None
     """Level of the criterion "quantile", whose statistics are those of a rank target."""
+    several: tuple[int, ...] = ()
+    """Classes of each target, where y holds a tuple a row; 0 for a number."""
 
     @property
     def nominal_splits(self) -> Any:
@@ -108,10 +110,27 @@ def _stats(p: Problem, weights: Sequence[int], rows: Sequence[int]) -> list[Frac
     """Class weights, weight and sum of a number, or weight, quantile and what lies about it."""
     if p.quantile is not None:
         return quantile_stats([(Fraction(p.y[i]), weights[i]) for i in rows], p.quantile)
+    if p.several:
+        cells = [Fraction(sum(weights[i] for i in rows))]
+        for k, size in enumerate(p.several):
+            cells += _stats(one_target(p, k), weights, rows)[0 if size else 1 :]
+        return cells
     if not p.n_classes:
         total = sum(weights[i] for i in rows)
         return [Fraction(total), sum((Fraction(p.y[i]) * weights[i] for i in rows), Fraction(0))]
     return [Fraction(sum(weights[i] for i in rows if p.y[i] == k)) for k in range(p.n_classes)]
+
+
+def one_target(p: Problem, k: int) -> Problem:
+    """The same problem with target k alone."""
+    return replace(p, several=(), n_classes=p.several[k], y=[row[k] for row in p.y])
+
+
+def own_stats(p: Problem, stats: Sequence[Fraction], k: int) -> Sequence[Fraction]:
+    """The part of target k in statistics of several targets."""
+    first = 1 + sum(size or 1 for size in p.several[:k])
+    size = p.several[k]
+    return stats[first : first + size] if size else [stats[0], stats[first]]
 
 
 def quantile_stats(rows: list[tuple[Fraction, int]], level: Fraction) -> list[Fraction]:
@@ -130,7 +149,7 @@ def quantile_stats(rows: list[tuple[Fraction, int]], level: Fraction) -> list[Fr
 
 
 def weight_of(p: Problem, stats: Sequence[Fraction]) -> Fraction:
-    return sum(stats, Fraction(0)) if p.n_classes else stats[0]
+    return sum(stats, Fraction(0)) if p.n_classes and not p.several else stats[0]
 
 
 def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
@@ -173,7 +192,14 @@ def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
 
 
 def _variance(p: Problem, weights: Sequence[int], node: Grown) -> float:
-    """Mean squared error of a number at a node."""
+    """Mean squared error of a number at a node, the mean over several."""
+    if p.several:
+        each = [
+            replace(node, stats=own_stats(p, node.stats, k), children=[])
+            for k in range(len(p.several))
+        ]
+        own = [_variance(one_target(p, k), weights, part) for k, part in enumerate(each)]
+        return math.fsum(own) / len(own)
     mean = node.stats[1] / node.stats[0]
     squares = (weights[i] * (Fraction(p.y[i]) - mean) ** 2 for i in node.rows)
     return float(sum(squares, Fraction(0)) / node.stats[0])
@@ -264,7 +290,8 @@ def _searches(
     """Left sides to try: along a number, single levels, all subsets, or along orders of levels."""
     if p.levels[feature] is not None and p.one_vs_rest:
         return [[[value]] for value in known]
-    if p.levels[feature] is not None and p.n_classes > 2 and 3 <= len(known) <= p.exact_levels:
+    several_keys = p.n_classes > 2 or bool(p.several)
+    if p.levels[feature] is not None and several_keys and 3 <= len(known) <= p.exact_levels:
         return [_subsets(known)]
     return [[order[:at] for at in range(1, len(order))] for order in _orders(p, feature, stats)]
 
@@ -286,6 +313,9 @@ def _orders(p: Problem, feature: int, stats: dict[Any, list[Fraction]]) -> list[
         return [known]
     if p.quantile is not None:
         return [sorted(known, key=lambda v: (stats[v][1], v))]
+    if p.several:
+        cells = range(1, 1 + sum(size or 1 for size in p.several))
+        return [sorted(known, key=lambda v: (stats[v][k] / stats[v][0], v)) for k in cells]
     if not p.n_classes:
         return [sorted(known, key=lambda v: (stats[v][1] / stats[v][0], v))]
     classes = [1] if p.n_classes == 2 else range(p.n_classes)
@@ -339,6 +369,9 @@ def threshold(below: float, above: float) -> float:
 
 
 def impurity(p: Problem, stats: Sequence[Fraction]) -> float:
+    if p.several:
+        each = [impurity(one_target(p, k), own_stats(p, stats, k)) for k in range(len(p.several))]
+        return math.fsum(each) / len(each)
     total = sum(stats)
     if p.quantile is not None:
         return float(((1 - p.quantile) * stats[2] + p.quantile * stats[3]) / stats[0])
@@ -354,6 +387,15 @@ def scores(
     p: Problem, parent: Sequence[Fraction], children: Sequence[Sequence[Fraction]]
 ) -> tuple[float, float]:
     """Decrease of the impurity, and the criterion's score."""
+    if p.several:
+        each = [
+            scores(
+                one_target(p, k), own_stats(p, parent, k), [own_stats(p, c, k) for c in children]
+            )
+            for k in range(len(p.several))
+        ]
+        gain, score = (math.fsum(part) / len(each) for part in zip(*each, strict=True))
+        return gain, score
     total = weight_of(p, parent)
     if p.known_only:  # the gain of the known rows counts as much as they weigh
         known = [sum(cells, Fraction(0)) for cells in zip(*children, strict=True)]

@@ -102,7 +102,7 @@ def _held_out(table: Table, target: str) -> tuple[float, int]:
     rows = np.random.default_rng(0).permutation(table.n_rows)
     held, rest = np.split(rows, [round(_SHARE_HELD * table.n_rows)])
     model = _trained(make_dataset(table.take(rest), target), _TREE)
-    return quality(model, table.take(held))[1], len(held)
+    return quality(model, table.take(held))[0][1], len(held)
 
 
 def _written(model: Model, folder: Path, name: str) -> list[Path]:

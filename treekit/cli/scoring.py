@@ -39,22 +39,34 @@ def answers(model: Model, table: Table) -> npt.NDArray[Any]:
     return decide(model, summed(model, table))
 
 
-def quality(model: Model, table: Table) -> tuple[str, float]:
-    """``("accuracy", share)``, or ``("R squared", value)``, on rows whose target is known.
+def quality(model: Model, table: Table) -> list[tuple[str, float]]:
+    """``("accuracy", share)`` or ``("R squared", value)`` of each target, on rows that have it.
 
     Raises
     ------
     DataError
-        If the table lacks the target, in a row or as a whole.
+        If the table lacks a target, in a row or as a whole.
     """
+    outputs = model.schema.outputs
+    for output in outputs:
+        table.index(output.name, "target column")
+    given = answers(model, table).reshape(table.n_rows, -1)
+    found = [_quality(model, table, k, given[:, k]) for k in range(len(outputs))]
+    if len(outputs) == 1:
+        return found
+    return [
+        (f"{name} of {o.name!r}", value) for o, (name, value) in zip(outputs, found, strict=True)
+    ]
+
+
+def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tuple[str, float]:
+    """The figure of target k, whose answers are `given` (rows,)."""
     import numpy as np
 
     from treekit.data.numbers import numeric_cells
     from treekit.data.schema import level_text
 
-    target = model.schema.target
-    table.index(target, "target column")
-    given = answers(model, table)
+    target = model.schema.outputs[k].name
     if model.schema.task == "classification":
         # As texts: a file knows no types, and a label that the model lacks is just wrong.
         actual = [level_text(cell) for cell in table.column(target).tolist()]

@@ -71,7 +71,13 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
 
 @click.command("train", cls=_TrainCommand, short_help="Train a model on a table.")
 @click.argument("table")
-@click.option("--target", required=True, metavar="COL", help="Column to predict.")
+@click.option(
+    *("--target", "targets"),
+    required=True,
+    multiple=True,
+    metavar="COL",
+    help="Column to predict; more than one make one model of several targets.",
+)
 @click.option(
     *("-o", "--output"),
     required=True,
@@ -137,9 +143,8 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
     from treekit.cli.scoring import quality, read_rows
     from treekit.cli.summary import print_model, print_training
 
-    marks, target = given["missing_marks"], given["target"]
-    test = given["test_table"] and read_rows(given["test_table"], marks)
-    if test is not None:
+    test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
+    for target in given["targets"] if test is not None else ():
         test.index(target, "target column")  # found out before hours of training
     dataset = _dataset(given)
     model = fitted(dataset, settings, _validation(given, settings, dataset.schema))
@@ -149,8 +154,9 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
     print_training(model, dataset)
     print_model(model)
     if test is not None:
-        name, value = quality(model, test)
-        click.echo(f"\n{name} on {test.n_rows:,} rows of {given['test_table']!r}: {value:.4f}")
+        click.echo()
+        for name, value in quality(model, test):
+            click.echo(f"{name} on {test.n_rows:,} rows of {given['test_table']!r}: {value:.4f}")
     click.echo(f"\nwritten to {str(given['output'])!r}")
 
 
@@ -161,7 +167,7 @@ def _dataset(given: dict[str, Any]) -> Dataset:
     table = read_rows(given["table"], given["missing_marks"])
     return make_dataset(
         table,
-        given["target"],
+        given["targets"],
         task=given["task"],
         nominal=given["nominal"],
         numeric=given["numeric"],

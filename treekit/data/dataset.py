@@ -15,7 +15,7 @@ from treekit.data.levels import UNSEEN, check_text, level_codes, vocabulary
 from treekit.data.numbers import Floats, choose_dtype, numeric_cells, round_to, warn_if_merged
 from treekit.data.schema import Column, Schema, Task
 from treekit.data.table import Table, make_table, near_names, read_table
-from treekit.data.target import Target, make_target
+from treekit.data.target import Target, make_targets
 from treekit.errors import DataError
 
 __all__ = ["Dataset", "check_weights", "make_dataset", "make_dataset_xy"]
@@ -35,6 +35,7 @@ class Dataset:
         Numeric: ``schema.dtype``, finite or NaN (missing).  Nominal: int32
         codes, -1 = missing.  May be views of the source: read only.
     y : (rows,) int32 class codes or float64
+        (rows, outputs) of several targets.
     weights : (rows,) float64, or None
     """
 
@@ -66,13 +67,13 @@ class Dataset:
 
 def make_dataset(
     source: Any,
-    target: str,
+    target: str | Sequence[str],
     *,
     task: Task | None = None,
     nominal: Sequence[str] | None = None,
     numeric: Sequence[str] | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
-    classes: Sequence[Any] | None = None,
+    classes: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     weights: Any = None,
     ignore: Collection[str] = (),
     dtype: InputType = "auto",
@@ -87,16 +88,17 @@ def make_dataset(
     ----------
     source : table
         Anything `treekit.data.table.read_table` takes.
-    target : str
-        Name of the target column.
+    target : str, or sequence of str
+        Name of the target column, or of several: all classes or all numbers.
     task : {"classification", "regression"}, optional
         Default: by the target; see `treekit.data.target.make_target`.
     nominal, numeric : sequence of str, optional
         Columns that are so whatever their cells look like.
     levels : mapping of str to sequence, optional
         Vocabularies in declared order; makes the columns nominal.
-    classes : sequence, optional
-        All class labels in declared order (ties go to the first).
+    classes : sequence, or mapping of str to sequence, optional
+        All class labels in declared order (ties go to the first); those of
+        several targets by name.
     weights : str or (rows,) array, optional
         A column of the table (then no input), or the weights themselves.
     ignore : collection of str
@@ -112,10 +114,11 @@ def make_dataset(
         For tables, columns, targets or weights that cannot be used.
     """
     table = read_table(source, missing=missing_marks)
-    target = str(target)
-    table.index(target, "target column")
+    names = _target_names(target)
+    for name in names:
+        table.index(name, "target column")
     _refuse_no_rows(table)
-    outside = {target}
+    outside = set(names)
     for name in ignore:
         table.index(name, "column to ignore")
         outside.add(name)
@@ -125,8 +128,20 @@ def make_dataset(
         weights = numeric_cells(table, weights)
     inputs = [name for name in table.names if name not in outside]
     kinds = _Kinds(nominal or (), numeric or (), levels or {})
-    coded = make_target(table, target, task, classes)
-    return _assemble(table, inputs, kinds, (target, coded), weights, dtype)
+    coded = make_targets(table, names, task, classes)
+    return _assemble(table, inputs, kinds, coded, weights, dtype)
+
+
+def _target_names(target: str | Sequence[str]) -> list[str]:
+    if not isinstance(target, (list, tuple)):
+        return [str(target)]
+    names = [str(name) for name in target]
+    if not names:
+        raise DataError("no target is named; name the column to predict")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"the target {twice!r} is named twice; name each target once")
+    return names
 
 
 def make_dataset_xy(
@@ -138,7 +153,7 @@ def make_dataset_xy(
     nominal: Sequence[str] | None = None,
     numeric: Sequence[str] | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
-    classes: Sequence[Any] | None = None,
+    classes: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     weights: Any = None,
     dtype: InputType = "auto",
     missing_marks: Collection[str] = MISSING_MARKS,
@@ -149,25 +164,44 @@ def make_dataset_xy(
     ----------
     x : table
         All its columns are inputs; those of a bare array are ``x0, x1, ...``.
-    y : (rows,) or (rows, 1) array, list or series
+    y : (rows,) or (rows, outputs) array, list, series or dataframe
     target : str, optional
         Name of the target; default the name of the series, else ``target``.
+        Several: those of the dataframe's columns, else ``target0``, ``target1``, ...
 
     The other parameters are those of `make_dataset`.
     """
     table = read_table(x, missing=missing_marks)
     _refuse_no_rows(table)
+    named = _named_targets(y, target)
+    rows = len(named[0][1])
+    if rows != table.n_rows:
+        raise DataError(f"the target has {rows} rows but the inputs have {table.n_rows}")
+    names = [name for name, _, _ in named]
+    declared = {name: levels for name, _, levels in named if levels is not None}
+    column = make_table(names, [cells for _, cells, _ in named], levels=declared or None)
+    coded = make_targets(read_table(column, missing=missing_marks), names, task, classes)
+    kinds = _Kinds(nominal or (), numeric or (), levels or {})
+    return _assemble(table, list(table.names), kinds, coded, weights, dtype)
+
+
+def _named_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
+    """Name, cells and declared levels of each target of `y`."""
     name = target or getattr(y, "name", None)
     name = name if isinstance(name, str) and name else "target"
+    if isinstance(y, (list, tuple)) and y and isinstance(y[0], (list, tuple)):
+        y = np.array(y, dtype=object)  # rows of several targets
     cells, declared = as_cells(name, y)
-    if cells.ndim == 2 and cells.shape[1] == 1:
-        cells = cells[:, 0]
-    if len(cells) != table.n_rows:
-        raise DataError(f"the target has {len(cells)} rows but the inputs have {table.n_rows}")
-    column = make_table([name], [cells], levels=None if declared is None else {name: declared})
-    coded = make_target(read_table(column, missing=missing_marks), name, task, classes)
-    kinds = _Kinds(nominal or (), numeric or (), levels or {})
-    return _assemble(table, list(table.names), kinds, (name, coded), weights, dtype)
+    if cells.ndim == 1:
+        return [(name, cells, declared)]
+    if cells.ndim != 2 or cells.shape[1] == 0:
+        raise DataError(f"the target has shape {cells.shape}; it is (rows,) or (rows, outputs)")
+    if cells.shape[1] == 1:
+        return [(name, cells[:, 0], declared)]
+    columns = [str(column) for column in getattr(y, "columns", ())]
+    if len(set(columns)) != cells.shape[1]:
+        columns = [f"{name}{k}" for k in range(cells.shape[1])]
+    return [(columns[k], cells[:, k], None) for k in range(cells.shape[1])]
 
 
 @dataclass(frozen=True)
@@ -211,14 +245,14 @@ def _assemble(
     table: Table,
     inputs: list[str],
     kinds: _Kinds,
-    target: tuple[str, Target],
+    target: Target,
     weights: Any,
     dtype: InputType,
 ) -> Dataset:
     if not inputs:
         raise DataError("no input columns are left beside the target; a model needs at least one")
     kinds.check(inputs)
-    for name in (*inputs, target[0]):
+    for name in (*inputs, *(output.name for output in target.outputs)):
         check_text(name, "a column name")
     nominal: dict[str, tuple[Column, Codes]] = {}
     numbers: dict[str, Floats] = {}
@@ -230,17 +264,18 @@ def _assemble(
     input_type = choose_dtype(list(numbers), list(numbers.values()), dtype)
     schema = Schema(
         columns=tuple(nominal[name][0] if name in nominal else Column(name) for name in inputs),
-        target=target[0],
-        task=target[1].task,
-        classes=target[1].classes,
+        target=target.outputs[0].name,
+        task=target.task,
+        classes=target.outputs[0].classes,
         dtype=input_type,
         missing_marks=_marks_in_order(table.missing),
+        more=target.outputs[1:],
     )
     columns = tuple(
         nominal[name][1] if name in nominal else round_to(numbers[name], input_type)
         for name in inputs
     )
-    return Dataset(schema, columns, target[1].y, check_weights(weights, table.n_rows))
+    return Dataset(schema, columns, target.y, check_weights(weights, table.n_rows))
 
 
 def _marks_in_order(marks: frozenset[str]) -> tuple[str, ...]:

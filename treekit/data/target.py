@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,11 @@ import numpy.typing as npt
 from treekit.data.cells import Cells, canonical_text, is_text, map_cells
 from treekit.data.levels import check_text
 from treekit.data.numbers import numeric_cells
-from treekit.data.schema import Label, Task, level_text, python_label
+from treekit.data.schema import Output, Task, level_text, python_label
 from treekit.data.table import Table
 from treekit.errors import DataError, SettingError
 
-__all__ = ["MAX_INTEGER_CLASSES", "Target", "make_target"]
+__all__ = ["MAX_INTEGER_CLASSES", "Target", "make_target", "make_targets"]
 
 MAX_INTEGER_CLASSES = 20
 """Whole numbers with more distinct values than this are a regression target."""
@@ -24,20 +24,71 @@ MAX_INTEGER_CLASSES = 20
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A target column, coded.
+    """One target column or several, coded.
 
     Attributes
     ----------
     task : {"classification", "regression"}
-    classes : tuple of labels
-        Empty for regression.
+    outputs : tuple of Output
+        Names, and labels (none for regression).
     y : (rows,) int32 or float64
-        Class codes, or numbers.
+        Class codes, or numbers; (rows, outputs) of several targets.
     """
 
     task: Task
-    classes: tuple[Label, ...]
+    outputs: tuple[Output, ...]
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
+
+
+def make_targets(
+    table: Table,
+    names: Sequence[str],
+    task: Task | None = None,
+    classes: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
+) -> Target:
+    """Code the target columns `names`, all classes or all numbers; see `make_target`.
+
+    Parameters
+    ----------
+    classes : sequence, or mapping of str to sequence
+        Declared classes; of several targets those of each by its name.
+
+    Raises
+    ------
+    DataError
+        If some targets are classes and others numbers.
+    SettingError
+        If `classes` do not say of which target they are.
+    """
+    if len(names) == 1:
+        own = classes.get(names[0]) if isinstance(classes, Mapping) else classes
+        return make_target(table, names[0], task, own)
+    declared = _classes_by_name(names, classes)
+    targets = [make_target(table, name, task, declared.get(name)) for name in names]
+    for name, other in zip(names, targets, strict=True):
+        if other.task != targets[0].task:
+            raise DataError(
+                f"the target {names[0]!r} is for {targets[0].task} and {name!r} for {other.task}; "
+                "one model learns one kind: set task, or train a model for each"
+            )
+    outputs = tuple(target.outputs[0] for target in targets)
+    y: Any = np.stack([target.y for target in targets], axis=1)
+    return Target(targets[0].task, outputs, y)
+
+
+def _classes_by_name(
+    names: Sequence[str], classes: Sequence[Any] | Mapping[str, Sequence[Any]] | None
+) -> Mapping[str, Sequence[Any]]:
+    if classes is None:
+        return {}
+    if not isinstance(classes, Mapping):
+        raise SettingError(
+            f"classes are declared, but there are {len(names)} targets; give those of each by "
+            f"name, such as {{{names[0]!r}: [...]}}"
+        )
+    if strangers := [name for name in classes if name not in names]:
+        raise SettingError(f"classes are declared for {strangers[0]!r}, which is no target")
+    return classes
 
 
 def make_target(
@@ -63,7 +114,7 @@ def make_target(
     if task == "regression":
         if classes is not None:
             raise SettingError("classes are declared but the task is regression; drop one of them")
-        return Target(task, (), _numbers(table, name))
+        return Target(task, (Output(name),), _numbers(table, name))
     return _classification(table, name, cells, classes)
 
 
@@ -109,7 +160,8 @@ def _classification(table: Table, name: str, cells: Cells, classes: Sequence[Any
         if isinstance(label, str):
             check_text(label, f"a label of the target {name!r}")
     code = {label: position for position, label in enumerate(labels)}
-    return Target("classification", labels, map_cells(cells, code.__getitem__, np.int32))
+    outputs = (Output(name, labels),)
+    return Target("classification", outputs, map_cells(cells, code.__getitem__, np.int32))
 
 
 def _refuse_huge(table: Table, name: str, cells: npt.NDArray[np.floating[Any]]) -> None:

@@ -12,7 +12,7 @@ from treekit.data.encode import encode_rows
 from treekit.data.numbers import Floats, numeric_cells
 from treekit.data.schema import Schema
 from treekit.data.table import read_table
-from treekit.data.target import make_target
+from treekit.data.target import make_targets
 from treekit.errors import DataError
 
 __all__ = ["coded_dataset", "make_validation"]
@@ -47,16 +47,16 @@ def make_validation(
         If the table has no rows, lacks a column, or holds a class that the
         training table does not have.
     """
-    if schema.more:
-        raise DataError("a validation table is for one target, but there are several")
     table = read_table(source, missing=schema.missing_marks)
     if table.n_rows == 0:
         raise DataError("the validation table has no rows; give at least one, or leave it out")
-    table.index(schema.target, "target column of the validation table")
+    names = [output.name for output in schema.outputs]
+    for name in names:
+        table.index(name, "target column of the validation table")
     matrix = encode_rows(table, schema, missing=missing, unknown=unknown)
-    classes = schema.classes or None
+    classes = {output.name: output.classes for output in schema.outputs if output.classes}
     try:
-        y = make_target(table, schema.target, schema.task, classes).y
+        y = make_targets(table, names, schema.task, classes or None).y
     except DataError as error:
         raise DataError(f"in the validation table, {error}") from error
     own = None

@@ -51,14 +51,14 @@ class EstimatorBase(Parameters, BaseEstimator):
     model_: Model
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Any:
-        """Train on inputs `X` (rows, features) and targets `y` (rows,).
+        """Train on inputs `X` (rows, features) and targets `y` (rows,) or (rows, outputs).
 
         Parameters
         ----------
         X : array-like or dataframe
             Numbers, text and categories; NaN, None and null are missing.
-        y : array-like of shape (rows,)
-            Labels, or finite numbers.
+        y : array-like of shape (rows,) or (rows, outputs)
+            Labels, or finite numbers; one model predicts all outputs.
         sample_weight : array-like of shape (rows,), optional
             Not negative.  A row of whole weight w counts as w rows.
         validation : (X, y), optional
@@ -80,7 +80,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         held = None if validation is None else self._validation(validation, dataset.schema)
         fitted = fit(dataset, self._settings(dataset), validation=held, start=self._start())
         self.model_ = fitted.model
-        self.n_outputs_ = 1
+        self.n_outputs_ = len(dataset.schema.outputs)
         self._keep(fitted, dataset)
         return self
 
@@ -258,4 +258,5 @@ class EstimatorBase(Parameters, BaseEstimator):
         tags.input_tags.allow_nan = self.missing != "error"
         # Text cells are taken, too; but scikit-learn's tag `string` promises any object.
         tags.input_tags.categorical = True
+        tags.target_tags.multi_output = True
         return tags

@@ -42,8 +42,8 @@ def facts_of_weights(tree: Tree) -> NodeFacts:
 def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
     """The facts of a single tree's training rows; None where rows go down several branches.
 
-    The impurity of numbers is their variance; that of classes follows from the
-    tree, see `class_impurity`.
+    The impurity of numbers is their variance, the mean over the outputs; that
+    of classes follows from the tree, see `class_impurity`.
     """
     if model.missing == "fractional":
         return None
@@ -53,17 +53,27 @@ def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
     leaf = leaf_indices(model, dataset.matrix())[counted, 0]
     samples = _upwards(tree, np.bincount(leaf, minlength=tree.n_nodes).astype(np.float64))
     impurity = None
-    if model.schema.task == "regression" and dataset.y.ndim == 1:
-        w = weights[counted]
-        y = np.asarray(dataset.y, dtype=np.float64)[counted]
-        y = y - np.average(y, weights=w)
-        sums = [
-            _upwards(tree, np.bincount(leaf, part, minlength=tree.n_nodes).astype(np.float64))
-            for part in (w, w * y, w * y * y)
-        ]
-        weight = np.maximum(sums[0], 5e-324)
-        impurity = np.maximum(sums[2] / weight - (sums[1] / weight) ** 2, 0.0)
+    if model.schema.task == "regression":
+        targets = np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T
+        spreads = [_variance(tree, leaf, y, weights[counted]) for y in targets]
+        impurity = np.asarray(np.mean(spreads, axis=0))
     return NodeFacts(samples.astype(np.int64), impurity)
+
+
+def _variance(
+    tree: Tree,
+    leaf: npt.NDArray[np.int64],
+    y: npt.NDArray[np.float64],
+    w: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """(nodes,) of the numbers `y` (rows,) of weights `w` that end in each `leaf`."""
+    y = y - np.average(y, weights=w)
+    sums = [
+        _upwards(tree, np.bincount(leaf, part, minlength=tree.n_nodes).astype(np.float64))
+        for part in (w, w * y, w * y * y)
+    ]
+    weight = np.maximum(sums[0], 5e-324)
+    return np.asarray(np.maximum(sums[2] / weight - (sums[1] / weight) ** 2, 0.0))
 
 
 def _upwards(tree: Tree, total: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -138,14 +139,29 @@ class ForestBase(ForestParameters, EstimatorBase):
         report = fitted.model.provenance["oob"]
         with np.errstate(invalid="ignore"):
             if self._task == "classification":
-                self.oob_decision_function_ = votes / votes.sum(axis=1, keepdims=True)
+                self.oob_decision_function_ = _shares(votes, fitted.model.schema.blocks)
                 self.oob_score_ = report.get("accuracy", np.nan)
             else:
-                self.oob_prediction_ = votes[:, 0] / times
+                said = votes / times[:, None]
+                self.oob_prediction_ = said if self.n_outputs_ > 1 else said[:, 0]
                 self.oob_score_ = report.get("r2", np.nan)
 
     def _n_threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))
+
+
+def _shares(votes: npt.NDArray[np.float64], blocks: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Votes (rows, classes of all outputs) as shares: (rows, classes), or a plane an output."""
+    each = [
+        np.asarray(votes[:, a:b] / votes[:, a:b].sum(axis=1, keepdims=True))
+        for a, b in pairwise(blocks)
+    ]
+    if len(each) == 1:
+        return each[0]
+    shares = np.zeros((len(votes), max(own.shape[1] for own in each), len(each)))
+    for k, own in enumerate(each):
+        shares[:, : own.shape[1], k] = own
+    return shares
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -165,9 +181,11 @@ class RandomForestClassifier(ClassifierBase, ForestBase):
     estimators_ : list of DecisionTreeClassifier
         The trees one by one.
     oob_score_ : float
-        Accuracy, each row judged by the trees that did not see it.
+        Accuracy (of several outputs the mean), each row
+        judged by the trees that did not see it.
     oob_decision_function_ : (rows, classes) float64
-        Shares of their votes; NaN for rows that every tree saw.
+        Shares of their votes; NaN for rows that every tree saw.  Of several
+        outputs (rows, most classes, outputs).
     """
 
     _tree_class = DecisionTreeClassifier
@@ -188,7 +206,7 @@ class RandomForestRegressor(RegressorBase, ForestBase):
     ----------
     oob_score_ : float
         R squared, each row judged by the trees that did not see it.
-    oob_prediction_ : (rows,) float64
+    oob_prediction_ : (rows,) or (rows, outputs) float64
         The mean of their predictions; NaN for rows that every tree saw.
     """
 

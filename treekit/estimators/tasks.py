@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,12 +11,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, column_or_1d, compute_sample_weight
+from sklearn.utils import assert_all_finite, check_array, column_or_1d, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from treekit.data.dataset import Dataset
 from treekit.data.levels import check_text
-from treekit.data.schema import python_label
+from treekit.data.schema import Output, python_label
 from treekit.errors import DataError
 from treekit.estimators.base import EstimatorBase
 from treekit.estimators.parameters import ClassParameters
@@ -28,40 +29,61 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
     """What all classifiers share."""
 
     _task = "classification"
+    classes_: Any
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The label of each row: (rows,), of the type of ``classes_``."""
+        """The label of each row: (rows,) or (rows, outputs), of the type of ``classes_``."""
         # The labels in the type that they came in.
         votes = self._sums(X)
-        labels: npt.NDArray[Any] = self.classes_[label_codes(self.model_, votes)[:, 0]]
-        return labels
+        codes = label_codes(self.model_, votes)
+        said = [labels[codes[:, k]] for k, labels in enumerate(self._labels())]
+        return said[0] if len(said) == 1 else np.column_stack(said)
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """(rows, classes) float64: the share of the votes, in the order of ``classes_``."""
+    def predict_proba(self, X: Any) -> Any:
+        """(rows, classes) float64: the share of the votes, in the order of ``classes_``.
+
+        Of several outputs a list of such arrays.
+        """
         votes = self._sums(X)
-        shares: npt.NDArray[np.float64] = probabilities(self.model_, votes)
+        shares: Any = probabilities(self.model_, votes)
         return shares
 
+    def _labels(self) -> list[npt.NDArray[Any]]:
+        """The labels of each output."""
+        return self.classes_ if isinstance(self.classes_, list) else [self.classes_]
+
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        """(rows,) int64: the class codes of `y`, whose labels become ``classes_``."""
-        _refuse_no_target(self, y)
-        labels = column_or_1d(y, warn=True)
+        """(rows,) or (rows, outputs) int64: codes of `y`, whose labels become ``classes_``."""
+        labels = _targets(self, y)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        return codes
+        if labels.ndim == 1:
+            self.classes_, codes = np.unique(labels, return_inverse=True)
+            return codes
+        each = [np.unique(own, return_inverse=True) for own in labels.T]
+        self.classes_ = [classes for classes, _ in each]
+        return np.column_stack([codes for _, codes in each])
 
     def _held_target(self, y: Any) -> npt.NDArray[Any]:
-        """(rows,) int32: codes of labels that all are in ``classes_``."""
-        labels = column_or_1d(y, warn=True)
-        if not np.isin(labels, self.classes_).all():
-            stranger = labels[~np.isin(labels, self.classes_)].tolist()[0]
+        """Codes of labels that all are in ``classes_``: (rows,) or (rows, outputs) int32."""
+        labels = _targets(self, y)
+        columns = labels.reshape(len(labels), -1).T
+        if len(columns) != len(self._labels()):
             raise DataError(
-                f"the validation target holds {stranger!r}, which is no label of the training "
-                "rows; drop its rows, or train with some"
+                f"the validation target has {len(columns)} columns and that of the training rows "
+                f"{len(self._labels())}; give as many"
             )
-        codes: npt.NDArray[np.int32] = np.searchsorted(self.classes_, labels).astype(np.int32)
-        return codes
+        codes = np.empty(columns.T.shape, dtype=np.int32)
+        for k, (own, classes) in enumerate(zip(columns, self._labels(), strict=True)):
+            known = np.isin(own, classes)
+            if not known.all():
+                stranger = own[~known].tolist()[0]
+                raise DataError(
+                    f"the validation target holds {stranger!r}, which is no label of the training "
+                    "rows; drop its rows, or train with some"
+                )
+            codes[:, k] = np.searchsorted(classes, own)
+        return codes if labels.ndim == 2 else codes[:, 0]
 
     def _read_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
@@ -69,9 +91,11 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         weights = super()._read_weights(sample_weight, target)
         if self.class_weight is None:
             return weights
-        by_class: npt.NDArray[np.float64] = compute_sample_weight(
-            self.class_weight, self.classes_[target]
-        )
+        codes = target.reshape(len(target), -1).T
+        labels = [own[at] for own, at in zip(self._labels(), codes, strict=True)]
+        # Of several outputs the product of a row's weights, as scikit-learn has it.
+        y = labels[0] if target.ndim == 1 else np.array(labels, dtype=object).T
+        by_class: npt.NDArray[np.float64] = compute_sample_weight(self.class_weight, y)
         return by_class if weights is None else by_class * weights
 
     def _settings(self, dataset: Dataset) -> dict[str, Any]:
@@ -86,13 +110,24 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
     ) -> Dataset:
         # Codes go in and labels are put back: a label such as "NA" or "?" is
         # no missing value, and 1.0 stays a float.
-        codes = range(len(self.classes_))
+        sizes = [len(own) for own in self._labels()]
+        codes: Any = range(sizes[0])
+        if target.ndim == 2:
+            codes = {f"target{k}": range(size) for k, size in enumerate(sizes)}
         dataset = super()._dataset(x, target, weights, {**kinds, "classes": codes})
-        labels = tuple(python_label(label) for label in self.classes_.tolist())
-        for label in labels:
+        first, *more = [
+            tuple(python_label(label) for label in own.tolist()) for own in self._labels()
+        ]
+        for label in itertools.chain(first, *more):
             if isinstance(label, str):
                 check_text(label, "a class label")
-        return replace(dataset, schema=msgspec.structs.replace(dataset.schema, classes=labels))
+        others = zip(dataset.schema.more, more, strict=True)
+        schema = msgspec.structs.replace(
+            dataset.schema,
+            classes=first,
+            more=tuple(Output(output.name, labels) for output, labels in others),
+        )
+        return replace(dataset, schema=schema)
 
 
 class RegressorBase(RegressorMixin, EstimatorBase):
@@ -101,18 +136,24 @@ class RegressorBase(RegressorMixin, EstimatorBase):
     _task = "regression"
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """The predicted number of each row: (rows,) float64."""
+        """The predicted number of each row: (rows,) or (rows, outputs) float64."""
         total = self._sums(X)
         return decide(self.model_, total)
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        _refuse_no_target(self, y)
-        numbers: npt.NDArray[np.float64] = column_or_1d(y, dtype=np.float64, warn=True)
+        numbers: npt.NDArray[np.float64] = _targets(self, y, np.float64)
         return numbers
 
 
-def _refuse_no_target(estimator: Any, y: Any) -> None:
+def _targets(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
+    """(rows,), or (rows, outputs) of more outputs than one."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    if len(shape) == 2 and shape[1] > 1:
+        several: npt.NDArray[Any] = check_array(y, dtype=dtype, input_name="y")
+        return several
+    one: npt.NDArray[Any] = column_or_1d(y, dtype=dtype, warn=True)
+    return one

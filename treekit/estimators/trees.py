@@ -101,7 +101,8 @@ class TreeBase(EstimatorBase):
             if hasattr(self, name):
                 setattr(own, name, getattr(self, name))
         if self._task == "classification":
-            own.n_classes_ = arrays.max_n_classes
+            several = arrays.n_outputs > 1
+            own.n_classes_ = arrays.n_classes if several else arrays.max_n_classes
         return own
 
     def _keep(self, fitted: Fitted, dataset: Dataset) -> None:

@@ -91,6 +91,8 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
     """
     if target.dense:
         key = (target.values[ids, 1] + 0.0).view(np.uint64)
+        for column in target.values.T[2:] if target.blocks is not None else ():
+            key = _mixed(key ^ (column[ids] + 0.0).view(np.uint64))
     else:
         key = target.cells[ids].astype(np.uint64)
     for f, codes in enumerate(table.codes):
@@ -98,8 +100,14 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
         # Ranks among the values present: codes also count those of rows without weight.
         present = np.zeros(int(table.n_codes[f]) + 1, dtype=np.uint64)
         present[code] = 1
-        key = (key ^ present.cumsum(dtype=np.uint64)[code]) * _MIX
-        key ^= key >> np.uint64(29)
-        key *= _MIX2
-        key ^= key >> np.uint64(32)
+        key = _mixed(key ^ present.cumsum(dtype=np.uint64)[code])
     return np.asarray(key, dtype=np.uint64)
+
+
+def _mixed(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A permutation of 64 bits that spreads each of them over all."""
+    key = key * _MIX
+    key ^= key >> np.uint64(29)
+    key *= _MIX2
+    key ^= key >> np.uint64(32)
+    return key

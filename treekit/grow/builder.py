@@ -142,6 +142,8 @@ def grow_tree(
     whole, kept = rows, held
     if recipe.fractional:
         steps = grid_of(rows.values)
+        if recipe.target.counts_classes:
+            steps[:] = steps[0]  # the parts of a class weigh what those of the row do
         noise += _noise_of_parts(rows.values, steps)
         # Growth cuts them up.
         whole, kept = _copied(rows), _copied(held)

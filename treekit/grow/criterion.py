@@ -18,7 +18,9 @@ from numba import types
 
 from treekit.contracts import CriterionFunctions, Ranks
 from treekit.errors import PluginError
+from treekit.grow.blocks import Blocks, block_key, mean_impurity, mean_score
 from treekit.grow.defaults import (
+    cell_key,
     mean_key,
     no_choice,
     no_penalty,
@@ -77,6 +79,7 @@ def compile_criterion(
     origin: Origin,
     *,
     known_only: bool = False,
+    blocks: Blocks | None = None,
 ) -> CompiledCriterion:
     """Compile a criterion for statistics of `cells` cells.
 
@@ -92,6 +95,9 @@ def compile_criterion(
     known_only : bool
         Rows whose value is missing may be in none of the branches: splits are
         judged by the others, see `CriterionFunctions`.
+    blocks : Blocks, optional
+        Statistics are those of several targets (`dense`): the criterion sees
+        each target's own, and its answers are averaged.
     """
     if functions.score is None and functions.impurity is None:
         raise PluginError(f"{origin} gives neither impurity nor score")
@@ -100,9 +106,11 @@ def compile_criterion(
     impurity = gain = score = None
     if functions.impurity is not None:
         impurity = compiled(functions.impurity, (FROZEN_CELLS,), origin)
+        impurity = impurity if blocks is None else mean_impurity(impurity, blocks)
         gain = _gain(impurity, dense)
     if functions.score is not None:
         score = compiled(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin)
+        score = score if blocks is None else mean_score(score, blocks)
     final = score if score is not None else gain
     rank = gain if functions.choose is not None else final
     whole = final  # of the branches that a splitter proposes, or all at once
@@ -114,12 +122,14 @@ def compile_criterion(
         final = final if functions.choose is not None else branches
     ordered = dense or functions.order is not None or cells <= 2
     attempts = 1 if ordered else cells + COMPONENTS
+    if blocks is not None:
+        attempts = cells - 1 if functions.order is None else blocks.count
     make_scan = _make_rank_scan if ranked else partial(_make_scan, cells=cells, dense=dense)
     scan = make_scan(rank, tolerance=functions.tolerance)
     return CompiledCriterion(
         scan=Pointer(scan, SCAN),
         many=Pointer(_make_many(branches, final), MANY),
-        key=_key(functions, dense, origin),
+        key=_key(functions, dense, origin, blocks),
         choose=_choose(functions, origin),
         penalty=_penalty(functions, origin),
         n_keys=attempts,
@@ -127,7 +137,7 @@ def compile_criterion(
         use_penalty=functions.penalty is not None,
         score=Pointer(_make_score(whole), SCORE),
         impurity=_value(impurity),
-        priority=_priority(functions, origin),
+        priority=_priority(functions, origin, blocks),
         use_priority=functions.priority is not None,
         origin=origin,
         functions=functions,
@@ -297,19 +307,26 @@ def _value(function: Any) -> Pointer:
     return Pointer(value, CELL_VALUE)
 
 
-def _priority(functions: CriterionFunctions, origin: Origin) -> Pointer:
+def _priority(functions: CriterionFunctions, origin: Origin, blocks: Blocks | None) -> Pointer:
     if functions.priority is None:
         return _value(None)
-    return _value(compiled(functions.priority, (FROZEN_CELLS,), origin))
+    priority = compiled(functions.priority, (FROZEN_CELLS,), origin)
+    return _value(priority if blocks is None else mean_impurity(priority, blocks))
 
 
-def _key(functions: CriterionFunctions, dense: bool, origin: Origin) -> Pointer:
+def _key(
+    functions: CriterionFunctions, dense: bool, origin: Origin, blocks: Blocks | None
+) -> Pointer:
     """Sort keys of categories for subset splits."""
     if functions.order is None:
+        if blocks is not None:
+            return standing(cell_key, KEY)
         if isinstance(functions.statistics, Ranks):
             return standing(quantile_key, KEY)
         return standing(mean_key if dense else share_key, KEY)
     order = compiled(functions.order, (FROZEN_CELLS,), origin)
+    if blocks is not None:
+        return Pointer(block_key(order, blocks).py_func, KEY)
 
     def own_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(count)):

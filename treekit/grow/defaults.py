@@ -16,6 +16,7 @@ from treekit.kernels.component import first_component
 from treekit.kernels.pointers import Pointer
 
 __all__ = [
+    "cell_key",
     "mean_key",
     "no_choice",
     "no_penalty",
@@ -57,6 +58,13 @@ def quantile_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """Levels by the quantile of a number, which need not be best for its loss."""
     for i in range(np.uint64(count)):
         keys[i] = rows[i, np.uint64(1)]
+
+
+def cell_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+    """Levels by each cell of several targets in its turn: a class's share, or a mean."""
+    cell = np.uint64(attempt) + np.uint64(1)
+    for i in range(np.uint64(count)):
+        keys[i] = rows[i, cell] / rows[i, np.uint64(0)]
 
 
 def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]

@@ -98,15 +98,14 @@ def grow_forest(
         said = vote(grown.tree, leaves)[at]
         if grown.held_share is not None:
             # Votes stay whole numbers: a part counts as its mass, as in the model.
-            unit = 1 if recipe.target.dense else MASS
+            unit = MASS if recipe.target.counts_classes else 1
             said = said * (unit * grown.held_share)[:, None]
         return grown.tree, grown.held_ids, said
 
     trees: list[Tree] = []
     votes = times = None
     if vote is not None:
-        width = 1 if recipe.target.dense else recipe.target.size
-        votes = np.zeros((len(recipe.target.values), width))
+        votes = np.zeros((len(recipe.target.values), recipe.target.n_values))
         times = np.zeros(len(votes), dtype=np.int64)
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     children = seed.spawn(n_trees)[first:]

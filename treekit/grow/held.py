@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from treekit.data.matrix import Coding, make_table
 from treekit.data.schema import Dtype
-from treekit.grow.target import Target
+from treekit.grow.target import Target, class_blocks
 from treekit.kernels.node import Rows, Table
 from treekit.model.portable import threshold_between
 
@@ -94,14 +94,17 @@ def held_target(
 
     Parameters
     ----------
-    y : (rows,) int32 or float64
+    y : (rows,) or (rows, targets) int32 or float64
         Class codes, or numbers.
     weights : (rows,) float64, or None = 1
     """
     w = np.ones(len(y)) if weights is None else weights
     if not target.dense:
         return replace(target, cells=y.astype(np.uint32), values=w[:, None], draw_weights=None)
-    parts = [w, w * (y - target.center)]
+    if target.blocks is not None and target.blocks.classes:
+        values = class_blocks(np.asarray(y, dtype=np.int32), target.blocks, w)
+        return replace(target, values=values, draw_weights=None)
+    parts = [w, (w * (y - target.center).T).T]
     if target.quantile is not None:
         parts.insert(1, np.asarray(y, dtype=np.float64))
     values = np.column_stack(parts)

@@ -9,15 +9,28 @@ Splits then do not depend on row order, threads or the way sums are taken, and
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError
+from treekit.grow.blocks import Blocks
 from treekit.kernels.node import Rows
 
-__all__ = ["Target", "class_target", "draws_of", "grid_of", "number_target", "rank_target"]
+__all__ = [
+    "Target",
+    "class_blocks",
+    "class_target",
+    "classes_target",
+    "draws_of",
+    "grid_of",
+    "number_target",
+    "numbers_target",
+    "rank_target",
+]
 
 MAX_COPIES = 16
 """Mean whole weight up to which a bootstrap draws copy by copy."""
@@ -44,7 +57,7 @@ class Target:
         ``(w, y, w * (y - center))`` of a rank target.
     size : int
         S, cells of a node's statistics.
-    center : float
+    center : float or (targets,) float64
         What was subtracted from y in sums that a node's value is taken from.
     noise : float
         Bound on the rounding of a row's dense statistics; 0 for whole weights.
@@ -52,20 +65,35 @@ class Target:
         What a bootstrap draws rows in proportion to; None = alike.
     quantile : float or None
         Level of a rank target, whose statistics do not add up.
+    blocks : Blocks or None
+        How the statistics of several targets lie; None: there is one.
     """
 
     cells: npt.NDArray[np.uint32]
     values: npt.NDArray[np.float64]
     size: int
-    center: float = 0.0
+    center: float | npt.NDArray[np.float64] = 0.0
     noise: float = 0.0
     draw_weights: npt.NDArray[np.float64] | None = None
     quantile: float | None = None
+    blocks: Blocks | None = None
 
     @property
     def dense(self) -> bool:
         """Whether rows carry a vector of statistics rather than a cell."""
         return len(self.cells) == 0
+
+    @property
+    def counts_classes(self) -> bool:
+        """Whether statistics are weights of classes, not sums of numbers."""
+        return not self.dense or (self.blocks is not None and self.blocks.classes)
+
+    @property
+    def n_values(self) -> int:
+        """Length of what a node says: weights of all classes, or a number for each target."""
+        if self.blocks is not None:
+            return self.blocks.ends[-1]
+        return 1 if self.dense else self.size
 
     def rows(self, ids: npt.NDArray[np.uint32], repeats: npt.NDArray[np.float64] | None) -> Rows:
         """Rows of one tree; `repeats` (rows,) multiplies each (bootstrap counts).
@@ -146,6 +174,57 @@ def number_target(
     noise = 0.0 if whole else 8 * step
     values = np.column_stack([unit, wy])
     return Target(np.empty(0, np.uint32), values, 2, center, noise, draw_weights)
+
+
+def classes_target(
+    y: npt.NDArray[np.int32],
+    n_classes: Sequence[int],
+    weights: npt.NDArray[np.float64] | None,
+    *,
+    drawn: bool = False,
+) -> Target:
+    """Class codes (rows, targets) of several targets, one block of class weights each."""
+    blocks = Blocks(tuple(accumulate(n_classes, initial=0)), classes=True)
+    one = class_target(y[:, 0], n_classes[0], weights, drawn=drawn)
+    return replace(
+        one,
+        cells=np.empty(0, np.uint32),
+        values=class_blocks(y, blocks, one.values[:, 0]),
+        size=blocks.cells,
+        blocks=blocks,
+    )
+
+
+def class_blocks(
+    y: npt.NDArray[np.int32], blocks: Blocks, w: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """(rows, S): the weight of each row, and again in the cell of its class of each target."""
+    values = np.zeros((len(y), blocks.cells))
+    values[:, 0] = w
+    for k, first in enumerate(blocks.starts):
+        values[np.arange(len(y)), first + y[:, k]] = w
+    return values
+
+
+def numbers_target(
+    y: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64] | None,
+    *,
+    drawn: bool = False,
+    centred: bool = True,
+) -> Target:
+    """Several numbers (rows, targets), each as `number_target` has it."""
+    each = [number_target(own, weights, drawn=drawn, centred=centred) for own in y.T]
+    sums = [one.values[:, 1:] for one in each]
+    blocks = Blocks(tuple(range(len(each) + 1)), classes=False)
+    return replace(
+        each[0],
+        values=np.concatenate([each[0].values[:, :1], *sums], axis=1),
+        size=blocks.cells,
+        center=np.array([one.center for one in each]),
+        noise=max(one.noise for one in each),
+        blocks=blocks,
+    )
 
 
 def rank_target(

@@ -16,15 +16,20 @@ __all__ = ["node_values"]
 def node_values(
     target: Target, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """(nodes, values) float64: class weights, or a number, of statistics (nodes, S)."""
+    """(nodes, values) float64: class weights, or a number for each target, of (nodes, S)."""
     if not target.dense:
         return stats
+    if target.counts_classes:
+        return stats[:, 1:]
     leaf_value = criterion.functions.leaf_value
     if leaf_value is not None:
-        return (_own_values(criterion, leaf_value, stats) + target.center)[:, None]
+        blocks = target.blocks
+        own = [stats] if blocks is None else [blocks.own(stats, k) for k in range(blocks.count)]
+        values = [_own_values(criterion, leaf_value, each) for each in own]
+        return np.stack(values, axis=1) + target.center
     if target.quantile is not None:
         return stats[:, 1:2]
-    return (stats[:, 1] / stats[:, 0] + target.center)[:, None]
+    return np.asarray(stats[:, 1:] / stats[:, :1] + target.center)
 
 
 def _own_values(

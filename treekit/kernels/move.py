@@ -64,16 +64,19 @@ def total_held(cells, values, begin, end, answer, stats, quantile):
 def variance(values, begin, end, stats):
     """Mean squared error of a number, from dense rows[begin:end] whose sums are `stats`.
 
-    Deviations first: sums of squares would cancel at large means.
+    Of several numbers the mean.  Deviations first: sums of squares would
+    cancel at large means.
     """
     zero, one = np.uint64(0), np.uint64(1)
-    mean = stats[one] / stats[zero]
+    cells = np.uint64(len(stats))
     squares = 0.0
-    for i in range(np.uint64(begin), np.uint64(end)):
-        weight = values[i, zero]
-        distance = values[i, one] / weight - mean
-        squares += weight * distance * distance
-    return squares / stats[zero]
+    for k in range(one, cells):
+        mean = stats[k] / stats[zero]
+        for i in range(np.uint64(begin), np.uint64(end)):
+            weight = values[i, zero]
+            distance = values[i, k] / weight - mean
+            squares += weight * distance * distance
+    return squares / stats[zero] / np.float64(cells - one)
 
 
 @kernel

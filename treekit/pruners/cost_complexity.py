@@ -94,6 +94,12 @@ def cost_complexity(
             if holdout > 0 or context.validated:
                 context.need_holdout("cost_complexity")
                 name, judged = "held", _held_out(full, context)
+                if rule == "one_se" and np.isnan(judged[1]).all():
+                    raise SettingError(
+                        "rule='one_se' on hold-out rows needs the cost of each row, and this "
+                        "criterion judges sums of rows; leave the hold-out away for "
+                        "cross-validation, or set rule='min'"
+                    )
             else:
                 name, judged = "cv", _crossed(full, context, sequence, folds)
             report[f"{name}_risk"], report[f"{name}_standard_error"] = (x.tolist() for x in judged)

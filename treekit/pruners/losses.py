@@ -29,8 +29,9 @@ class Losses:
         ``costs[i][j]``: cost of saying class j when it is i; None: 1 for each
         mistake.
     blocks : tuple of int
-        Several targets of classes: where the classes of each begin in the
-        statistics, and where the last end.  The cost is the mean over the targets.
+        Several targets: where the cells of each begin in the statistics, whose
+        first is the weight, and where the last end.  The cost is the mean over
+        the targets.
     loss : callable or None
         A regression criterion's own loss; see `treekit.contracts.CriterionFunctions`.
         None: the squared error.
@@ -52,24 +53,37 @@ class Losses:
         if self.task == "classification":
             return self._of_labels(said, judged, self.costs)
         if self.loss is not None:
-            return np.array([self.loss(a, b) for a, b in zip(said, judged, strict=True)])
-        mean = said[:, 1] / said[:, 0]
-        return np.asarray(mean * (mean * judged[:, 0] - 2.0 * judged[:, 1]))
+            return self._own_losses(self.loss, said, judged)
+        mean = said[:, 1:] / said[:, :1]
+        return np.asarray((mean * (mean * judged[:, :1] - 2.0 * judged[:, 1:])).mean(axis=1))
 
     def squared_risk(self, grown: GrownTree) -> Numbers | None:
         """(nodes,) sum over the hold-out rows of ``w * cost**2``, if each node were a leaf.
 
         The cost of a row is that of its mistake, or its whole squared error.
-        None where it is not known row by row: criteria with a loss of their
-        own, and several targets.
+        None where it is not known row by row: criteria with a loss of their own.
         """
-        if self.loss is not None or len(self.blocks) > 2:
+        if self.loss is not None:
             return None
         if self.task == "classification":
+            if len(self.blocks) > 2:
+                return self._squared_shares(grown)
             squares = None if self.costs is None else self.costs**2
             label = self.labels(answers(grown))
             return _cost_of(label, grown.held_stats, squares)
         return _fourth_powers(grown)
+
+    def _squared_shares(self, grown: GrownTree) -> Numbers:
+        """`squared_risk` of several targets of classes: a row costs the share it has wrong."""
+        said, n_targets = answers(grown), len(self.blocks) - 1
+        right = np.zeros_like(said)
+        for begin, end in zip(self.blocks[:-1], self.blocks[1:], strict=True):
+            right[np.arange(len(said)), begin + said[:, begin:end].argmax(axis=1)] = 1.0
+
+        def cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
+            return np.asarray(1.0 - (row[:, 1:] * right[node, 1:]).sum(axis=1) / n_targets)
+
+        return _sum_of_squares(grown, cost)
 
     def squares(self, values: Numbers) -> float:
         """``sum(w * (y - center)**2)``, what `risk` leaves out of squared errors; else 0.
@@ -78,13 +92,12 @@ class Losses:
         """
         if self.task == "classification" or self.loss is not None:
             return 0.0
-        return float((values[:, 1] ** 2 / values[:, 0]).sum())
+        return float((values[:, 1:] ** 2 / values[:, :1]).sum() / (values.shape[1] - 1))
 
     def weight(self, stats: Numbers) -> float:
         """Weight of the rows that `stats` (S,) are of."""
-        if self.task == "regression":
-            return float(stats[0])
-        return float(stats.sum()) / max(len(self.blocks) - 1, 1)
+        several = len(self.blocks) > 2
+        return float(stats[0] if several or self.task == "regression" else stats.sum())
 
     def labels(self, stats: Numbers) -> npt.NDArray[np.int64]:
         """(nodes,) the first class that costs least, of one target's statistics (nodes, S)."""
@@ -102,14 +115,24 @@ class Losses:
             total += _cost_of(said[:, begin:end].argmax(axis=1), judged[:, begin:end], None)
         return total / (len(self.blocks) - 1)
 
+    def _own_losses(self, loss: Loss, said: Numbers, judged: Numbers) -> Numbers:
+        if len(self.blocks) <= 2:
+            return np.array([loss(a, b) for a, b in zip(said, judged, strict=True)])
+        total = np.zeros(len(said))
+        for cell in self.blocks[:-1]:
+            pairs = zip(said[:, [0, cell]], judged[:, [0, cell]], strict=True)
+            total += [loss(a, b) for a, b in pairs]
+        return total / (len(self.blocks) - 1)
+
 
 def losses_of(
     schema: Schema, criterion: CriterionFunctions, costs: npt.NDArray[np.int64] | None
 ) -> Losses:
     """The losses by which a training is judged."""
+    blocks = tuple(1 + start for start in schema.blocks) if schema.more else ()
     if schema.task == "classification":
-        return Losses(schema.task, costs, schema.blocks)
-    return Losses(schema.task, loss=criterion.loss or _rank_loss(criterion))
+        return Losses(schema.task, costs, blocks)
+    return Losses(schema.task, None, blocks, criterion.loss or _rank_loss(criterion))
 
 
 def _rank_loss(criterion: CriterionFunctions) -> Loss | None:
@@ -151,18 +174,30 @@ def _cost_of(
 
 
 def _fourth_powers(grown: GrownTree) -> Numbers:
-    """(nodes,) sum of ``w * (y - mean)**4`` over the hold-out rows, one level at a time."""
+    """(nodes,) sum of ``w * squared error**2`` over the hold-out rows, the mean over targets."""
     said = answers(grown)
-    mean = said[:, 1] / said[:, 0]
-    parent = grown.tree.parent
-    weight = grown.held_values[:, 0]
-    y = grown.held_values[:, 1] / weight
-    node = grown.held_leaf
-    total = np.zeros(len(mean))
+    mean = said[:, 1:] / said[:, :1]
+
+    def cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
+        return np.asarray(((row[:, 1:] - mean[node]) ** 2).mean(axis=1))
+
+    return _sum_of_squares(grown, cost)
+
+
+def _sum_of_squares(
+    grown: GrownTree, cost: Callable[[Numbers, npt.NDArray[np.int64]], Numbers]
+) -> Numbers:
+    """(nodes,) sum of ``w * cost**2`` over the hold-out rows, one level at a time.
+
+    ``cost(rows, nodes)`` takes dense statistics of weight 1 (rows, S) and where they are.
+    """
+    parent, n_nodes = grown.tree.parent, grown.tree.n_nodes
+    weight, node = grown.held_values[:, 0], grown.held_leaf
+    row = grown.held_values / weight[:, None]
+    total = np.zeros(n_nodes)
     while len(node):
-        error = y - mean[node]
-        total += np.bincount(node, weight * error**4, minlength=len(mean))
+        total += np.bincount(node, weight * cost(row, node) ** 2, minlength=n_nodes)
         node = parent[node]
         below = node >= 0
-        node, y, weight = node[below], y[below], weight[below]
+        node, row, weight = node[below], row[below], weight[below]
     return total

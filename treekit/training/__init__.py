@@ -6,7 +6,7 @@ call, too.  Names become components here and nowhere deeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,7 @@ class Fitted:
 
 def train(
     source: Any,
-    target: str,
+    target: str | Sequence[str],
     *,
     task: Any = None,
     nominal: Any = None,
@@ -78,8 +78,9 @@ def train(
     ----------
     source : table
         A path (CSV, TSV, Parquet), dataframe, Arrow table, dict of columns or array.
-    target : str
-        Column to predict.
+    target : str, or sequence of str
+        Column to predict, or several that one model predicts together: all
+        classes, or all numbers.
     task, nominal, numeric, levels, classes, weights, ignore, dtype, missing_marks
         How to read the table; see `treekit.data.dataset.make_dataset`.
     validation : table, optional

@@ -68,10 +68,17 @@ def criterion_pointers(
 
     def make() -> CompiledCriterion:
         return compile_criterion(
-            part.functions, target.size, target.dense, _origin(part), known_only=known_only
+            part.functions,
+            target.size,
+            target.dense,
+            _origin(part),
+            known_only=known_only,
+            blocks=target.blocks,
         )
 
-    kept: CompiledCriterion = _keep(part, (target.size, target.dense, known_only), make)
+    kept: CompiledCriterion = _keep(
+        part, (target.size, target.dense, known_only, target.blocks), make
+    )
     return kept
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,18 +43,23 @@ def oob_score(
     times: npt.NDArray[np.int64],
     costs: npt.NDArray[np.int64] | None = None,
 ) -> dict[str, float]:
-    """Accuracy, or R squared, on the rows that were out of bag at least once."""
+    """Accuracy, or R squared, on the rows that were out of bag at least once.
+
+    Of several targets the mean.
+    """
     seen = times > 0
     if not seen.any():
         return {"rows": 0}
-    y = np.asarray(dataset.y, dtype=np.float64)[seen]
+    y = dataset.y[seen].reshape(int(seen.sum()), -1)
     w = np.ones(len(y)) if dataset.weights is None else dataset.weights[seen]
     if dataset.schema.task == "classification":
-        right = least_cost(votes[seen].astype(np.int64), costs) == y
-        return {"rows": int(seen.sum()), "accuracy": float((right * w).sum() / w.sum())}
+        whole = votes[seen].astype(np.int64)
+        ends = itertools.pairwise(dataset.schema.blocks)
+        said = np.stack([least_cost(whole[:, a:b], costs) for a, b in ends], axis=1)
+        right = (said == y).mean(axis=1)
+        return {"rows": len(y), "accuracy": float((right * w).sum() / w.sum())}
     # Within float64: training refuses targets whose squares overflow.
-    error = (y - votes[seen, 0] / times[seen]) ** 2
-    spread = (y - np.average(y, weights=w)) ** 2
-    total = float((spread * w).sum())
-    r2 = 1.0 - float((error * w).sum()) / total if total > 0 else 0.0
-    return {"rows": int(seen.sum()), "r2": r2}
+    error = w @ (y - votes[seen] / times[seen, None]) ** 2
+    total = w @ (y - np.average(y, weights=w, axis=0)) ** 2
+    left = np.divide(error, total, out=np.ones(len(total)), where=total > 0)
+    return {"rows": len(y), "r2": float(np.mean(1.0 - left))}

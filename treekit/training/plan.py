@@ -16,6 +16,7 @@ from treekit.contracts import (
     CriterionFunctions,
     Pruner,
     PrunerFunctions,
+    Ranks,
     Setting,
     Splitter,
     SplitterFunctions,
@@ -181,17 +182,37 @@ def _check_together(
             f"{criterion.record.task}, but the target {dataset.schema.target!r} is a {task} "
             "target; choose another criterion or set task"
         )
+    if dataset.schema.more:
+        _check_several(criterion, _chosen_by(settings, given))
     if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
         raise SettingError("trees is given, but one tree is trained; set ensemble='forest'")
-    if settings["numeric_side"] == "c45" and task != "classification":
+    if settings["numeric_side"] == "c45" and (task != "classification" or dataset.schema.more):
+        given_target = "there are several targets" if dataset.schema.more else "it is a number"
         raise SettingError(
-            "numeric_side='c45' counts classes, but the target is a number; set numeric_side='leaf'"
+            f"numeric_side='c45' counts the classes of one target, but {given_target}; set "
+            "numeric_side='leaf'"
         )
     if settings["voting"] == "hard" and task != "classification":
         raise SettingError(
             "voting='hard' is for classes, but the target is a number; set voting='soft'"
         )
     _check_max_samples(settings, given)
+
+
+def _check_several(criterion: Part, by: str) -> None:
+    """Refuse, for several targets, a criterion whose answers for each cannot be averaged."""
+    functions: CriterionFunctions = criterion.functions
+    if functions.choose is not None:
+        why = "chooses between columns by the figures of one"
+    elif isinstance(functions.statistics, Ranks):
+        why = "looks at the order of one"
+    else:
+        return
+    others = "squared_error" if criterion.record.task == "regression" else "gini or entropy"
+    raise SettingError(
+        f"criterion {criterion.record.name!r}{by} {why}, but there are several targets; choose "
+        f"{others}, or train a model for each"
+    )
 
 
 def _check_max_samples(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -216,6 +237,11 @@ def _check_pruner(pruner: Part, schema: Schema, *, costs: bool) -> None:
             "cost_complexity, reduced_error or error_based, or leave costs out"
         )
     only = pruner.record.task
+    if schema.more and not only and pruner.functions.before is not None:
+        raise SettingError(
+            f"pruner {pruner.record.name!r} stops splits by the statistics of one target, but "
+            "there are several; choose another pruner, such as cost_complexity"
+        )
     if only not in (None, schema.task) or (only and schema.more):
         given = (
             "there are several" if schema.more else f"{schema.target!r} is a {schema.task} target"

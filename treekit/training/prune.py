@@ -7,6 +7,7 @@ from typing import Any
 
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, PluginError, SettingError
+from treekit.grow.blocks import plain_mean
 from treekit.grow.builder import GrownTree, Recipe
 from treekit.model.check import check_tree
 from treekit.model.tree import Tree
@@ -29,12 +30,15 @@ def prune(
     pruner = plan.pruner
     if pruner is None or pruner.functions.after is None:
         return grown.tree
+    impurity, blocks = plan.criterion.functions.impurity, recipe.target.blocks
+    if impurity is not None and blocks is not None:
+        impurity = plain_mean(impurity, blocks)
     context = Context(
         grown,
         recipe.table,
         losses_of(dataset.schema, plan.criterion.functions, plan.costs),
         folds,
-        impurity=plan.criterion.functions.impurity,
+        impurity=impurity,
         fractional=recipe.fractional,
         validated=recipe.held is not None,
         report=report,

@@ -8,7 +8,14 @@ import numpy.typing as npt
 from treekit.contracts import CriterionFunctions, Ranks
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
-from treekit.grow.target import Target, class_target, number_target, rank_target
+from treekit.grow.target import (
+    Target,
+    class_target,
+    classes_target,
+    number_target,
+    numbers_target,
+    rank_target,
+)
 from treekit.training.plan import Part
 
 __all__ = ["criterion_target"]
@@ -30,6 +37,9 @@ def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
     schema, weights = dataset.schema, dataset.weights
     if schema.task == "classification":
         codes = np.asarray(dataset.y, dtype=np.int32)
+        if schema.more:
+            sizes = [len(output.classes) for output in schema.outputs]
+            return classes_target(codes, sizes, weights, drawn=drawn)
         return class_target(codes, len(schema.classes), weights, drawn=drawn)
     functions: CriterionFunctions = criterion.functions
     statistics = functions.statistics
@@ -37,7 +47,10 @@ def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
     if isinstance(statistics, Ranks):
         return rank_target(y, weights, statistics.quantile, drawn=drawn)
     if statistics.smallest is not None:
-        _refuse_below(statistics.smallest, y, schema.target, criterion.record.name)
+        for output, own in zip(schema.outputs, y.reshape(len(y), -1).T, strict=True):
+            _refuse_below(statistics.smallest, own, output.name, criterion.record.name)
+    if schema.more:
+        return numbers_target(y, weights, drawn=drawn, centred=statistics.centred)
     return number_target(y, weights, drawn=drawn, centred=statistics.centred)
 
 
