@@ -11,10 +11,12 @@ import sklearn.tree
 from sklearn import ensemble
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.inspection import partial_dependence
 
 import treekit
 from tests.test_training import same_tree
 from treekit import (
+    DataError,
     DecisionTreeClassifier,
     DecisionTreeRegressor,
     ExtraTreesClassifier,
@@ -25,6 +27,7 @@ from treekit import (
     SettingError,
     TreekitWarning,
 )
+from treekit.interop.sklearn import recognises_sklearn
 
 IRIS = load_iris(return_X_y=True)
 DIABETES = load_diabetes(return_X_y=True)
@@ -142,6 +145,31 @@ def test_scikit_learn_s_tools_read_the_adapter():
 
 
 # ------------------------------------------------------------------ paths
+
+
+def test_scikit_learn_s_tools_read_the_trees_themselves():
+    x, own, other = both(max_depth=2)
+    mine, theirs = (sklearn.tree.export_text(tree, decimals=1) for tree in (own, other))
+    assert mine == theirs
+    assert "gini" in sklearn.tree.export_graphviz(own)
+    assert not recognises_sklearn(own)  # its model is at hand
+    x, y = DIABETES[0].astype(np.float32), DIABETES[1]
+    number = DecisionTreeRegressor(max_depth=3).fit(x, y)
+    reference = sklearn.tree.DecisionTreeRegressor(max_depth=3, random_state=0).fit(x, y)
+    mine, theirs = (sklearn.tree.export_text(tree, decimals=1) for tree in (number, reference))
+    assert mine == theirs
+
+
+def test_the_partial_dependence_of_a_regression_tree_is_scikit_learn_s():
+    x, y = DIABETES[0].astype(np.float32), DIABETES[1]
+    own = DecisionTreeRegressor(max_depth=4, min_samples_leaf=9).fit(x, y)
+    other = sklearn.tree.DecisionTreeRegressor(max_depth=4, min_samples_leaf=9, random_state=0)
+    other.fit(x, y)
+    for columns in ([2], [(2, 8)]):
+        mine, theirs = (
+            partial_dependence(tree, x, columns, grid_resolution=12) for tree in (own, other)
+        )
+        np.testing.assert_allclose(mine.average, theirs.average, rtol=1e-9)
 
 
 def test_paths_are_those_of_scikit_learn():
@@ -289,6 +317,57 @@ def test_a_forest_is_pruned_by_an_alpha_tree_by_tree():
 def test_an_alpha_that_cannot_be_used_is_refused(parameters, said):
     with pytest.raises(SettingError, match=said):
         DecisionTreeClassifier(**parameters).fit(*IRIS)
+
+
+# ------------------------------------------------------------------ algorithms
+
+
+@pytest.mark.parametrize("name", ["c45", "cart", "stump", "random_forest", "extra_trees"])
+def test_an_algorithm_by_name_is_the_front_door_s(name):
+    x, y = IRIS
+    table = {f"x{f}": x[:, f] for f in range(4)} | {"target": y}
+    if name in ("random_forest", "extra_trees"):
+        estimator = RandomForestClassifier(4, algorithm=name, random_state=3)
+        few = {"trees": 4}
+    else:
+        estimator = DecisionTreeClassifier(algorithm=name, random_state=3)
+        few = {}
+    own = estimator.fit(x, y).model_
+    model = treekit.train(table, "target", task="classification", algorithm=name, seed=3, **few)
+    differ = {key for key in model.settings if own.settings[key] != model.settings[key]}
+    assert differ <= {"oob"}
+    for one, other in zip(own.trees, model.trees, strict=True):
+        same_tree(one, other)
+
+
+def test_what_is_said_beside_an_algorithm_wins():
+    tree = DecisionTreeClassifier(algorithm="c45", max_depth=2, min_samples_leaf=9, pruner="none")
+    settings = tree.fit(*IRIS).model_.settings
+    assert (settings["max_depth"], settings["min_weight_leaf"]) == (2, 9.0)
+    assert (settings["criterion"], settings["pruner"]) == ("gain_ratio", None)
+    by_dict = DecisionTreeClassifier(train_settings={"algorithm": "stump", "max_depth": 3})
+    assert by_dict.fit(*IRIS).model_.depth == 3
+    path = DecisionTreeClassifier(algorithm="cart").cost_complexity_pruning_path(*IRIS)
+    assert len(path.ccp_alphas) > 2
+
+
+def test_a_forest_of_an_algorithm_s_trees_has_the_trees_that_are_asked_for():
+    forest = RandomForestClassifier(3, algorithm="cart", random_state=0).fit(*IRIS)
+    assert (forest.model_.n_trees, forest.model_.missing) == (3, "surrogate")
+    assert forest.model_.settings["pruner"] is None
+
+
+def test_an_algorithm_that_does_not_fit_the_estimator_is_refused():
+    with pytest.raises(SettingError, match="is one tree; use RandomForestClassifier"):
+        DecisionTreeClassifier(algorithm="bagging").fit(*IRIS)
+    with pytest.raises(SettingError, match="one of id3"):
+        DecisionTreeClassifier(algorithm="c46").fit(*IRIS)
+    x = IRIS[0].copy()
+    x[3, 1] = np.nan
+    tree = DecisionTreeClassifier(algorithm="id3")
+    assert not tree.__sklearn_tags__().input_tags.allow_nan
+    with pytest.raises(DataError, match="contains NaN"):
+        tree.fit(x, IRIS[1])
 
 
 # ------------------------------------------------------------------ parameters

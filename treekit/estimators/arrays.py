@@ -126,6 +126,41 @@ class TreeArrays:
         parent[self.children_right[inner]] = inner
         return path_matrix(parent, self.apply(X))
 
+    def compute_partial_dependence(
+        self, X: Any, target_features: Any, out: npt.NDArray[np.float64]
+    ) -> None:
+        """Add to `out` (rows,) the mean answer where some columns alone are known.
+
+        Where a node asks for another column, a row goes down both sides, in
+        proportion to training weight (Friedman 2001, section 8.2).
+
+        Parameters
+        ----------
+        X : (rows, len(target_features))
+        target_features : (columns,) of int
+        """
+        rows = np.asarray(X, dtype=self.dtype).astype(np.float64)
+        known = {int(feature): k for k, feature in enumerate(target_features)}
+        share = np.zeros((self.node_count, len(rows)))
+        share[0] = 1.0
+        for node in range(self.node_count):  # a child comes after its parent
+            left, right = self.children_left[node], self.children_right[node]
+            if left == _LEAF:
+                out += share[node] * self.value[node, 0, 0]
+                continue
+            at = known.get(int(self.feature[node]))
+            if at is None:
+                down = self.weighted_n_node_samples[left] / self.weighted_n_node_samples[node]
+            else:
+                value = rows[:, at]
+                go = np.where(
+                    np.isnan(value),
+                    self.missing_go_to_left[node] > 0,
+                    value <= self.threshold[node],
+                )
+                down = go.astype(np.float64)
+            share[left], share[right] = share[node] * down, share[node] * (1.0 - down)
+
     def compute_feature_importances(self, normalize: bool = True) -> npt.NDArray[np.float64]:
         """(features,) float64: gain times weight of each column's splits."""
         inner = self.children_left != _LEAF

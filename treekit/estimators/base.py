@@ -19,6 +19,7 @@ from treekit.data.encode import encode_rows
 from treekit.data.schema import Schema
 from treekit.data.validation import coded_dataset
 from treekit.errors import SettingError
+from treekit.estimators.algorithms import by_algorithm, effective
 from treekit.estimators.inputs import column_kinds, read_input
 from treekit.estimators.limits import seed_of, weight_limits
 from treekit.estimators.parameters import Parameters
@@ -30,6 +31,7 @@ from treekit.training.importance import Importances, gain_importances, measure_i
 __all__ = ["EstimatorBase"]
 
 _SHARED = (
+    "algorithm",
     "criterion",
     "splitter",
     "pruner",
@@ -78,7 +80,8 @@ class EstimatorBase(Parameters, BaseEstimator):
         kinds = column_kinds(self.categorical, x)
         dataset = self._dataset(x, target, weights, kinds._asdict())
         held = None if validation is None else self._validation(validation, dataset.schema)
-        fitted = fit(dataset, self._settings(dataset), validation=held, start=self._start())
+        settings = by_algorithm(self, self._settings(dataset))
+        fitted = fit(dataset, settings, validation=held, start=self._start())
         self.model_ = fitted.model
         self.n_outputs_ = len(dataset.schema.outputs)
         self._keep(fitted, dataset)
@@ -152,7 +155,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         """Rows and their coded target in the terms of the schema."""
         x = read_input(self, X, reset=False)
         check_consistent_length(X, y)
-        matrix = encode_rows(x, schema, missing=self.missing, unknown=self.unknown)
+        matrix = encode_rows(x, schema, missing=effective(self, "missing"), unknown=self.unknown)
         return coded_dataset(matrix, y, schema, weights)
 
     def _held_target(self, y: Any) -> npt.NDArray[Any]:
@@ -255,7 +258,7 @@ class EstimatorBase(Parameters, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "error"
+        tags.input_tags.allow_nan = effective(self, "missing") != "error"
         # Text cells are taken, too; but scikit-learn's tag `string` promises any object.
         tags.input_tags.categorical = True
         tags.target_tags.multi_output = True

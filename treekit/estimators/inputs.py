@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from treekit.data.cells import is_text
 from treekit.data.table import Table, near_names, read_table
 from treekit.errors import DataError, SettingError
+from treekit.estimators.algorithms import effective
 
 __all__ = ["Kinds", "column_kinds", "read_input"]
 
@@ -63,7 +64,7 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
         return cells.astype(np.float64)
     if cells.dtype.kind == "O":
         _refuse_strangers(cells)
-    if cells.dtype.kind == "f" and estimator.missing == "error":
+    if cells.dtype.kind == "f" and effective(estimator, "missing") == "error":
         _refuse_gaps(cells)
     return cells
 

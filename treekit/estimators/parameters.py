@@ -22,6 +22,9 @@ class Parameters:
 
     Parameters
     ----------
+    algorithm : str, optional
+        ``id3``, ``c45``, ``cart``, ...: parameters that are at their defaults are
+        then the algorithm's, as ``treekit train --help-settings`` lists them.
     criterion : str or treekit.Criterion
         Split criterion: the name of an installed one, or a record.
     splitter : str or treekit.Splitter
@@ -48,14 +51,16 @@ class Parameters:
         ``from_dtype``: columns of text or of a categorical type (pandas,
         polars, Arrow); None: none; otherwise names, positions or a mask.
     nominal_splits : str
-        How categories are split: ``subset`` in two sets, ``multiway`` one branch each.
+        How categories are split: ``subset`` in two sets, ``one_vs_rest`` one against
+        the others, ``multiway`` one branch each.
     pruner : str or treekit.Pruner, optional
-        ``cost_complexity``, ``reduced_error``, or an installed one.
+        ``cost_complexity``, ``reduced_error``, ``error_based``, ... or an installed one.
     ccp_alpha : float
         Cost-complexity pruning by impurity, as scikit-learn's: links that
         hold back less than this impurity per leaf are cut.  0: none.
     missing : str
-        ``direction``: missing cells take a learned side; ``error``: they are refused.
+        ``direction``: missing cells take a learned side; ``fractional``: rows go down
+        every branch in parts; ``surrogate``: other columns decide; ``error``: refused.
     unknown : {"missing", "error"}
         Categories that training did not see count as missing, or are refused.
     dtype : {"auto", "float32", "float64"}
@@ -69,6 +74,7 @@ class Parameters:
         ``{"thresholds": "value_below"}``; they win over the parameters.
     """
 
+    algorithm: str | None = None
     criterion: Any = None
     splitter: Any = "auto"
     max_depth: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import sklearn.tree
 from sklearn.base import clone
 from sklearn.utils import Bunch
@@ -51,7 +52,7 @@ class TreeBase(EstimatorBase):
             ``ccp_alphas`` and ``impurities``, (links + 1,) float64 each, ascending; any
             of the alphas may be given as `ccp_alpha`.
         """
-        whole = clone(self).set_params(pruner=None, pruner_settings=None, ccp_alpha=0.0)
+        whole = clone(self).set_params(pruner="none", pruner_settings=None, ccp_alpha=0.0)
         whole.fit(X, y, sample_weight)
         tree = whole.model_.trees[0]
         if self._task == "classification":
@@ -144,3 +145,14 @@ class DecisionTreeRegressor(RegressorBase, TreeBase):
     """
 
     criterion: Any = "squared_error"
+
+    def _compute_partial_dependence_recursion(self, grid: Any, target_features: Any) -> Any:
+        """(rows,) float64: what scikit-learn's `partial_dependence` asks of regression trees."""
+        out = np.zeros(len(grid))
+        self.tree_.compute_partial_dependence(grid, target_features, out)
+        return out
+
+
+# plot_tree, export_text and their like read `tree_`, of a scikit-learn class only.
+sklearn.tree.DecisionTreeClassifier.register(DecisionTreeClassifier)
+sklearn.tree.DecisionTreeRegressor.register(DecisionTreeRegressor)

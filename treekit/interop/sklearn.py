@@ -50,7 +50,9 @@ def recognises_sklearn(source: Any) -> bool:
     Does not import scikit-learn: an object of a class derived from its classes
     shows that somebody did.
     """
-    if not any(kind.__module__.startswith("sklearn.") for kind in type(source).__mro__):
+    # Derived from its classes: treekit's own trees are only registered as such.
+    rooms = ("sklearn.tree.", "sklearn.ensemble.")
+    if not any(kind.__module__.startswith(rooms) for kind in type(source).__mro__):
         return False
     return isinstance(source, _tree_classes() + _forest_classes())
 
