@@ -7,27 +7,58 @@ by bisection over the numbers of the input type.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treekit.kernels.compile import kernel
 from treekit.kernels.routes import total_of
 
-__all__ = ["hide", "shows_fault", "to_threshold"]
+__all__ = ["Bits", "hide", "make_bits", "rounded", "shows_fault", "to_threshold"]
 
 _NEIGHBOURS = 16
 """So many neighbours of one number are tried while another one is fitted to each."""
+
+
+class Bits(NamedTuple):
+    """Memory to take numbers of the input type apart in; see `make_bits`."""
+
+    narrow: Any
+    infinity: Any
+    word32: Any
+    float32: Any
+    word64: Any
+    float64: Any
+
+
+def make_bits(narrow: bool) -> Bits:
+    """One whole number of each size and the same memory as a number; infinity as a whole number."""
+    # One type for both sizes: the loops compile once.
+    word32, word64 = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int64)
+    infinity = np.int64(0xFF << 23 if narrow else 0x7FF << 52)
+    return Bits(narrow, infinity, word32, word32.view(np.float32), word64, word64.view(np.float64))
 
 
 @kernel
 def _number(key: int, bits: Any) -> float:
     """The number of the input type at a place in their order; 0 stands at place 0.
 
-    `bits` is one whole number and the same memory as a floating-point one.
+    `bits` is one whole number, and the same memory as a floating-point one:
+    int32 and float32 if `narrow`, else in 64 bits.
     """
-    bits[0][0] = abs(key)
-    return bits[1][0] if key >= 0 else -bits[1][0]
+    if bits.narrow:
+        bits.word32[0] = abs(key)
+        size = np.float64(bits.float32[0])
+    else:
+        bits.word64[0] = abs(key)
+        size = bits.float64[0]
+    return size if key >= 0 else -size
+
+
+@kernel
+def rounded(x: float, bits: Any) -> float:
+    """The nearest number of the input type."""
+    return np.float64(np.float32(x)) if bits.narrow else x
 
 
 @kernel
@@ -37,8 +68,7 @@ def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, 
     First the one at or below the threshold; equal if nothing turns.
     """
     feature, rising = routes.term_feature[at], routes.term_weight[at] > 0
-    bits[1][0] = np.inf
-    low, high = -np.int64(bits[0][0]), np.int64(bits[0][0])
+    low, high = -bits.infinity, bits.infinity
     threshold = routes.threshold[test]
     for key in (low, high):
         row[feature] = _number(key, bits)
@@ -70,7 +100,7 @@ def to_threshold(
         term = int(rng.random() * count)
     feature = routes.term_feature[first + term]
     other = first + (term + 1 + int(rng.random() * (count - 1))) % count
-    if sharp and rng.random() < 0.6:
+    if sharp and rng.random() < 0.5:
         row[routes.term_feature[other]] = 0.0  # small numbers have the finest steps
     found = _bisect(routes, test, first + term, row, bits)
     if found[0] == found[1]:
@@ -103,23 +133,27 @@ def _fit(
 
 
 @kernel
-def shows_fault(routes: Any, test: int, above: bool, term: int, row: Any) -> bool:
-    """Whether the row takes the other side if one number of the test is off by its last bit.
+def shows_fault(routes: Any, test: int, term: int, towards: float, single: bool, row: Any) -> bool:
+    """Whether the row takes the other side if one number of a sum is off by its last bit.
 
-    The number is the weight of a term, or, for ``term < 0``, the threshold.
+    The number is the weight of a term, a float32 if `single`, else a double;
+    or, for ``term < 0``, the threshold, a double.  `towards` is infinite.
     """
     threshold = routes.threshold[test]
+    right = total_of(routes, test, row) <= threshold
     if term < 0:
-        threshold = np.nextafter(threshold, np.inf if above else -np.inf)
+        threshold = np.nextafter(threshold, towards)
     first = routes.term_start[test]
     total = 0.0
     for at in range(first, routes.term_start[test + 1]):
-        weight, x = routes.term_weight[at], row[routes.term_feature[at]]
+        weight = routes.term_weight[at]
         if at == first + term:
-            towards = np.inf if (x > 0) != above else -np.inf
-            weight = np.float64(np.nextafter(np.float32(weight), np.float32(towards)))
-        total += weight * x
-    return total <= threshold if above else total > threshold
+            if single:
+                weight = np.float64(np.nextafter(np.float32(weight), np.float32(towards)))
+            else:
+                weight = np.nextafter(weight, towards)
+        total += weight * row[routes.term_feature[at]]
+    return (total <= threshold) != right
 
 
 @kernel

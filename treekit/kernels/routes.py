@@ -116,8 +116,8 @@ def _part_of(routes: Any, child: int, mass: int) -> int:
 
 
 @kernel
-def reaches(routes: Any, node: int, free: int, row: Any, path: Any) -> bool:
-    """Whether anything of a row reaches a node if it goes there from node `free`.
+def reaches(routes: Any, node: int, free: int, row: Any, path: Any) -> int:
+    """The mass of a row that reaches a node if all of it goes there from node `free`.
 
     `path` has room for the depth of the node.
     """
@@ -137,10 +137,10 @@ def reaches(routes: Any, node: int, free: int, row: Any, path: Any) -> bool:
         if branch < 0 and routes.divides:
             mass = _part_of(routes, child, mass)
             if mass == 0:
-                return False
+                return mass
         elif routes.first_child[above] + (routes.missing[above] if branch < 0 else branch) != child:
-            return False
-    return True
+            return np.int64(0)
+    return mass
 
 
 @kernel

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from treekit.kernels.changes import hide, shows_fault, to_threshold
+from treekit.kernels.changes import hide, rounded, shows_fault, to_threshold
 from treekit.kernels.compile import kernel
-from treekit.kernels.routes import answers_below, ask, branch_at, reaches, total_of
+from treekit.kernels.routes import FULL_MASS, answers_below, ask, branch_at, reaches, total_of
 
 __all__ = [
     "ABOVE",
     "ANY",
     "AT_MOST",
+    "EXACT",
     "LEVEL",
     "REACHED",
     "SET",
@@ -32,8 +33,9 @@ __all__ = [
 AT_MOST, ABOVE, LEVEL, UNKNOWN, SET, ANY = range(6)
 """Goals: a sum next to the threshold on either side; a level; nothing known; a given value; any."""
 
-REACHED, TELLS, SHARP = 1, 2, 3
-"""Outcomes: it came true; a wrong turn there would show in the answer; and the last bit, too."""
+REACHED, TELLS, SHARP, EXACT = 1, 2, 3, 4
+"""Outcomes: it came true; a wrong turn there would show in the answer; also the last bit would,
+of a weight as a float32; and as a double."""
 
 WISH = np.dtype(
     [
@@ -47,7 +49,8 @@ WISH = np.dtype(
 ``target`` is what the row must reach, whatever branch ``node`` takes; ``step``
 leads from the right branch to the wrong one; ``value`` is a level's code, or
 SET's.  With ``sharp``, the last bit of a sum's ``term`` (-1 = of the
-threshold) is to show.
+threshold), towards the infinite ``value``, is to show, from either side of the
+threshold; or, for UNKNOWN, that of the shares of a row that divides.
 """
 
 
@@ -81,8 +84,7 @@ def _change(
         if not np.isfinite(row[feature]):
             row[feature] = spare[feature]
     if wish.goal == SET:
-        bits[1][0] = wish.value  # rounds to the input type
-        row[routes.term_feature[routes.term_start[wish.test]]] = bits[1][0]
+        row[routes.term_feature[routes.term_start[wish.test]]] = rounded(wish.value, bits)
         return True
     above = wish.goal == ABOVE
     return to_threshold(routes, wish.test, above, wish.sharp, wish.term, row, rng, bits)
@@ -122,6 +124,18 @@ def _tells(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
 
 
 @kernel
+def _sharpness(routes: Any, wish: Any, row: Any, mass: int) -> int:
+    """The outcome of a wish that tells: whether a last bit would, of a sum or of shares."""
+    if not wish.sharp:
+        return TELLS
+    if wish.goal == UNKNOWN:
+        return EXACT if mass == FULL_MASS else TELLS
+    if not shows_fault(routes, wish.test, wish.term, wish.value, True, row):
+        return TELLS
+    return EXACT if shows_fault(routes, wish.test, wish.term, wish.value, False, row) else SHARP
+
+
+@kernel
 def grant(
     routes: Any, wishes: Any, rows: Any, spare: Any, missing: bool, rng: Any,
     bits: Any, outcome: Any,
@@ -139,10 +153,9 @@ def grant(
     missing : bool
         Whether rows may have missing values.
     rng : numpy.random.Generator
-    bits : tuple
-        A (1,) array of whole numbers and its view as the input type.
+    bits : treekit.kernels.changes.Bits
     outcome : (wishes,) int64
-        Output: 0, `REACHED`, `TELLS` or `SHARP`.
+        Output: 0, `REACHED`, `TELLS`, `SHARP` or `EXACT`.
     """
     stack = np.empty((len(routes.kind) + 1, 2), dtype=np.int64)
     path = np.empty(len(routes.kind), dtype=np.int64)
@@ -152,15 +165,12 @@ def grant(
         outcome[i] = 0
         if not _change(routes, wish, row, spare[i], missing, rng, bits):
             continue
-        if not reaches(routes, wish.target, wish.node, row, path):
-            continue
-        if not _came_true(routes, wish, row):
+        mass = reaches(routes, wish.target, wish.node, row, path)
+        if mass == 0 or not _came_true(routes, wish, row):
             continue
         outcome[i] = REACHED
         if _tells(routes, wish, row, stack, answers):
-            above = wish.goal == ABOVE
-            shown = wish.sharp and shows_fault(routes, wish.test, above, wish.term, row)
-            outcome[i] = SHARP if shown else TELLS
+            outcome[i] = _sharpness(routes, wish, row, mass)
         if wish.goal == SET:
             feature = routes.level_feature[wish.test]
             if feature < 0:

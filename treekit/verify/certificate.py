@@ -54,6 +54,7 @@ def certificate(report: Report) -> dict[str, Any]:
     """Gather all of a report as plain values."""
     coverage = report.coverage
     shown, never, given_up = coverage.wrong_turns
+    bits, tried = coverage.last_bits
     return {
         "format": "treekit certificate",
         "version": CERTIFICATE_VERSION,
@@ -68,6 +69,7 @@ def certificate(report: Report) -> dict[str, Any]:
             "complete": coverage.complete,
             "parts": [msgspec.to_builtins(part) for part in coverage.parts],
             "wrong_turns": {"shown": shown, "never_shown": never, "undecided": given_up},
+            "last_bits_of_sums": {"shown": bits, "tried": tried},
             "unreachable_nodes": [list(place) for place in coverage.unreachable],
         },
         "versions": report.versions,

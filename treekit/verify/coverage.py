@@ -48,18 +48,22 @@ class Coverage:
     unreachable : tuple of (int, int)
         Tree and node of every node that no input can reach: on its path the
         set of values left for some column is empty.  For a split's child this
-        is the side of the split.
+        is the side of the split.  Below sums and surrogates there may be more,
+        which then count as reachable.
     wrong_turns : tuple of three int
         Wrong turns of single splits that a probe shows in the answer; that no
         input can show; and that could be neither shown nor excluded.
     complete : bool
         Whether every node and side got its probes within the bound of rows.
+    last_bits : (int, int)
+        As in `treekit.verify.probes.Probes`.
     """
 
     parts: tuple[Part, ...]
     unreachable: tuple[tuple[int, int], ...]
     wrong_turns: tuple[int, int, int]
     complete: bool
+    last_bits: tuple[int, int] = (0, 0)
 
     def part(self, name: str) -> Part:
         """One part by name."""
@@ -146,6 +150,7 @@ def _measure_routed(model: Model, probes: Probes) -> Coverage:
         _places(of, np.flatnonzero(~can.node)),
         tuple(probes.wrong_turns.tolist()),
         probes.complete,
+        probes.last_bits,
     )
 
 

@@ -20,6 +20,8 @@ __all__ = ["face_rows"]
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
+_ROUNDS = 20
+
 
 def face_rows(
     model: Model, rows: Array, max_rows: int, rng: np.random.Generator
@@ -40,7 +42,7 @@ def face_rows(
     chosen = leaves[::step]
     chosen = chosen[np.cumsum(counts[::step]) <= max_rows]
     hunt = Hunt(of, asked[np.isin(asked["target"], chosen)], rows, rng)
-    hunt.run(np.full(len(hunt.wishes), REACHED))
+    hunt.run(np.full(len(hunt.wishes), REACHED), rounds=_ROUNDS)
     return hunt.best[hunt.outcome > 0], len(chosen), len(leaves)
 
 

@@ -6,7 +6,7 @@ For all that is wished of a node that some row reaches, that row is changed
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -61,32 +61,36 @@ class Hunt:
         route_rows(self.of, cells, len(self.cells), self.touched)
         self.cells = np.concatenate([self.cells, cells])
 
-    def run(self, wanted: Index, can: Can | None = None) -> None:
+    def run(self, wanted: Index, can: Can | None = None, rounds: int = _ROUNDS) -> None:
         """Grant wishes until each has the outcome `wanted` of it or nothing more comes true.
 
-        With `can`, linear programmes are asked for nodes that no row reaches.
+        With `can`, linear programmes are asked for nodes that no row reaches,
+        and without anything new the search ends early.
         """
         idle = 0
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             reached = self.touched.node[self.wishes["target"]] >= 0
             left = np.flatnonzero((self.outcome < wanted) & reached)
             if not len(left) and can is None:
                 break
             idle = 0 if self._round(left) else idle + 1
-            if idle == _IDLE_ROUNDS or not len(left):
+            if (can is not None and idle == _IDLE_ROUNDS) or not len(left):
                 idle = 0
                 if can is None or not self._ask_for_points(can):
                     break
 
     def _round(self, left: Index) -> bool:
         """Try to grant some wishes; whether any came true that had not, or better."""
-        from treekit.kernels.witness import grant
+        from treekit.kernels.changes import make_bits
+        from treekit.kernels.witness import ABOVE, AT_MOST, UNKNOWN, grant
 
         wishes = self.wishes[left]
+        either = np.flatnonzero(wishes["sharp"] & (wishes["goal"] != UNKNOWN))
+        wishes["goal"][either] = self.rng.choice([AT_MOST, ABOVE], len(either))
         rows, spare = self.varied(wishes["target"])
         outcome = np.zeros(len(left), dtype=np.int64)
         takes_missing = self.of.model.missing != "error"
-        bits = _bits(self.of.narrow)
+        bits = make_bits(self.of.narrow)
         grant(self.of.routes, wishes, rows, spare, takes_missing, self.rng, bits, outcome)
         better = np.flatnonzero(outcome > self.outcome[left])
         if not len(better):
@@ -104,7 +108,8 @@ class Hunt:
         """
         rows = self.cells[self.touched.node[nodes]]
         spare = self.known(len(nodes))
-        change = (self.rng.random((len(nodes), 1)) < 0.5) & (self.rng.random(rows.shape) < 0.3)
+        share = np.maximum(self.rng.random((len(nodes), 1)) * 1.6 - 0.8, 0.0)
+        change = self.rng.random(rows.shape) < share
         return np.where(change, spare, rows), spare
 
     def known(self, n: int) -> Array:
@@ -153,9 +158,3 @@ def _pool(of: Routed, feature: int) -> Array:
     with np.errstate(over="ignore"):
         values = floor_to(tests.threshold[test] / tests.term_weight[at], of.model.schema.dtype)
     return np.unique(values[np.isfinite(values)])
-
-
-def _bits(narrow: bool) -> tuple[Any, Any]:
-    """One whole number, and the same memory as a number of the input type."""
-    word = np.zeros(1, dtype=np.int32 if narrow else np.int64)
-    return word, word.view(np.float32 if narrow else np.float64)

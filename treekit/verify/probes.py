@@ -18,6 +18,7 @@ from treekit.errors import VerificationError
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split, Tree
 from treekit.verify.around import AROUND, around_thresholds, next_above
+from treekit.verify.costs import cost_rows
 from treekit.verify.refusals import refused_rows
 from treekit.verify.routed import is_plain
 from treekit.verify.spread import random_rows
@@ -73,6 +74,9 @@ class Probes:
         how many no input can show; how many were given up.
     complete : bool
         Whether no node had to be left out to keep within the bound of rows.
+    last_bits : (int, int)
+        Faults of one bit in weights and thresholds of sums: how many some row
+        shows, of how many; no input may show the others.
     """
 
     rows: Array
@@ -80,6 +84,7 @@ class Probes:
     reachable: tuple[Marks, ...] | Can
     wrong_turns: npt.NDArray[np.int64]
     complete: bool
+    last_bits: tuple[int, int] = (0, 0)
 
 
 def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes:
@@ -116,6 +121,7 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
     pools = [pool.of(f) for f in range(model.schema.n_features)]
     spread = random_rows(model, pools, n_random if accepts_any(model) else 0, rng)
     rows = np.concatenate([*parts, spread])
+    rows = np.concatenate([rows, cost_rows(model, rows, rng)])
     refused = refused_rows(model, rows, rng)
     return Probes(rows, refused, tuple(reachable), wrong_turns, complete)
 
@@ -124,8 +130,9 @@ def _searched(model: Model, n_random: int, max_rows: int, rng: np.random.Generat
     """The probes of a model that is not plain."""
     found = search(model, n_random, max_rows, rng)
     rows = found.rows if accepts_any(model) else found.rows[:0]
+    rows = np.concatenate([rows, cost_rows(model, rows, rng)])
     refused = refused_rows(model, rows, rng)
-    return Probes(rows, refused, found.can, found.wrong_turns, found.complete)
+    return Probes(rows, refused, found.can, found.wrong_turns, found.complete, found.last_bits)
 
 
 def accepts_any(model: Model) -> bool:

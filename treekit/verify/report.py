@@ -150,6 +150,12 @@ class Report:
             f"  single wrong turns: {shown:,} would show in an answer, {never:,} can never show, "
             f"{given_up:,} undecided"
         )
+        bits, tried = self.coverage.last_bits
+        if tried:
+            yield (
+                f"  numbers of sums, one bit up or down: {bits:,} of {tried:,} would show; "
+                "for the others no row was found"
+            )
         if self.probes["refused"]:
             yield f"  rows that must be refused: {self.probes['refused']:,}"
         nodes = self.coverage.unreachable

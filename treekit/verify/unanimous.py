@@ -8,6 +8,7 @@ otherwise.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -21,15 +22,13 @@ from treekit.model.tree import Split
 __all__ = ["divided_rows"]
 
 Array = npt.NDArray[np.float64]
-Masks = list[npt.NDArray[np.bool_]]
+RowsOf = Callable[[int, npt.NDArray[np.bool_]], Array]
 
 _ROUNDS = 32
 _ROWS = 50_000
 
 
-def divided_rows(
-    model: Model, rows: Array, rows_of: Callable[[int, npt.NDArray[np.bool_]], Array]
-) -> Array:
+def divided_rows(model: Model, rows: Array, rows_of: RowsOf) -> Array:
     """Rows in which the votes are divided, for leaves that `rows` show only with all votes.
 
     Parameters
@@ -41,30 +40,37 @@ def divided_rows(
         ``rows_of(tree, wanted)``: a row, drawn anew each time, for each wanted
         node (a mask) of a tree.
     """
-    found = [rows[:0]]
     if model.schema.task == "regression" or model.unit_total != UNITS["float32"]:
-        return found[0]
+        return rows[:0]
+    blocks = itertools.pairwise(model.schema.blocks)
+    return np.concatenate([_of_output(model, slice(*block), rows, rows_of) for block in blocks])
+
+
+def _of_output(model: Model, block: slice, rows: Array, rows_of: RowsOf) -> Array:
+    """`divided_rows` for one output, whose classes are a block of the sums."""
+    found = [rows[:0]]
     doubtful = [
         (tree.kind == Split.LEAF) & reached
         for tree, reached in zip(model.trees, _leaves(model, rows), strict=True)
     ]
-    for leaves, sure in zip(doubtful, _leaves(model, _divided(model, rows)), strict=True):
+    for leaves, sure in zip(doubtful, _leaves(model, _divided(model, block, rows)), strict=True):
         np.logical_and(leaves, ~sure, out=leaves)
     # A single tree cannot divide its votes at a pure leaf: nothing to be found.
     for _ in range(_ROUNDS if model.n_trees > 1 else 0):
         asked = [(t, leaves) for t, leaves in enumerate(doubtful) if leaves.any()]
         if not asked:
             break
-        drawn = _divided(model, np.concatenate([rows_of(t, leaves) for t, leaves in asked]))
+        drawn = np.concatenate([rows_of(t, leaves) for t, leaves in asked])
+        drawn = _divided(model, block, drawn)
         found.append(drawn)
         for leaves, sure in zip(doubtful, _leaves(model, drawn), strict=True):
             np.logical_and(leaves, ~sure, out=leaves)
     return np.concatenate(found)
 
 
-def _divided(model: Model, rows: Array) -> Array:
-    """The rows in which no class has every vote."""
-    most: npt.NDArray[np.int64] = sums(model, rows).max(axis=1, initial=0)
+def _divided(model: Model, block: slice, rows: Array) -> Array:
+    """The rows in which no class of an output has every vote."""
+    most: npt.NDArray[np.int64] = sums(model, rows)[:, block].max(axis=1, initial=0)
     return rows[most < model.unit_total]
 
 

@@ -31,13 +31,15 @@ def wishes_of(of: Routed) -> Wishes:
     parts = [
         wishes(of.owner[linear], linear, AT_MOST),
         wishes(of.owner[linear], linear, ABOVE),
-        wishes(of.owner[test], test, AT_MOST, term=term, sharp=True),
-        wishes(of.owner[test], test, ABOVE, term=term, sharp=True),
+        wishes(of.owner[test], test, AT_MOST, -np.inf, term=term, sharp=True),
+        wishes(of.owner[test], test, AT_MOST, np.inf, term=term, sharp=True),
         level_wishes(of, levels),
         wishes(inner, tests.test_start[tests.column[inner]], UNKNOWN),
         wishes(absence, -1, ANY),
         _around_wishes(of),
     ]
+    if of.routes.divides:
+        parts.append(wishes(inner, tests.test_start[tests.column[inner]], UNKNOWN, sharp=True))
     if takes_missing:
         parts.append(wishes(absence, -1, UNKNOWN))
     if takes_missing and model.unknown == "missing":

@@ -32,6 +32,8 @@ __all__ = ["Witnesses", "search"]
 Array = npt.NDArray[np.float64]
 
 _START_ROWS = 500
+_EXACT_TRIES = 50_000
+"""About so many tries, but 4 to 60 a wish, go to last bits of doubles, which few inputs show."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Witnesses:
         What inputs can touch.
     wrong_turns : (3,) int64
         As in `treekit.verify.probes.Probes`.
+    last_bits : (int, int)
+        As in `treekit.verify.probes.Probes`.
     complete : bool
         Whether every wish was tried within the bound of rows.
     """
@@ -52,12 +56,13 @@ class Witnesses:
     rows: Array
     can: Can
     wrong_turns: npt.NDArray[np.int64]
+    last_bits: tuple[int, int]
     complete: bool
 
 
 def search(model: Model, n_random: int, max_rows: int, rng: np.random.Generator) -> Witnesses:
     """Search for rows, at most some `max_rows` besides the random ones."""
-    from treekit.kernels.witness import SHARP, TELLS
+    from treekit.kernels.witness import EXACT, SHARP, TELLS, UNKNOWN
 
     of = routed(model)
     can = reachable(of)
@@ -70,11 +75,15 @@ def search(model: Model, n_random: int, max_rows: int, rng: np.random.Generator)
     start = drawn(of, max(n_random, _START_ROWS), rng)
     hunt = Hunt(of, wishes, start, rng)
     hunt.run(np.where(wishes["sharp"], SHARP, TELLS), can)
+    rounds = int(np.clip(_EXACT_TRIES // max(int(wishes["sharp"].sum()), 1), 4, 60))
+    hunt.run(np.where(wishes["sharp"], EXACT, 0), rounds=rounds)
     rows = [start[:n_random], hunt.touching(), hunt.best[hunt.outcome > 0]]
     rows.append(_rounding(of, hunt.best[(hunt.outcome > 0) & (wishes["term"] < 0)], rng))
     if complete:
         rows.append(divided_rows(model, np.concatenate(rows), partial(_reaching, hunt)))
-    return Witnesses(np.concatenate(rows), can, _wrong_turns(hunt), complete)
+    sharp = wishes["sharp"] & (wishes["goal"] != UNKNOWN)
+    last_bits = int(np.count_nonzero(hunt.outcome[sharp] >= SHARP)), int(np.count_nonzero(sharp))
+    return Witnesses(np.concatenate(rows), can, _wrong_turns(hunt), last_bits, complete)
 
 
 def _reaching(hunt: Hunt, tree: int, wanted: npt.NDArray[np.bool_]) -> Array:
@@ -87,12 +96,13 @@ def _rounding(of: Routed, rows: Array, rng: np.random.Generator) -> Array:
     """Rows of the furthest doubles that round to each number, up or down; none in float64."""
     if not of.narrow:
         return rows[:0]
-    upper, lower = double_threshold(rows), -double_threshold(-rows)
+    known = np.where(np.abs(rows) <= np.finfo(np.float32).max, rows, 0.0)
+    upper, lower = double_threshold(known), -double_threshold(-known)
     moved = np.where(rng.random(rows.shape) < 0.5, upper, lower)
     with np.errstate(over="ignore"):
         same = moved.astype(np.float32).astype(np.float64) == rows
     numeric = ~of.model.schema.nominal
-    return np.where(same & numeric & np.isfinite(rows), moved, rows)
+    return np.where(same & numeric, moved, rows)
 
 
 def _wrong_turns(hunt: Hunt) -> npt.NDArray[np.int64]:

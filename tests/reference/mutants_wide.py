@@ -1,0 +1,127 @@
+"""Small faults in what artifacts say of sums, surrogates, divided rows and costs.
+
+Each function yields (what was done, content of the file), as in
+`tests.reference.mutants`.  A fault is one of: a weight of a sum moved by
+one float32, or its threshold by that or by one double, a number or a branch of a surrogate
+test, an end of the shares by one part of the mass, one cost by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+from tests.reference.mutants import beside
+
+__all__ = ["c_mutants", "python_mutants", "text_mutants"]
+
+Mutants = Iterator[tuple[str, bytes]]
+NUMBER = r"(?<![\w.])(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?![\w.])"
+
+
+def near(number: float) -> list[float]:
+    """One double, and one float32, away."""
+    doubles = [math.nextafter(number, to) for to in (-math.inf, math.inf)]
+    return [*doubles, *beside(number)]
+
+
+def _replaced(text: str, at: tuple[int, int], new: str) -> bytes:
+    return (text[: at[0]] + new + text[at[1] :]).encode()
+
+
+def _moved(fault: str, text: str, spans: Iterable[tuple[int, int]]) -> Mutants:
+    """Each real number one float32, and, but for weights, which are floats, one double away."""
+    for first, last in spans:
+        number = float(text[first:last])
+        for new in beside(number) if fault == "weight" else near(number):
+            yield fault, _replaced(text, (first, last), repr(new))
+
+
+def _stepped(
+    fault: str, text: str, spans: Iterable[tuple[int, int]], lowest: int = 0, highest: int = 2**24
+) -> Mutants:
+    """Each whole number one lower and one higher."""
+    for first, last in spans:
+        for new in (int(text[first:last]) - 1, int(text[first:last]) + 1):
+            if lowest <= new <= highest:
+                yield fault, _replaced(text, (first, last), str(new))
+
+
+def _inside(text: str, begin: str, end: str, number: str = NUMBER) -> Iterator[tuple[int, int]]:
+    """Places of the numbers between two patterns, wherever they stand."""
+    for block in re.finditer(f"{begin}(.*?){end}", text, re.DOTALL):
+        for match in re.finditer(number, block[1]):
+            yield block.start(1) + match.start(1), block.start(1) + match.end(1)
+
+
+def _sums(text: str, times: str) -> Mutants:
+    """Sums in the nested form: ``w * x + ... <= t``."""
+    yield from _moved("weight", text, (m.span(1) for m in re.finditer(NUMBER + times, text)))
+    whole = times + r"[^;:{}]*?(?:<=|>) " + NUMBER
+    yield from _moved("threshold", text, (m.span(1) for m in re.finditer(whole, text)))
+
+
+def c_mutants(text: str) -> Mutants:
+    """Faults in a C file, in either of its forms."""
+    yield from _sums(text, r" \* \w+_float32\(x\[")
+    block = text.partition("_tests[] = {\n")[2].partition("};")[0]
+    start = text.find(block) if block else 0
+    for match in re.finditer(r"\{([^,]+), ([01]), (-?\d+), \d+, (\d+)\}", block):
+        at = [(start + match.start(group), start + match.end(group)) for group in (1, 2)]
+        if match[3] == "-1":
+            fault = "surrogate" if match[4] == "1" else "threshold"
+            yield from _moved(fault, text, at[:1])
+            yield "surrogate", _replaced(text, at[1], str(1 - int(match[2])))
+    weights = _inside(text, r"_terms\[\] = \{\n", r"\};", r"\{" + NUMBER)
+    yield from _moved("weight", text, weights)
+    branches = _inside(text, r"_test_branches\[\] = \{\n", r"\};")
+    yield from _stepped("surrogate", text, branches, -1, 1)
+    yield from _stepped("cost", text, _inside(text, r"_costs\[\] = \{\n", r"\};"))
+    if "question, child, low, high" in text:
+        pattern = r"^\{[^,\n]+, -?\d+, -?\d+, (\d+), (\d+)\}"
+        ends = (m.span(k) for m in re.finditer(pattern, text, re.MULTILINE) for k in (1, 2))
+        yield from _stepped("share", text, ends)
+
+
+def python_mutants(text: str) -> Mutants:
+    """Faults in a Python file, in either of its forms."""
+    yield from _sums(text, r" \* _float32\(x\[")
+    block = text.partition('_tests("""\\\n')[2].partition('\n"""')[0]
+    start = text.find(block) if block else 0
+    for line in re.finditer(r"^\d+ (sum|level) (.*)$", block, re.MULTILINE):
+        cells = [
+            (start + line.start(2) + m.start(), start + line.start(2) + m.end())
+            for m in re.finditer(r"\S+", line[2])
+        ]
+        if line[1] == "level":
+            yield from _stepped("surrogate", text, cells[1:], -1, 1)
+            continue
+        yield "surrogate", _replaced(text, cells[0], str(1 - int(text[slice(*cells[0])])))
+        single = len(cells) == 4
+        yield from _moved("surrogate" if single else "threshold", text, cells[1:2])
+        yield from _moved("weight", text, cells[3::2])
+    yield from _stepped("cost", text, _inside(text, r'_COSTS = [^"]*"""\\\n', r'"""'))
+    yield from _stepped("share", text, _inside(text, r'_(?:LOW|HIGH) = .*?"""\\\n', r'"""'))
+
+
+def text_mutants(text: str) -> Mutants:
+    """Faults in a text of rules."""
+    for line in re.finditer(r"^  test \d+: (.*)$", text, re.MULTILINE):
+        several = " * " in line[1] or " + " in line[1]
+        for match in re.finditer(NUMBER, line[1]):
+            span = (line.start(1) + match.start(1), line.start(1) + match.end(1))
+            tail = line[1][match.end() :]
+            fault = "weight" if tail.startswith(" *") else "threshold" if several else "surrogate"
+            yield from _moved(fault, text, [span])
+        for match in re.finditer(r"<=|>", line[1]):
+            span = (line.start(1) + match.start(), line.start(1) + match.end())
+            yield "surrogate", _replaced(text, span, ">" if match[0] == "<=" else "<=")
+    costs = re.finditer(r"^  when it is .*?answer costs   (.*)$", text, re.MULTILINE)
+    spans = ((c.start(1) + m.start(1), c.start(1) + m.end(1)) for c in costs
+             for m in re.finditer(r": (\d+)", c[1]))  # fmt: skip
+    yield from _stepped("cost", text, spans)
+    parts = re.finditer(r"(?:missing|unknown|\}): (\d+) to (\d+)", text)
+    both = itertools.chain.from_iterable((m.span(1), m.span(2)) for m in parts)
+    yield from _stepped("share", text, both)

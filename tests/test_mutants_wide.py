@@ -1,0 +1,169 @@
+"""Faults in what artifacts say of sums, surrogates, divided rows and costs are seen.
+
+What inputs can show is tried without `verify`: a model is so small that single
+columns can be tried around all their thresholds, and one number of a sum
+solved for many values of the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.reference import evaluate
+from tests.reference.mutants import beside
+from tests.reference.mutants_wide import c_mutants, python_mutants, text_mutants
+from tests.test_mutants import spread, written
+from tests.test_verify_wide import SCHEMA, divided_model, sums_model, surrogates_model
+from treekit.errors import VerificationError
+from treekit.export import export
+from treekit.model.build import build_tree, leaf, oblique, threshold
+from treekit.model.ensemble import make_model
+from treekit.model.votes import least_cost
+from treekit.verify import verify
+from treekit.verify.answers import Answers, differing
+from treekit.verify.runners import runner_of
+
+COSTS = np.array([[0, 3, 2], [7, 0, 1], [1, 2, 0]])
+
+
+def costs_model():
+    schema = SCHEMA.__class__(SCHEMA.columns, classes=("no", "yes", "perhaps"))
+    rng = np.random.default_rng(2)
+
+    def tree(depth):
+        if depth == 0:
+            return leaf(rng.integers(1, 30, 3).tolist())
+        return threshold(int(rng.integers(2)), float(rng.integers(-4, 5)), tree(depth - 1),
+                         tree(depth - 1), missing=int(rng.integers(2)))  # fmt: skip
+
+    trees = [build_tree(tree(4), schema) for _ in range(3)]
+    return make_model(schema, trees, costs=COSTS, voting="hard")
+
+
+def mixed_model():
+    """Sums and surrogates in several trees, answers weighed by costs."""
+    long = oblique({"x": 0.4, "y": -0.9}, 1 / 3, leaf([1, 5]), leaf([7, 2]), missing=0)
+    trees = [*surrogates_model().trees, *sums_model().trees, build_tree(long, SCHEMA)]
+    return make_model(SCHEMA, trees, missing="surrogate", costs=np.array([[0, 3], [2, 0]]))
+
+
+MODELS = {
+    "sums": sums_model,
+    "surrogates": surrogates_model,
+    "divided": divided_model,
+    "costs": costs_model,
+    "mixed": mixed_model,
+}
+
+
+@cache
+def model_of(name):
+    return MODELS[name]()
+
+
+@cache
+def tried(name):
+    """Rows around everything that the model asks, and the right answers."""
+    model, rng = model_of(name), np.random.default_rng(0)
+    axes = [*(axis(model, f) for f in (0, 1)), [math.nan, 0.0, 1.0, 2.0]]
+    rows = np.array(list(itertools.product(*axes)))
+    if len(rows) > 4000:
+        rows = rows[rng.permutation(len(rows))[:4000]]
+    rows = np.concatenate([rows, *(solved(tree, rows[:400], rng) for tree in model.trees)])
+    total = np.array([evaluate.sums(model, row) for row in rows.tolist()])
+    return rows, Answers(least_cost(total, model.costs)[:, None], total / model.unit_total)
+
+
+def axis(model, feature):
+    bounds = {0.0, 1.0, -1.0}
+    for tree in model.trees:
+        asked = tree.threshold[(tree.kind == 1) & (tree.feature == feature)]
+        instead = tree.surrogate_threshold[tree.surrogate_feature == feature]
+        for t in [*asked.tolist(), *instead[~np.isnan(instead)].tolist()]:
+            bounds |= {t, *beside(t)}
+    return [math.nan, -math.inf, *sorted(bounds), math.inf]
+
+
+def solved(tree, rows, rng):
+    """Rows with one number of a sum such that the sum nearly is the threshold."""
+    found = [rows[:0]]
+    for node in np.flatnonzero(np.diff(tree.term_start)):
+        terms = slice(tree.term_start[node], tree.term_start[node + 1])
+        columns, weights = tree.term_feature[terms], tree.term_weight[terms]
+        made = rows.copy()
+        made[:, columns] = np.float32(rng.normal(size=(len(rows), len(columns))) * 3)
+        k = int(rng.integers(len(columns)))
+        others = made[:, columns] @ weights - made[:, columns[k]] * weights[k]
+        exact = np.float32((tree.threshold[node] - others) / weights[k])
+        for step in (-1, 0, 1):
+            moved = made.copy()
+            moved[:, columns[k]] = exact + step * np.spacing(exact)
+            found.append(moved)
+    return np.concatenate(found)
+
+
+def shows(path, name):
+    rows, right = tried(name)
+    try:
+        answers = [given for _, given in runner_of(path).run(path, model_of(name).schema, rows)]
+    except VerificationError:
+        return True
+    return any(
+        len(differing(Answers(right.label[: len(a.label)], right.number[: len(a.label)]), a))
+        for a in answers
+    )
+
+
+CASES = [
+    ("sums", "c", "if_else", c_mutants, {"weight", "threshold"}, 14),
+    ("sums", "python", "table", python_mutants, {"weight", "threshold", "surrogate"}, 26),
+    ("sums", "rules", None, text_mutants, {"weight", "threshold", "surrogate"}, 26),
+    ("surrogates", "c", "table", c_mutants, {"surrogate", "weight"}, 14),
+    ("surrogates", "python", "if_else", python_mutants, {"surrogate", "weight"}, 35),
+    ("surrogates", "rules", None, text_mutants, {"surrogate"}, 15),
+    ("divided", "c", "table", c_mutants, {"share"}, 10),
+    ("divided", "python", "table", python_mutants, {"share"}, 30),
+    ("divided", "rules", None, text_mutants, {"share"}, 36),
+    ("costs", "c", "if_else", c_mutants, {"cost"}, 8),
+    ("costs", "python", "table", python_mutants, {"cost"}, 15),
+    ("costs", "rules", None, text_mutants, {"cost"}, 15),
+    ("mixed", "python", "table", python_mutants, {"weight", "threshold", "surrogate", "cost"}, 40),
+    ("mixed", "rules", None, text_mutants, {"weight", "threshold", "surrogate", "cost"}, 60),
+]
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """Counts of faults over all cases."""
+    return Counter()
+
+
+@pytest.mark.parametrize(("name", "target", "form", "mutate", "faults", "most"), CASES)
+def test_a_fault_that_some_input_shows_is_caught(
+    tmp_path, seen, name, target, form, mutate, faults, most
+):
+    model = model_of(name)
+    settings = {"form": form} if form else {}
+    path = export(model, target, tmp_path / "model", **settings)[0]
+    chosen = spread(list(mutate(path.read_text())), most)
+    paths = written(chosen, path)
+    report = verify(model, [path, *paths], random_rows=100)
+    assert report.artifacts[0].equal, str(report)
+    assert not shows(path, name)
+    assert {fault for fault, _ in chosen} == faults
+    for (fault, _), mutant, result in zip(chosen, paths, report.artifacts[1:], strict=True):
+        assert not result.equal or not shows(mutant, name), f"{fault} in {mutant}\n{report}"
+        seen[fault, not result.equal] += 1
+
+
+def test_most_faults_of_every_sort_were_caught(seen):
+    for fault in ("weight", "threshold", "surrogate", "share", "cost"):
+        assert seen[fault, True] >= 20, seen
+        # The label alone tells of a cost: few inputs lie where one by one decides.
+        assert fault == "cost" or seen[fault, True] >= 2 * seen[fault, False], seen
