@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import treekit
+from tests.test_c45 import J48
 from tests.test_training import noisy, same_tree
 from treekit import DataError, SettingError, registry
+from treekit.cli import main
 from treekit.training.presets import PRESETS, preset
 from treekit.training.settings import SETTINGS
 
@@ -108,6 +111,19 @@ def test_a_stump_has_one_split_whatever_the_task():
     table = whole(y=noisy(200, task="regression")["y"])
     for data in (whole(), table):
         assert treekit.train(data, "y", algorithm="stump", seed=0).trees[0].n_nodes == 3
+
+
+def test_the_command_line_s_help_names_every_algorithm():
+    told = " ".join(CliRunner().invoke(main, ["train", "--help"]).stdout.split())
+    assert f"Settings to start from: {', '.join(PRESETS)}." in told
+
+
+def test_weka_s_j48_is_c45_with_three_settings_changed():
+    # test_error_based compares what these settings grow with the trees of Weka.
+    changes = {"criterion.tolerance": 1e-6, "min_gain": 0.0, "pruner.limit": "j48"}
+    settings = preset("c45", "classification") | changes
+    for name, value in J48.items():
+        assert name in ("dtype", "seed") or settings[name] == value
 
 
 def test_forests_of_the_literature_differ_in_what_they_draw():

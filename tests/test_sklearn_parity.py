@@ -319,6 +319,34 @@ def test_an_alpha_that_cannot_be_used_is_refused(parameters, said):
         DecisionTreeClassifier(**parameters).fit(*IRIS)
 
 
+# ------------------------------------------------------------------ several outputs
+
+
+def test_the_score_of_several_outputs_counts_the_rows_that_are_right_altogether():
+    x, y = IRIS
+    marks = np.column_stack([y > 0, x[:, 0] > 6, x[:, 1] > 3]).astype(int)
+    own = DecisionTreeClassifier(max_depth=2).fit(x, marks)
+    other = sklearn.tree.DecisionTreeClassifier(max_depth=2, random_state=0).fit(x, marks)
+    weights = np.arange(len(y))
+    assert own.score(x, marks, weights) == pytest.approx(other.score(x, marks, weights))
+    assert own.n_classes_ == other.n_classes_.tolist() == [2, 2, 2]
+    both = np.column_stack([y, marks[:, 1]])
+    forest = RandomForestClassifier(4, random_state=0).fit(x, both)
+    assert forest.score(x, both) == (forest.predict(x) == both).all(axis=1).mean()
+    assert DecisionTreeClassifier().fit(x, y).n_classes_ == 3
+    with pytest.raises(DataError, match="there are 2 outputs"):
+        forest.score(x, y)
+
+
+def test_importances_of_several_outputs_are_the_mean_over_them():
+    x, y = IRIS
+    both = np.column_stack([y, x[:, 1] > 3]).astype(int)
+    forest = RandomForestClassifier(10, random_state=0, max_features=None).fit(x, both)
+    found = forest.permutation_importances(x, both, out_of_bag=True)
+    assert found.mean[1] > 0.1
+    assert found.mean[2:].sum() > found.mean[0]
+
+
 # ------------------------------------------------------------------ algorithms
 
 

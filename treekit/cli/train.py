@@ -85,7 +85,11 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
     type=click.Path(path_type=Path),
     help="Model file to write.",
 )
-@click.option("--algorithm", metavar="NAME", help="Settings to start from: c45, cart, ...")
+@click.option(
+    "--algorithm",
+    metavar="NAME",
+    help="Settings to start from: id3, c45, cart, stump, bagging, random_forest, extra_trees.",
+)
 @click.option("--ensemble", metavar="tree|forest", help="One tree (default), or a random forest.")
 @click.option("--trees", metavar="N", help="Trees of a forest.")
 @click.option("--criterion", metavar="NAME", help="Measure of a split: gini, entropy, ...")

@@ -11,7 +11,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, check_array, column_or_1d, compute_sample_weight
+from sklearn.utils import (
+    assert_all_finite,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    compute_sample_weight,
+)
 from sklearn.utils.multiclass import check_classification_targets
 
 from treekit.data.dataset import Dataset
@@ -47,6 +53,26 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         votes = self._sums(X)
         shares: Any = probabilities(self.model_, votes)
         return shares
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; of several outputs the share of rows whose labels all are right."""
+        said = self.predict(X)
+        if said.ndim == 1:
+            return float(super().score(X, y, sample_weight))
+        labels = _targets(self, y)
+        check_consistent_length(said, labels, sample_weight)
+        if labels.shape != said.shape:
+            raise DataError(
+                f"y has shape {labels.shape}, but there are {said.shape[1]} outputs; give a column "
+                "of labels for each"
+            )
+        return float(np.average((said == labels).all(axis=1), weights=sample_weight))
+
+    @property
+    def n_classes_(self) -> int | list[int]:
+        """Number of classes; of several outputs a list."""
+        sizes = [len(labels) for labels in self._labels()]
+        return sizes if isinstance(self.classes_, list) else sizes[0]
 
     def _labels(self) -> list[npt.NDArray[Any]]:
         """The labels of each output."""
