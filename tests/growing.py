@@ -45,13 +45,16 @@ def built_in(
     cells: int,
     known_only: bool = False,
     blocks: Blocks | None = None,
+    bounded: bool = False,
     **settings: Any,
 ) -> CompiledCriterion:
     """A built-in criterion, compiled once for all tests."""
     dense = name == "squared_error" or blocks is not None
     functions = BUILT_IN[name](**settings)
     origin = Origin("criterion", name)
-    return compile_criterion(functions, cells, dense, origin, known_only=known_only, blocks=blocks)
+    return compile_criterion(
+        functions, cells, dense, origin, known_only=known_only, blocks=blocks, bounded=bounded
+    )
 
 
 def target_of(problem: reference.Problem) -> Target:
@@ -114,10 +117,14 @@ def recipe_of(
     )
     if ways is PLAIN:
         ways = Ways(problem.known_only, exact_levels=problem.exact_levels)
-    compiled = criterion or built_in(problem.criterion, target.size, ways.known_only, target.blocks)
+    bounded = problem.signs is not None
+    compiled = criterion or built_in(
+        problem.criterion, target.size, ways.known_only, target.blocks, bounded
+    )
     return Recipe(
         table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,
         surrogates=surrogates,
+        signs=None if problem.signs is None else np.array(problem.signs, float),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.reference import surrogates as slow
 from tests.test_grow import problem_of
 from treekit.data.dataset import make_dataset
 from treekit.grow.builder import GrownTree, grow_tree
+from treekit.grow.route import route
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.training import fit
@@ -167,6 +168,8 @@ def test_held_out_rows_go_where_the_model_sends_them(splitter: str) -> None:
     model = treekit.model.ensemble.make_model(dataset.schema, [grown.tree], missing="surrogate")
     ends = leaf_indices(model, matrix_of(dataset)[grown.held_ids])[:, 0]
     assert ends.tolist() == grown.held_leaf.tolist()
+    again = route(grown.tree, recipe.table, rows, 2, fractional=False)
+    np.testing.assert_array_equal(again, grown.stats)
 
 
 def matrix_of(dataset: Any) -> Any:

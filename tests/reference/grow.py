@@ -40,6 +40,8 @@ class Problem:
     """Level of the criterion "quantile", whose statistics are those of a rank target."""
     several: tuple[int, ...] = ()
     """Classes of each target, where y holds a tuple a row; 0 for a number."""
+    signs: list[int] | None = None
+    """Monotonic constraints of a number or of the share of the second of two classes."""
 
     @property
     def nominal_splits(self) -> Any:
@@ -68,6 +70,7 @@ class Grown:
     cut: Cut | None = None
     children: list[Grown] = field(default_factory=list)
     priority: float = 0.0
+    bounds: tuple[Fraction | float, Fraction | float] = (-math.inf, math.inf)
 
 
 def grow(problem: Problem) -> Grown:
@@ -93,8 +96,40 @@ def grow(problem: Problem) -> Grown:
         for branch in range(cut.branches):
             rows = [i for i in node.rows if side(cut, p.columns[cut.feature][i]) == branch]
             node.children.append(_node(p, weights, rows, node.depth + 1))
+        _hand_bounds(p, node, cut)
         waiting += [child for child in node.children if _prepare(p, weights, child)]
     return root
+
+
+def says(p: Problem, stats: Sequence[Fraction]) -> Fraction:
+    """What a node answers: a mean, or the share of the second class."""
+    return stats[1] / weight_of(p, stats)
+
+
+def says_within(p: Problem, node: Grown) -> float:
+    """The same, within the node's bounds."""
+    return float(min(max(says(p, node.stats), node.bounds[0]), node.bounds[1]))
+
+
+def _hand_bounds(p: Problem, node: Grown, cut: Cut) -> None:
+    lowest, highest = node.bounds
+    for child in node.children:
+        child.bounds = node.bounds
+    sign = p.signs[cut.feature] if p.signs and cut.kind == "threshold" else 0
+    if sign:
+        left, right = node.children
+        middle = (says(p, left.stats) + says(p, right.stats)) / 2
+        below, above = (left, right) if sign > 0 else (right, left)
+        below.bounds, above.bounds = (lowest, middle), (middle, highest)
+
+
+def _fits(p: Problem, node: Grown, kind: str, feature: int, children: Any) -> bool:
+    if p.signs is None or p.signs[feature] == 0 or kind != "threshold":
+        return True
+    left, right = (says(p, child) for child in children)
+    lowest, highest = node.bounds
+    ordered = (right - left) * p.signs[feature] >= 0
+    return ordered and lowest <= min(left, right) and max(left, right) <= highest
 
 
 def side(cut: Cut, value: Any) -> int:
@@ -237,6 +272,9 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
                 children = [_stats(p, weights, left), _stats(p, weights, right)]
                 heavy = [weight_of(p, c) for c in children]
                 if min(heavy) < p.min_weight_leaf:
+                    continue
+                kind = "missing" if len(chosen) == len(known) else "threshold"
+                if not _fits(p, node, kind, feature, children):
                     continue
                 gain, score = scores(p, node.stats, children)
                 rank = (attempt, at, 1 - missing)

@@ -21,7 +21,7 @@ from treekit.data.validation import coded_dataset
 from treekit.errors import SettingError
 from treekit.estimators.algorithms import by_algorithm, effective
 from treekit.estimators.inputs import column_kinds, read_input
-from treekit.estimators.limits import seed_of, weight_limits
+from treekit.estimators.limits import seed_of, signs_by_name, weight_limits
 from treekit.estimators.parameters import Parameters
 from treekit.model.ensemble import Model
 from treekit.model.predict import leaf_indices, sums
@@ -197,6 +197,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             "max_features": "all" if self.max_features is None else self.max_features,
             "max_leaves": self.max_leaf_nodes,
             "seed": seed_of(self.random_state),
+            "monotonic": signs_by_name(self.monotonic_cst, dataset.schema.names),
         }
         settings |= weight_limits(
             self.min_samples_split,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from treekit.errors import SettingError
 
-__all__ = ["seed_of", "weight_limits"]
+__all__ = ["seed_of", "signs_by_name", "weight_limits"]
 
 
 def weight_limits(
@@ -66,3 +67,16 @@ def seed_of(random_state: Any) -> int:
     from sklearn.utils import check_random_state
 
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def signs_by_name(given: Any, names: tuple[str, ...]) -> Mapping[Any, Any] | None:
+    """Monotonic constraints, one a column or by name, as training takes them."""
+    if given is None or isinstance(given, Mapping):
+        return given
+    signs = np.asarray(given)
+    if signs.shape != (len(names),):
+        raise SettingError(
+            f"monotonic_cst has the shape {signs.shape}; give one sign for each of the "
+            f"{len(names)} columns, or a dict by name"
+        )
+    return dict(zip(names, signs.tolist(), strict=True))

@@ -69,6 +69,9 @@ class Parameters:
         The components' own settings by name, such as ``{"alpha": 0.01}``.
     max_bins : int
         Histogram splitter: bins a numeric column, at most 255.
+    monotonic_cst : sequence of int or dict, optional
+        1 for each column that answers (a number, or the share of the second of
+        two classes) must rise with, -1: fall, 0: free; or a dict by name.
     train_settings : dict, optional
         Further settings of `treekit.train` by name, such as
         ``{"thresholds": "value_below"}``; they win over the parameters.
@@ -96,6 +99,7 @@ class Parameters:
     splitter_settings: Mapping[str, Any] | None = None
     pruner_settings: Mapping[str, Any] | None = None
     max_bins: int = 255
+    monotonic_cst: Any = None
     train_settings: Mapping[str, Any] | None = None
 
 

@@ -18,6 +18,7 @@ from treekit.data.schema import Dtype
 from treekit.errors import PluginError
 from treekit.grow.criterion import CompiledCriterion
 from treekit.grow.held import Held
+from treekit.grow.monotonic import constrained, constrained_stats
 from treekit.grow.plugins import current
 from treekit.grow.route import leaf_shares
 from treekit.grow.splitter import CompiledSplitter
@@ -56,6 +57,8 @@ class Recipe:
         its weight; criterion and `ways` are then of `known_only`.
     held : Held, optional
         The rows of a validation table.
+    signs : (features,) float64, or None
+        Monotonic constraints, 1, -1 or 0 for each column; the criterion is then `bounded`.
     surrogates : int or None
         Most surrogates of a node; criterion and `ways` are then of
         `known_only`, too.  None = trees have none.
@@ -75,6 +78,7 @@ class Recipe:
     fractional: bool = False
     held: Held | None = None
     surrogates: int | None = None
+    signs: npt.NDArray[np.float64] | None = None
     compiled: list[Any] = field(default_factory=list, repr=False)
 
 
@@ -87,6 +91,9 @@ class GrownTree:
     tree : Tree
     stats, held_stats : (nodes, S) float64
         Statistics of training and of held-out rows at each node.
+    said : (nodes, S) float64
+        Those that each node answers by: of its training rows, or of its
+        parent's where it has none, and within monotonic constraints.
     held_ids : (entries,) uint32
         Held-out row numbers in leaf order; one entry for each leaf that a row
         reaches, which are several only where rows go down every branch.
@@ -102,6 +109,7 @@ class GrownTree:
 
     tree: Tree
     stats: npt.NDArray[np.float64]
+    said: npt.NDArray[np.float64]
     held_stats: npt.NDArray[np.float64]
     held_ids: npt.NDArray[np.uint32]
     held_leaf: npt.NDArray[np.int64]
@@ -127,7 +135,7 @@ def grow_tree(
     criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
     seed = int(rng.integers(0, 2**63))
-    scratch = make_scratch(recipe.table, recipe.target, most, seed, splitter.options)
+    scratch = make_scratch(recipe.table, recipe.target, most, seed, splitter.options, recipe.signs)
     spare = Rows(
         np.empty(most + 1, np.uint32),
         np.empty(0 if recipe.target.dense else most + 1, np.uint32),
@@ -265,7 +273,12 @@ def _culprit(recipe: Recipe, error: Exception) -> Exception:
 
 
 def make_scratch(
-    table: Table, target: Target, most: int, seed: int, options: tuple[float, ...] = ()
+    table: Table,
+    target: Target,
+    most: int,
+    seed: int,
+    options: tuple[float, ...] = (),
+    signs: npt.NDArray[np.float64] | None = None,
 ) -> Scratch:
     """Working memory for nodes of up to `most` rows; `seed` draws columns."""
     s = target.size
@@ -286,19 +299,22 @@ def make_scratch(
         ordered=np.empty((max(levels, STEPS + 1), s)),
         keys=np.empty(levels),
         start=np.empty(s),
-        best=np.empty(s + 2),
+        best=np.append(np.empty(s + 2), [0.0, 0.0, -np.inf, np.inf]),
         pair=np.empty((2, s)),
-        offers=_offers(table, target),
+        offers=_offers(table, target, signs),
         levels=np.empty(levels, np.int32),
         options=np.array(options),
     )
 
 
-def _offers(table: Table, target: Target) -> npt.NDArray[np.float64]:
-    """Two rows to be filled at each node, and the levels of each column per training weight."""
+def _offers(
+    table: Table, target: Target, signs: npt.NDArray[np.float64] | None
+) -> npt.NDArray[np.float64]:
+    """Two rows to be filled at each node, levels per training weight, and constraints."""
     total = max(float(target.values[:, 0].sum()), 1e-300)
     levels = np.where(table.nominal > 0, table.n_codes / total, 0.0)
-    return np.vstack([np.empty((2, len(levels))), levels])
+    free = np.zeros(len(levels))
+    return np.vstack([np.empty((2, len(levels))), levels, free if signs is None else signs])
 
 
 def _assemble(
@@ -311,6 +327,7 @@ def _assemble(
     # A column, and the bits of its weight, by turns; see `treekit.kernels.oblique`.
     terms, term_start = _pooled(grown, g, kind == Split.OBLIQUE)
     stats = grown.stats[:n]
+    said = _said(stats, g)
     tree = Tree(
         kind=kind,
         feature=np.where(inner, g["feature"], -1),
@@ -320,7 +337,7 @@ def _assemble(
         missing=np.where(inner, g["missing"], 0),
         level_start=level_start,
         level_branch=level_branch,
-        value=node_values(recipe.target, recipe.criterion, _said(stats, g)),
+        value=node_values(recipe.target, recipe.criterion, said),
         weight=g["weight"].copy(),
         gain=np.where(inner, g["gain"], 0.0),
         term_start=term_start // 2,
@@ -328,18 +345,21 @@ def _assemble(
         term_weight=terms[1::2].copy().view(np.float32),
         **surrogate_fields(grown, inner, recipe.table, recipe.splitter.coding, recipe.dtype),
     )
+    if recipe.signs is not None:
+        said = constrained_stats(tree, recipe.signs, said, dense=recipe.target.dense)
+        tree = constrained(tree, recipe.signs)
     held_stats = grown.held_stats[:n]
     if recipe.fractional:
         at = leaf_shares(tree, held_table, held.ids, fractional=True)
         order = np.argsort(held.ids)
         own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
         own = own * at.share[:, None]
-        return GrownTree(tree, stats, held_stats, at.ids, at.leaf, own, rows, at.share)
+        return GrownTree(tree, stats, said, held_stats, at.ids, at.leaf, own, rows, at.share)
     leaves = tree.leaves
     leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
     counts = g["held_end"][leaves] - g["held_begin"][leaves]
     ends = np.repeat(leaves, counts)
-    return GrownTree(tree, stats, held_stats, held.ids, ends, held.values, rows)
+    return GrownTree(tree, stats, said, held_stats, held.ids, ends, held.values, rows)
 
 
 def _pooled(

@@ -30,6 +30,7 @@ from treekit.grow.defaults import (
     standing,
 )
 from treekit.grow.plugins import Origin, compiled
+from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
 from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
 
 __all__ = ["CompiledCriterion", "compile_criterion"]
@@ -80,6 +81,7 @@ def compile_criterion(
     *,
     known_only: bool = False,
     blocks: Blocks | None = None,
+    bounded: bool = False,
 ) -> CompiledCriterion:
     """Compile a criterion for statistics of `cells` cells.
 
@@ -98,6 +100,8 @@ def compile_criterion(
     blocks : Blocks, optional
         Statistics are those of several targets (`dense`): the criterion sees
         each target's own, and its answers are averaged.
+    bounded : bool
+        Cuts keep to monotonic constraints; see `treekit.kernels.monotonic`.
     """
     if functions.score is None and functions.impurity is None:
         raise PluginError(f"{origin} gives neither impurity nor score")
@@ -124,7 +128,8 @@ def compile_criterion(
     attempts = 1 if ordered else cells + COMPONENTS
     if blocks is not None:
         attempts = cells - 1 if functions.order is None else blocks.count
-    make_scan = _make_rank_scan if ranked else partial(_make_scan, cells=cells, dense=dense)
+    sums_scan = partial(_make_scan, cells=cells, dense=dense, bounded=bounded)
+    make_scan = _make_rank_scan if ranked else sums_scan
     scan = make_scan(rank, tolerance=functions.tolerance)
     return CompiledCriterion(
         scan=Pointer(scan, SCAN),
@@ -188,16 +193,18 @@ def _heap_cells(cells):  # type: ignore[no-untyped-def]
     return np.empty(cells)
 
 
-def _make_scan(rank: Any, cells: int, dense: bool, tolerance: float) -> Any:
+def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: float) -> Any:
     """The loop over the cuts of one column at one node.
 
     ``scan(rows, count, start, totals, limit, impurity, best)``: rows (codes, S)
     ascending; `start` is on the left before the first cut; both sides need
     the weight `limit`.  Returns the best cut's position, the first of tied
     ones, -1 if there is none or -2 if the criterion gave NaN; `best` receives
-    score, left weight and left statistics.
+    score, left weight and left statistics, and if `bounded` tells before what
+    the cuts must keep to.
     """
     weigh = cells if not dense else 1
+    told = cells + 2
     small = cells <= MOST_ON_STACK
     new_matrix, new_cells = (stack_matrix, stack_cells) if small else (_heap_matrix, _heap_cells)
 
@@ -224,6 +231,16 @@ def _make_scan(rank: Any, cells: int, dense: bool, tolerance: float) -> Any:
                 right += children[one, k]
             if left < limit or right < limit:
                 continue
+            if bounded:
+                sign = best[np.uint64(told + SIGN)]
+                if not fits(
+                    children[zero, one] / left,
+                    children[one, one] / right,
+                    sign if i < np.uint64(best[np.uint64(told + CUTS)]) else 0.0,
+                    best[np.uint64(told + LOWEST)],
+                    best[np.uint64(told + HIGHEST)],
+                ):
+                    continue
             score = float(rank(parent, view))
             if score > bar and score < np.inf:
                 best_score, best_at, best_left = score, np.int64(i), left

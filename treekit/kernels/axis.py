@@ -36,6 +36,7 @@ from treekit.kernels.found import (
     TOLERANCE,
     better,
 )
+from treekit.kernels.monotonic import CUTS, SIGN
 from treekit.kernels.tally import CODE_OF, ORDER, tally
 
 __all__ = [
@@ -195,6 +196,8 @@ def find_axis(
                         totals = missing
                 if way == 0 and side > 0.0:
                     own_limit = side_limit(side * known_weight, limit)
+                best[s + np.uint64(2 + SIGN)] = offers[np.uint64(3), feature]
+                best[s + np.uint64(2 + CUTS)] = known - 1
                 try_cuts(
                     scan,
                     key,

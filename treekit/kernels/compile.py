@@ -47,11 +47,14 @@ class Finder:
     ranked : callable or None
         What serves a rank target in place of a search that adds statistics up;
         None: nothing does.
+    bounded : bool
+        Whether it keeps to monotonic constraints (`treekit.kernels.monotonic`).
     """
 
     kernel: Callable[..., Any]
     options: tuple[float, ...] = ()
     ranked: Callable[..., Any] | None = None
+    bounded: bool = False
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel."""

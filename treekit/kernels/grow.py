@@ -29,6 +29,7 @@ from treekit.kernels.axis import (
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
+from treekit.kernels.monotonic import LOWEST, hand_bounds
 from treekit.kernels.move import (
     last_code,
     longer,
@@ -204,6 +205,12 @@ def grow(
     waiting = np.zeros(64, np.int64)
     sides, held_sides, two = np.empty(0, codes.dtype), np.empty(0, codes.dtype), np.uint32(2)
     n, fresh, used, leaves, n_waiting = 1, 0, 0, 1, 0
+    signs, told = scratch.offers[np.uint64(3)], scratch.best[stats.shape[1] + 2 + LOWEST :]
+    bounded = False
+    for j in range(np.uint64(len(signs))):
+        bounded = bounded or signs[j] != 0.0
+    bounds = np.empty((len(nodes) if bounded else 1, 2))
+    bounds[zero, zero], bounds[zero, np.uint64(1)] = -np.inf, np.inf
     root = nodes[zero]
     root.end, root.held_end = len(ids), len(held_ids)
     root.weight = total(cells, values, 0, len(ids), stats[zero], quantile)
@@ -241,6 +248,9 @@ def grow(
                 ways,
                 quantile,
             )
+            if bounded:
+                told[zero] = bounds[np.uint64(node), zero]
+                told[np.uint64(1)] = bounds[np.uint64(node), np.uint64(1)]
             out[KIND] = 0
             find(
                 it,
@@ -516,6 +526,18 @@ def grow(
             begin, held_begin = ends[b], held_ends[b]
         if empty:
             return Grown(nodes, stats, held_stats, pool, found, replies), n, np.int64(-3)
+        if bounded:
+            if n + branches > len(bounds):
+                bounds = more_rows(bounds, len(nodes))
+            hand_bounds(
+                bounds,
+                node,
+                n,
+                branches,
+                signs[feature] if this.kind == 1 else 0.0,
+                stats[np.uint64(n), np.uint64(1)] / nodes[np.uint64(n)].weight,
+                stats[np.uint64(n + 1), np.uint64(1)] / nodes[np.uint64(n + 1)].weight,
+            )
         if use_before and not before(
             stats[np.uint64(node)],
             stats[n : n + branches],

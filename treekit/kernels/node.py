@@ -138,13 +138,14 @@ class Scratch(NamedTuple):
         What goes left step by step: `compact` in the order of `keys`, or
         levels that join (+) and leave (-) the left side.
     keys : (levels,) float64
-    start, best : (S,), (S + 2,) float64
-        What a scan starts from, and its answer: score, left weight, left statistics.
+    start, best : (S,), (S + 6,) float64
+        What a scan starts from, and its answer: score, left weight, left
+        statistics; then what its cuts must keep to (`treekit.kernels.monotonic`).
     pair : (2, S) float64
         Statistics on either side of the split kept.
-    offers : (3, features) float64
-        Gain and score of each column's best split, for `choose`, and the
-        levels of each column per training weight.
+    offers : (4, features) float64
+        Gain and score of each column's best split, for `choose`, the levels of
+        each column per training weight, and its monotonic constraint.
     levels : (levels,) int32
         Branch of each level in the split kept, or its terms (`treekit.kernels.oblique`).
     options : (options,) float64

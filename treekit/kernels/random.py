@@ -31,6 +31,7 @@ from treekit.kernels.axis import (
     weight_of,
 )
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
 from treekit.kernels.pointers import borrowed
 from treekit.kernels.tally import CODE_OF, tally
 
@@ -174,6 +175,7 @@ def find_random(
                     best,
                     pair,
                     levels,
+                    offers[np.uint64(3), feature],
                     out,
                     numbers,
                 )
@@ -270,6 +272,7 @@ def _try_drawn(
     best,
     pair,
     levels,
+    sign,
     out,
     numbers,
 ):
@@ -308,6 +311,14 @@ def _try_drawn(
         left_weight = weight_of(children[zero], len(cells) == 0)
         right_weight = weight_of(children[np.uint64(1)], len(cells) == 0)
         if not min(left_weight, right_weight) >= max(limit, 5e-324):
+            continue
+        if kind == THRESHOLD and not fits(
+            children[zero, np.uint64(1)] / left_weight,
+            children[np.uint64(1), np.uint64(1)] / right_weight,
+            sign,
+            best[s + two + np.uint64(LOWEST)],
+            best[s + two + np.uint64(HIGHEST)],
+        ):
             continue
         score = many(totals, children, 0) * share
         if np.isnan(score):

@@ -128,7 +128,8 @@ def find_surrogates(
     known_ids, branches, weights = own.ids[:m], own.cells[:m], own.values[:m]
     for f in range(np.uint64(len(n_codes))):
         own.agreement[f] = -1.0
-        if f == feature:
+        # Branches of another column's split have no order that a constrained one could keep.
+        if f == feature or scratch.offers[np.uint64(3), f] != 0.0:
             continue
         count = tally(
             codes[f], n_codes[f], known_ids, branches, weights, np.uint64(2),

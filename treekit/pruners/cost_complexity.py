@@ -15,7 +15,7 @@ from treekit.kernels.prune import weakest_links
 from treekit.model.tree import Tree
 from treekit.pruners.collapse import collapse
 from treekit.pruners.context import Context
-from treekit.pruners.losses import Losses, answers
+from treekit.pruners.losses import Losses
 
 __all__ = ["Sequence", "cost_complexity", "pruning_sequence"]
 
@@ -151,7 +151,7 @@ def _impurity_risk(grown: GrownTree, context: Context) -> Numbers:
             "risk='impurity' needs a criterion with an impurity of nodes, such as gini, entropy "
             "or poisson; choose one, or risk='loss'"
         )
-    own: Numbers = np.array([impurity(said) for said in answers(grown)])
+    own: Numbers = np.array([impurity(said) for said in grown.said])
     return np.asarray(grown.tree.weight * own)
 
 

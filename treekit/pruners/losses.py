@@ -12,7 +12,7 @@ from treekit.contracts import CriterionFunctions, Ranks
 from treekit.data.schema import Schema, Task
 from treekit.grow.builder import GrownTree
 
-__all__ = ["Losses", "answers", "losses_of"]
+__all__ = ["Losses", "losses_of"]
 
 Numbers = npt.NDArray[np.float64]
 Loss = Callable[[Numbers, Numbers], float]
@@ -49,7 +49,7 @@ class Losses:
         Numbers: the squared error less ``sum(w * y**2)``, which is the same
         for every way to cut the tree; or the criterion's own loss.
         """
-        said = answers(grown)
+        said = grown.said
         if self.task == "classification":
             return self._of_labels(said, judged, self.costs)
         if self.loss is not None:
@@ -69,13 +69,13 @@ class Losses:
             if len(self.blocks) > 2:
                 return self._squared_shares(grown)
             squares = None if self.costs is None else self.costs**2
-            label = self.labels(answers(grown))
+            label = self.labels(grown.said)
             return _cost_of(label, grown.held_stats, squares)
         return _fourth_powers(grown)
 
     def _squared_shares(self, grown: GrownTree) -> Numbers:
         """`squared_risk` of several targets of classes: a row costs the share it has wrong."""
-        said, n_targets = answers(grown), len(self.blocks) - 1
+        said, n_targets = grown.said, len(self.blocks) - 1
         right = np.zeros_like(said)
         for begin, end in zip(self.blocks[:-1], self.blocks[1:], strict=True):
             right[np.arange(len(said)), begin + said[:, begin:end].argmax(axis=1)] = 1.0
@@ -147,22 +147,6 @@ def _rank_loss(criterion: CriterionFunctions) -> Loss | None:
     return loss
 
 
-def answers(grown: GrownTree) -> Numbers:
-    """(nodes, S) the training statistics that each node answers by.
-
-    Its own; an empty branch answers as its parent.
-    """
-    stats = grown.stats
-    empty = np.flatnonzero(grown.tree.weight == 0)
-    if len(empty) == 0:
-        return stats
-    stats = stats.copy()
-    parent = grown.tree.parent
-    for node in empty:  # parents first
-        stats[node] = stats[max(parent[node], 0)]
-    return stats
-
-
 def _cost_of(
     label: npt.NDArray[np.int64], judged: Numbers, costs: npt.NDArray[np.int64] | None
 ) -> Numbers:
@@ -175,7 +159,7 @@ def _cost_of(
 
 def _fourth_powers(grown: GrownTree) -> Numbers:
     """(nodes,) sum of ``w * squared error**2`` over the hold-out rows, the mean over targets."""
-    said = answers(grown)
+    said = grown.said
     mean = said[:, 1:] / said[:, :1]
 
     def cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:

@@ -8,4 +8,4 @@ from treekit.kernels.rank_axis import find_rank_axis
 
 __all__ = ["AXIS"]
 
-AXIS = Finder(find_axis, ranked=find_rank_axis)
+AXIS = Finder(find_axis, ranked=find_rank_axis, bounded=True)

@@ -62,7 +62,7 @@ def _identity(value: Any) -> tuple[Any, ...]:
 
 
 def criterion_pointers(
-    part: Part, target: Target, *, known_only: bool = False
+    part: Part, target: Target, *, known_only: bool = False, bounded: bool = False
 ) -> CompiledCriterion:
     """The criterion, compiled for the target's statistics; see `compile_criterion`."""
 
@@ -74,10 +74,11 @@ def criterion_pointers(
             _origin(part),
             known_only=known_only,
             blocks=target.blocks,
+            bounded=bounded,
         )
 
     kept: CompiledCriterion = _keep(
-        part, (target.size, target.dense, known_only, target.blocks), make
+        part, (target.size, target.dense, known_only, target.blocks, bounded), make
     )
     return kept
 

@@ -27,6 +27,7 @@ from treekit.errors import SettingError
 from treekit.settings import resolve
 from treekit.training.classes import class_weights, shares
 from treekit.training.costs import costs_of_mistakes
+from treekit.training.monotonic import monotonic_signs, named_signs, refuse_monotonic
 from treekit.training.named import label_names
 from treekit.training.presets import PRESETS, preset
 from treekit.training.settings import BY_NAME, SETTINGS, features_to_try
@@ -76,6 +77,8 @@ class Plan:
         Factors of the rows' weights.
     costs : (classes, classes) int64 or None
         ``costs[i][j]``: cost of saying class j when it is i.
+    signs : (features,) float64 or None
+        Monotonic constraints.
     """
 
     settings: dict[str, Any]
@@ -85,6 +88,7 @@ class Plan:
     n_try: int
     class_weights: npt.NDArray[np.float64] | None = None
     costs: npt.NDArray[np.int64] | None = None
+    signs: npt.NDArray[np.float64] | None = None
 
     @property
     def holdout(self) -> float:
@@ -136,9 +140,13 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     weights = class_weights(dataset, settings["class_weight"], settings["priors"])
     costs = costs_of_mistakes(dataset, settings["costs"])
     settings |= _recorded_by_name(dataset, settings, weights, costs)
+    signs = monotonic_signs(dataset, settings["monotonic"])
+    settings["monotonic"] = None if signs is None else named_signs(dataset, signs)
     n_try = features_to_try(settings["max_features"], dataset.schema.n_features)
     splitter = _part("splitter", settings, wanted)
-    return Plan(settings, criterion, splitter, pruner, n_try, weights, costs)
+    if signs is not None:
+        refuse_monotonic(dataset, settings, criterion, splitter)
+    return Plan(settings, criterion, splitter, pruner, n_try, weights, costs, signs)
 
 
 def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:

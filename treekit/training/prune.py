@@ -9,6 +9,7 @@ from treekit.data.dataset import Dataset
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.blocks import plain_mean
 from treekit.grow.builder import GrownTree, Recipe
+from treekit.grow.monotonic import constrained, is_monotonic
 from treekit.model.check import check_tree
 from treekit.model.tree import Tree
 from treekit.pruners.context import Context
@@ -48,6 +49,8 @@ def prune(
         if not isinstance(tree, Tree):
             raise TypeError(f"after() returned a {type(tree).__name__}, not a Tree")
         check_tree(tree, dataset.schema)
+        if recipe.signs is not None and not is_monotonic(tree, recipe.signs):
+            tree = constrained(tree, recipe.signs)
     except (DataError, PluginError, SettingError):
         raise
     except Exception as error:

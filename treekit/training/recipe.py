@@ -51,7 +51,9 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         table=table,
         target=target,
         dtype=schema.dtype,
-        criterion=criterion_pointers(plan.criterion, target, known_only=known_only),
+        criterion=criterion_pointers(
+            plan.criterion, target, known_only=known_only, bounded=plan.signs is not None
+        ),
         splitter=splitter_pointer(plan.splitter, table, target),
         before=always() if before is None or plan.pruner is None else before_pointer(plan.pruner),
         use_before=before is not None,
@@ -67,6 +69,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         fractional=fractional,
         held=held,
         surrogates=settings["surrogates"] if surrogate else None,
+        signs=plan.signs,
     )
 
 

@@ -10,7 +10,7 @@ from treekit.training.presets import PRESETS
 
 __all__ = ["BY_NAME", "SETTINGS", "features_to_try"]
 
-BY_NAME = ("class_weight", "priors", "costs")
+BY_NAME = ("class_weight", "priors", "costs", "monotonic")
 """Settings of numbers for classes or columns: a text, or a mapping from Python."""
 
 SETTINGS: tuple[Setting, ...] = (
@@ -80,6 +80,11 @@ SETTINGS: tuple[Setting, ...] = (
         "costs", None,
         "what mistakes cost, in labels and pruning: yes>no=5 for no where it is yes; others 1",
         type=(str, type(None)),
+    ),
+    Setting(
+        "monotonic", None,
+        "columns that the answer (a number, or the share of the second class) rises with, or "
+        "falls: age=1,debt=-1", type=(str, type(None)),
     ),
     Setting("voting", "soft", "leaves of a forest vote by class shares, or for their label alone",
             choices=("soft", "hard")),
