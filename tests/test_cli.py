@@ -469,6 +469,21 @@ def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
     call("rules", forest, "--tree", 0, code=2)
 
 
+def test_inspect_says_settings_in_words_that_train_takes(tmp_path: Path):
+    table = tmp_path / "t.csv"
+    labels = ["a,b", 'say "c"', "d"] * 8
+    with table.open("w", newline="") as stream:
+        csv.writer(stream).writerows([["x", "y"], *([i % 7, y] for i, y in enumerate(labels))])
+    one, two = tmp_path / "one.treekit", tmp_path / "two.treekit"
+    given = ["--set", 'class_weight="a,b=2",d=0.1', "--set", 'costs="a,b>d=2.5"', "--seed", 1]
+    call("train", table, "--target", "y", *given, "-o", one)
+    told = facts(call("inspect", one).stdout.partition("settings\n")[2].partition("\n\n")[0])
+    again = [part for key in told for part in ("--set", f"{key}={told[key]}")]
+    call("train", table, "--target", "y", *again, "-o", two)
+    assert treekit.load(two).settings == treekit.load(one).settings
+    assert told["class_weight"] == '"a,b=2.0",d=0.1,"say ""c""=1.0"'
+
+
 def test_inspect_lists_the_sequence_of_pruned_trees(tree: Path):
     told = call("inspect", tree).stdout
     *_, table = told.split("pruner.sequence")

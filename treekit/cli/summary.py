@@ -82,25 +82,46 @@ def print_model(model: Model) -> None:
     heading("model")
     print_facts(size(model))
     heading("settings")
-    print_facts(_chosen(model.settings))
+    print_facts(_chosen(model))
     found = list(provenance(model.provenance, components=False))
     if found:
         heading("found by training")
         print_facts(found)
 
 
-def _chosen(settings: dict[str, Any]) -> list[tuple[str, str]]:
+def _chosen(model: Model) -> list[tuple[str, str]]:
     """Settings that are not at their defaults, and the components and seed in any case."""
     from treekit.training.settings import SETTINGS
 
+    settings = model.settings
     defaults = {setting.name: setting.default for setting in SETTINGS}
     always = ("ensemble", "criterion", "splitter", "pruner", "seed")
     idle = () if settings.get("ensemble") == "forest" else ("trees", "bootstrap", "oob")
     return [
-        (key, _value(value))
-        for key, value in settings.items()
-        if key in always or (key not in idle and ("." in key or value != defaults.get(key)))
+        (key, text)
+        for key, text in _settings(model)
+        if key in always or (key not in idle and ("." in key or settings[key] != defaults.get(key)))
     ]
+
+
+def _settings(model: Model) -> list[tuple[str, str]]:
+    """All settings, in words that ``--set`` takes."""
+    return [(key, _setting(model, key, value)) for key, value in model.settings.items()]
+
+
+def _setting(model: Model, key: str, value: Any) -> str:
+    from treekit.training.named import label_names, written
+
+    if key == "costs" and model.costs is not None:
+        names = label_names(model.schema.classes)
+        rows = zip(names, model.costs.tolist(), strict=True)
+        pairs = (
+            (true, said, cost) for true, row in rows for said, cost in zip(names, row, strict=True)
+        )
+        value = {f"{true}>{said}": cost for true, said, cost in pairs if true != said}
+    if isinstance(value, dict) and all(type(number) in (int, float) for number in value.values()):
+        return shown(written(value))
+    return _value(value)
 
 
 def provenance(found: dict[str, Any], *, components: bool = True) -> Iterator[tuple[str, str]]:
@@ -174,7 +195,7 @@ def print_inspection(model: Model) -> None:
     heading("model")
     print_facts(size(model))
     for name, pairs in (
-        ("settings", [(key, _value(value)) for key, value in model.settings.items()]),
+        ("settings", _settings(model)),
         ("provenance", list(provenance(model.provenance))),
     ):
         if pairs:

@@ -7,6 +7,7 @@ command line passes; Python may pass a mapping whose keys are the labels.
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from treekit.data.schema import Label, level_text
 from treekit.data.table import near_names
 from treekit.errors import SettingError
 
-__all__ = ["label_names", "read_named", "read_pairs"]
+__all__ = ["label_names", "read_named", "read_pairs", "written"]
 
 Find = Callable[[Any], int]
 
@@ -74,6 +75,14 @@ def read_pairs(
 
     found: dict[tuple[int, int], float] = _collected(_items(given, where), find, where)
     return found
+
+
+def written(numbers: Mapping[str, Any]) -> str:
+    """The text that `read_named` or `read_pairs` reads as these numbers."""
+    text = io.StringIO()
+    cells = [f"{name}={number!r}" for name, number in numbers.items()]
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
 
 
 def _items(given: str | Mapping[Any, Any], where: str) -> list[tuple[Any, Any]]:
