@@ -70,7 +70,7 @@ def body(model, number):
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_the_text_of_any_model_alone_sums_to_what_the_model_means(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=8))
