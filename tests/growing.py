@@ -15,9 +15,11 @@ from treekit.criteria.numbers import squared_error
 from treekit.data.matrix import make_table
 from treekit.grow.before import always
 from treekit.grow.blocks import Blocks
-from treekit.grow.builder import GrownTree, Recipe, grow_tree, make_scratch
+from treekit.grow.builder import grow_tree
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
+from treekit.grow.recipe import GrownTree, Recipe
+from treekit.grow.scratch import make_scratch
 from treekit.grow.splitter import compile_splitter
 from treekit.grow.target import (
     Target,

@@ -15,7 +15,8 @@ from tests.growing import built_in, grow, recipe_of, same_tree, target_of
 from tests.reference import fractional as oracle
 from tests.reference.grow import Problem
 from tests.test_grow import problem_of
-from treekit.grow.builder import GrownTree, Recipe, grow_tree
+from treekit.grow.builder import grow_tree
+from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares, part_rows, route
 from treekit.kernels.node import Ways
 from treekit.model.tree import Split

@@ -15,7 +15,8 @@ from tests.growing import recipe_of
 from tests.reference import prune as reference
 from tests.reference.grow import Problem
 from treekit import DataError, registry
-from treekit.grow.builder import GrownTree, grow_tree
+from treekit.grow.builder import grow_tree
+from treekit.grow.recipe import GrownTree
 from treekit.model.tree import Tree
 from treekit.pruners.collapse import collapse
 from treekit.pruners.context import Context

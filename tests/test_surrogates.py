@@ -15,7 +15,8 @@ from tests.reference import grow as reference
 from tests.reference import surrogates as slow
 from tests.test_grow import problem_of
 from treekit.data.dataset import make_dataset
-from treekit.grow.builder import GrownTree, grow_tree
+from treekit.grow.builder import grow_tree
+from treekit.grow.recipe import GrownTree
 from treekit.grow.route import route
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Split, Tree

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.bootstrap import Bootstrap, make_bootstrap
-from treekit.grow.builder import GrownTree, Recipe, grow_held
+from treekit.grow.builder import grow_held
+from treekit.grow.recipe import GrownTree, Recipe
 from treekit.kernels.node import Rows
 from treekit.model.portable import MASS
 from treekit.model.tree import Tree

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Task
 from treekit.errors import DataError
-from treekit.grow.builder import GrownTree
+from treekit.grow.recipe import GrownTree
 from treekit.kernels.node import Table
 from treekit.pruners.losses import Losses
 

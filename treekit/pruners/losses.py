@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from treekit.contracts import CriterionFunctions, Ranks
 from treekit.data.schema import Schema, Task
-from treekit.grow.builder import GrownTree
+from treekit.grow.recipe import GrownTree
 
 __all__ = ["Losses", "losses_of"]
 

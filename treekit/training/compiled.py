@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from treekit.grow.before import compile_before
-from treekit.grow.builder import make_scratch
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
+from treekit.grow.scratch import make_scratch
 from treekit.grow.splitter import CompiledSplitter, compile_splitter
 from treekit.grow.target import Target
 from treekit.kernels.node import Table

@@ -8,8 +8,8 @@ from typing import Any
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.blocks import plain_mean
-from treekit.grow.builder import GrownTree, Recipe
 from treekit.grow.monotonic import constrained, is_monotonic
+from treekit.grow.recipe import GrownTree, Recipe
 from treekit.model.check import check_tree
 from treekit.model.tree import Tree
 from treekit.pruners.context import Context

@@ -7,9 +7,10 @@ from treekit.data.dataset import Dataset
 from treekit.data.matrix import make_table
 from treekit.errors import SettingError
 from treekit.grow.before import always
-from treekit.grow.builder import Recipe, max_depth_limit
 from treekit.grow.held import Held, held_table, held_target
+from treekit.grow.recipe import Recipe
 from treekit.kernels.node import Limits, Ways
+from treekit.model.tree import MAX_DEPTH
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan
 from treekit.training.target import criterion_target
@@ -100,7 +101,7 @@ def _limits(plan: Plan) -> Limits:
             "impurity; choose another criterion, or set min_gain"
         )
     return Limits(
-        max_depth=max_depth_limit(settings["max_depth"]),
+        max_depth=MAX_DEPTH if settings["max_depth"] is None else settings["max_depth"],
         min_weight_split=nearly * float(settings["min_weight_split"]),
         min_weight_leaf=nearly * float(settings["min_weight_leaf"]),
         min_gain=float(settings["min_gain"]),

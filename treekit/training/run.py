@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, SettingError
-from treekit.grow.builder import GrownTree, Recipe, grow_held, grow_tree
+from treekit.grow.builder import grow_held, grow_tree
 from treekit.grow.forest import grow_forest
+from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares
 from treekit.model.ensemble import make_model
 from treekit.model.predict import leaf_indices

@@ -1,0 +1,102 @@
+"""What all trees of one training share, and what each of them leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Dtype
+from treekit.grow.criterion import CompiledCriterion
+from treekit.grow.held import Held
+from treekit.grow.splitter import CompiledSplitter
+from treekit.grow.target import Target
+from treekit.kernels.node import PLAIN, Limits, Rows, Table, Ways
+from treekit.kernels.pointers import Pointer
+from treekit.model.tree import Tree
+
+__all__ = ["GrownTree", "Recipe"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that trees of one training have in common.
+
+    Attributes
+    ----------
+    table : Table
+        Codes of the training columns.
+    target : Target
+    dtype : str
+        The model's input type, for thresholds.
+    criterion, splitter : compiled parts
+    before : Pointer
+        The pruner's say before a split; see `use_before`.
+    limits : Limits
+    ways : Ways
+    fractional : bool
+        Rows whose value is missing go down every branch, each with a part of
+        its weight; criterion and `ways` are then of `known_only`.
+    held : Held, optional
+        The rows of a validation table.
+    signs : (features,) float64, or None
+        Monotonic constraints, 1, -1 or 0 for each column; the criterion is then `bounded`.
+    surrogates : int or None
+        Most surrogates of a node; criterion and `ways` are then of
+        `known_only`, too.  None = trees have none.
+    compiled : list
+        The machine code of `grow` for these types, once it is known.
+    """
+
+    table: Table
+    target: Target
+    dtype: Dtype
+    criterion: CompiledCriterion
+    splitter: CompiledSplitter
+    before: Pointer
+    use_before: bool
+    limits: Limits
+    ways: Ways = PLAIN
+    fractional: bool = False
+    held: Held | None = None
+    surrogates: int | None = None
+    signs: npt.NDArray[np.float64] | None = None
+    compiled: list[Any] = field(default_factory=list, repr=False)
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """A tree with what pruners and out-of-bag scores need to know.
+
+    Attributes
+    ----------
+    tree : Tree
+    stats, held_stats : (nodes, S) float64
+        Statistics of training and of held-out rows at each node.
+    said : (nodes, S) float64
+        Those that each node answers by: of its training rows, or of its
+        parent's where it has none, and within monotonic constraints.
+    held_ids : (entries,) uint32
+        Held-out row numbers in leaf order; one entry for each leaf that a row
+        reaches, which are several only where rows go down every branch.
+    held_leaf : (entries,) int64
+        The leaf node that each of `held_ids` reaches.
+    held_values : (entries, 1) or (entries, S) float64
+        Weight, or dense statistics, of the part that reaches it.
+    held_share : (entries,) float64, or None
+        That part of the row; the parts of a row add up to 1.  None: rows are whole.
+    rows : Rows
+        The training rows, whole and in any order.
+    """
+
+    tree: Tree
+    stats: npt.NDArray[np.float64]
+    said: npt.NDArray[np.float64]
+    held_stats: npt.NDArray[np.float64]
+    held_ids: npt.NDArray[np.uint32]
+    held_leaf: npt.NDArray[np.int64]
+    held_values: npt.NDArray[np.float64]
+    rows: Rows
+    held_share: npt.NDArray[np.float64] | None = None

@@ -1,0 +1,57 @@
+"""Working memory for the growth of one tree."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.grow.target import Target
+from treekit.kernels.cuts import STEPS
+from treekit.kernels.node import Scratch, Table
+
+__all__ = ["make_scratch"]
+
+
+def make_scratch(
+    table: Table,
+    target: Target,
+    most: int,
+    seed: int,
+    options: tuple[float, ...] = (),
+    signs: npt.NDArray[np.float64] | None = None,
+) -> Scratch:
+    """Working memory for nodes of up to `most` rows; `seed` draws columns."""
+    s = target.size
+    room = max(most, 256) + 2
+    codes = int(table.n_codes.max(initial=0)) + 1
+    compact = np.empty((max(min(codes, room), 256) + 2, s))
+    # Branches of levels, or a column and a weight for each term of a sum.
+    levels = max(int(table.n_codes[table.nominal > 0].max(initial=0)), 2 * len(table.n_codes)) + 2
+    n_features = len(table.n_codes)
+    return Scratch(
+        features=np.arange(n_features),
+        state=np.array([seed], np.uint64),
+        words=np.empty(4, np.uint64),
+        work=np.empty((4, room), np.uint32),
+        counts=np.empty(2050, np.uint32),
+        compact=compact,
+        flat=compact.reshape(-1),
+        ordered=np.empty((max(levels, STEPS + 1), s)),
+        keys=np.empty(levels),
+        start=np.empty(s),
+        best=np.append(np.empty(s + 2), [0.0, 0.0, -np.inf, np.inf]),
+        pair=np.empty((2, s)),
+        offers=_offers(table, target, signs),
+        levels=np.empty(levels, np.int32),
+        options=np.array(options),
+    )
+
+
+def _offers(
+    table: Table, target: Target, signs: npt.NDArray[np.float64] | None
+) -> npt.NDArray[np.float64]:
+    """Two rows to be filled at each node, levels per training weight, and constraints."""
+    total = max(float(target.values[:, 0].sum()), 1e-300)
+    levels = np.where(table.nominal > 0, table.n_codes / total, 0.0)
+    free = np.zeros(len(levels))
+    return np.vstack([np.empty((2, len(levels))), levels, free if signs is None else signs])
