@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -24,6 +25,7 @@ from treekit.model.build import (
     threshold,
 )
 from treekit.model.ensemble import make_model
+from treekit.model.votes import least_cost
 from treekit.verify import make_probes, verify
 from treekit.verify.bounds import rule_rows
 from treekit.verify.coverage import measure
@@ -210,3 +212,40 @@ def test_artifacts_of_every_kind_of_model_are_equal(tmp_path, name):
     report = verify(model, paths, random_rows=100)
     assert report.equal, str(report)
     assert "coverage is incomplete" not in str(report)
+
+
+def test_a_report_says_of_how_many_numbers_in_sums_the_last_bit_would_show(tmp_path):
+    model = sums_model()
+    (path,) = export(model, "rules", tmp_path / "model")[:1]
+    report = verify(model, [path], random_rows=0, certificate=tmp_path / "certificate.json")
+    shown, tried = report.coverage.last_bits
+    assert tried == 2 * 2 * (2 + 1)  # two sums of two weights and a threshold, up and down
+    assert 8 <= shown <= tried
+    assert f"one bit up or down: {shown} of {tried} would show" in str(report)
+    told = json.loads((tmp_path / "certificate.json").read_text())
+    assert told["coverage"]["last_bits_of_sums"] == {"shown": shown, "tried": tried}
+
+
+def test_rows_in_which_one_cost_decides_are_bred():
+    costs = np.array([[0, 3, 2], [7, 0, 1], [1, 2, 0]])
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes", "perhaps"))
+    rng = np.random.default_rng(1)
+    trees = []
+    for _ in range(4):
+        node = leaf(rng.integers(1, 30, 3).tolist())
+        for at in range(6):
+            other = leaf(rng.integers(1, 30, 3).tolist())
+            node = threshold(int(rng.integers(2)), float(at - 3), other, node)
+        trees.append(build_tree(node, schema))
+    model = make_model(schema, trees, costs=costs, voting="hard")
+    total = np.array(
+        [evaluate.sums(model, r) for r in make_probes(model, 0, 0, MOST).rows.tolist()]
+    )
+    grid = [(x, y) for x in np.arange(-4.0, 5.0) for y in np.arange(-4.0, 5.0)]
+    every = np.array([evaluate.sums(model, row) for row in grid])
+    for entry in np.ndindex(3, 3):
+        for step in (-1, 1):
+            other = costs.copy()
+            other[entry] += step
+            if (least_cost(every, other) != least_cost(every, costs)).any():
+                assert (least_cost(total, other) != least_cost(total, costs)).any(), (entry, step)
