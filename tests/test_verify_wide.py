@@ -86,7 +86,7 @@ def test_routes_give_every_row_the_integers_that_the_model_means(data):
     rows = data.draw(matrices(model, max_rows=6))
     of = routed(model)
     stack, part = (
-        np.empty((len(of.routes.kind) + 1, 2), np.int64),
+        np.empty((len(of.routes.nodes) + 1, 2), np.int64),
         np.empty(model.schema.n_values, np.int64),
     )
     for row, cells in zip(rows.tolist(), matrix_of(model, rows), strict=True):

@@ -67,9 +67,9 @@ def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, 
 
     First the one at or below the threshold; equal if nothing turns.
     """
-    feature, rising = routes.term_feature[at], routes.term_weight[at] > 0
+    feature, rising = routes.terms[at].feature, routes.terms[at].weight > 0
     low, high = -bits.infinity, bits.infinity
-    threshold = routes.threshold[test]
+    threshold = routes.tests[test].threshold
     for key in (low, high):
         row[feature] = _number(key, bits)
         if ((total_of(routes, test, row) <= threshold) == rising) != (key == low):
@@ -98,10 +98,10 @@ def to_threshold(
     count = routes.term_start[test + 1] - first
     if term < 0:
         term = int(rng.random() * count)
-    feature = routes.term_feature[first + term]
+    feature = routes.terms[first + term].feature
     other = first + (term + 1 + int(rng.random() * (count - 1))) % count
     if sharp and rng.random() < 0.5:
-        row[routes.term_feature[other]] = 0.0  # small numbers have the finest steps
+        row[routes.terms[other].feature] = 0.0  # small numbers have the finest steps
     found = _bisect(routes, test, first + term, row, bits)
     if found[0] == found[1]:
         return False
@@ -116,20 +116,20 @@ def _fit(
     routes: Any, test: int, above: bool, at: int, key: int, other: int, row: Any, bits: Any
 ) -> None:
     """The neighbour of term `at`, at place `key`, with which term `other` hits best."""
-    best_at, best_other = row[routes.term_feature[at]], row[routes.term_feature[other]]
-    threshold = routes.threshold[test]
+    best_at, best_other = row[routes.terms[at].feature], row[routes.terms[other].feature]
+    threshold = routes.tests[test].threshold
     nearest = abs(total_of(routes, test, row) - threshold)
     for step in range(_NEIGHBOURS):
-        row[routes.term_feature[at]] = _number(key + step - _NEIGHBOURS // 2, bits)
+        row[routes.terms[at].feature] = _number(key + step - _NEIGHBOURS // 2, bits)
         found = _bisect(routes, test, other, row, bits)
         if found[0] == found[1]:
             continue
-        row[routes.term_feature[other]] = _number(found[1 if above else 0], bits)
+        row[routes.terms[other].feature] = _number(found[1 if above else 0], bits)
         gap = abs(total_of(routes, test, row) - threshold)
         if gap < nearest:
             nearest = gap
-            best_at, best_other = row[routes.term_feature[at]], row[routes.term_feature[other]]
-    row[routes.term_feature[at]], row[routes.term_feature[other]] = best_at, best_other
+            best_at, best_other = row[routes.terms[at].feature], row[routes.terms[other].feature]
+    row[routes.terms[at].feature], row[routes.terms[other].feature] = best_at, best_other
 
 
 @kernel
@@ -139,27 +139,27 @@ def shows_fault(routes: Any, test: int, term: int, towards: float, single: bool,
     The number is the weight of a term, a float32 if `single`, else a double;
     or, for ``term < 0``, the threshold, a double.  `towards` is infinite.
     """
-    threshold = routes.threshold[test]
+    threshold = routes.tests[test].threshold
     right = total_of(routes, test, row) <= threshold
     if term < 0:
         threshold = np.nextafter(threshold, towards)
     first = routes.term_start[test]
     total = 0.0
     for at in range(first, routes.term_start[test + 1]):
-        weight = routes.term_weight[at]
+        weight = routes.terms[at].weight
         if at == first + term:
             if single:
                 weight = np.float64(np.nextafter(np.float32(weight), np.float32(towards)))
             else:
                 weight = np.nextafter(weight, towards)
-        total += weight * row[routes.term_feature[at]]
+        total += weight * row[routes.terms[at].feature]
     return (total <= threshold) != right
 
 
 @kernel
 def hide(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> None:
     """Make a test unknown: by a missing value, a level without a branch, infinities that cancel."""
-    feature = routes.level_feature[test]
+    feature = routes.tests[test].level_feature
     if feature >= 0:
         first = routes.level_start[test]
         count = routes.level_start[test + 1] - first
@@ -179,8 +179,8 @@ def hide(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> None:
     count = routes.term_start[test + 1] - first
     at = first + int(rng.random() * count)
     if missing and (count == 1 or rng.random() < 0.7):
-        row[routes.term_feature[at]] = np.nan
+        row[routes.terms[at].feature] = np.nan
     elif count > 1:
         other = first + (at - first + 1) % count
-        row[routes.term_feature[at]] = np.inf * np.sign(routes.term_weight[at])
-        row[routes.term_feature[other]] = -np.inf * np.sign(routes.term_weight[other])
+        row[routes.terms[at].feature] = np.inf * np.sign(routes.terms[at].weight)
+        row[routes.terms[other].feature] = -np.inf * np.sign(routes.terms[other].weight)

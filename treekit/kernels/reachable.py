@@ -56,11 +56,11 @@ def _up(x: float, narrow: bool) -> float:
 def _asked_before(routes: Any, first: int, test: int, feature: int, code: int) -> bool:
     """Whether an earlier test of the node knows all that is known of a column, or this level."""
     for other in range(first, test):
-        if routes.level_feature[other] < 0:
+        if routes.tests[other].level_feature < 0:
             at = routes.term_start[other]
-            if routes.term_start[other + 1] == at + 1 and routes.term_feature[at] == feature:
+            if routes.term_start[other + 1] == at + 1 and routes.terms[at].feature == feature:
                 return True
-        elif routes.level_feature[other] == feature and code >= 0:
+        elif routes.tests[other].level_feature == feature and code >= 0:
             if routes.level_branch[routes.level_start[other] + code] >= 0:
                 return True
     return False
@@ -69,7 +69,7 @@ def _asked_before(routes: Any, first: int, test: int, feature: int, code: int) -
 @kernel
 def _note_levels(walk: Any, routes: Any, at: int, first: int, test: int, can: Any) -> bool:
     """Mark what a test by levels can see; whether it can be unknown."""
-    feature = routes.level_feature[test]
+    feature = routes.tests[test].level_feature
     column = walk.columns[feature]
     unknown = column.no_missing == 0
     start = routes.level_start[test]
@@ -82,7 +82,7 @@ def _note_levels(walk: Any, routes: Any, at: int, first: int, test: int, can: An
         can.level[entry] = True
         branch = routes.level_branch[entry]
         if branch >= 0:
-            can.enter[routes.first_child[at] + branch] = True
+            can.enter[routes.nodes[at].first_child + branch] = True
         else:
             unknown = True
     return unknown
@@ -97,7 +97,7 @@ def _note_sum(
     known, unknown = True, False
     rises = falls = both = 0  # terms that can be infinite
     for term in range(routes.term_start[test], routes.term_start[test + 1]):
-        feature, weight = routes.term_feature[term], routes.term_weight[term]
+        feature, weight = routes.terms[term].feature, routes.terms[term].weight
         column = walk.columns[feature]
         known &= has_known(column) and not _asked_before(routes, first, test, feature, -1)
         unknown |= column.no_missing == 0
@@ -112,7 +112,7 @@ def _note_sum(
     unknown |= rises > 0 and falls > 0 and not (rises == 1 and falls == 1 and both == 1)
     low = -np.inf if np.isnan(low) else low
     high = np.inf if np.isnan(high) else high
-    threshold = routes.threshold[test]
+    threshold = routes.tests[test].threshold
     above = _up(threshold, narrow)
     at_most = low <= threshold
     more = high > threshold
@@ -122,8 +122,8 @@ def _note_sum(
     can.side[test, 0], can.side[test, 1] = known and at_most, known and more
     can.near[test, 0] = can.side[test, 0] and high >= threshold
     can.near[test, 1] = can.side[test, 1] and low <= above
-    below = routes.below[test]
-    child = routes.first_child[at]
+    below = routes.tests[test].below
+    child = routes.nodes[at].first_child
     can.enter[child + below] |= can.side[test, 0]
     can.enter[child + 1 - below] |= can.side[test, 1]
     return unknown
@@ -133,10 +133,10 @@ def _note_sum(
 def _note(walk: Any, routes: Any, node: int, at: int, narrow: bool, can: Any) -> None:
     """Mark what inputs can do at a node that some may reach."""
     can.node[at] = True
-    if routes.kind[at] == _LEAF:
+    if routes.nodes[at].kind == _LEAF:
         return
     own = walk.columns[walk.nodes[node].feature]
-    child, column = routes.first_child[at], routes.asks[at]
+    child, column = routes.nodes[at].first_child, routes.nodes[at].asks
     if column < 0:
         can.unknown[at] = can.enter[child] = own.no_missing == 0
         can.enter[child + 1] = has_known(own)
@@ -145,16 +145,16 @@ def _note(walk: Any, routes: Any, node: int, at: int, narrow: bool, can: Any) ->
     for test in range(first, routes.test_start[column + 1]):
         if not unknown:
             break
-        if routes.level_feature[test] >= 0:
+        if routes.tests[test].level_feature >= 0:
             unknown = _note_levels(walk, routes, at, first, test, can)
         else:
             unknown = _note_sum(walk, routes, own, at, first, test, narrow, can)
     can.unknown[at] = unknown
     if unknown and not routes.divides:
-        can.enter[child + routes.missing[at]] = True
+        can.enter[child + routes.nodes[at].missing] = True
     elif unknown:
-        for branch in range(routes.n_children[at]):
-            some = routes.shares[child + branch, 1] > routes.shares[child + branch, 0]
+        for branch in range(routes.nodes[at].n_children):
+            some = routes.nodes[child + branch].share_end > routes.nodes[child + branch].share_start
             can.enter[child + branch] |= some
 
 

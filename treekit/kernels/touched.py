@@ -46,7 +46,7 @@ class Touched(NamedTuple):
 @kernel
 def _touch(routes: Any, at: int, row: Any, number: int, touched: Any) -> int:
     """Ask the tests of a node in order and note what happens; the branch, or -1."""
-    column = routes.asks[at]
+    column = routes.nodes[at].asks
     if column < 0:
         branch = branch_at(routes, at, row)
         if branch == 0:
@@ -54,7 +54,7 @@ def _touch(routes: Any, at: int, row: Any, number: int, touched: Any) -> int:
         return branch
     for test in range(routes.test_start[column], routes.test_start[column + 1]):
         branch = ask(routes, test, row)
-        feature = routes.level_feature[test]
+        feature = routes.tests[test].level_feature
         if feature >= 0:
             code = row[feature]
             first = routes.level_start[test]
@@ -62,7 +62,7 @@ def _touch(routes: Any, at: int, row: Any, number: int, touched: Any) -> int:
                 touched.level[first + int(code)] = number
         elif branch >= 0:
             total = total_of(routes, test, row)
-            side = 0 if total <= routes.threshold[test] else 1
+            side = 0 if total <= routes.tests[test].threshold else 1
             old = touched.nearest[test, side]
             nearer = total > old if side == 0 else total < old
             if touched.side[test, side] < 0 or nearer:
@@ -87,7 +87,7 @@ def follow(routes: Any, roots: Any, rows: Any, first: int, touched: Any) -> None
     touched : Touched
         Output, added to.
     """
-    stack = np.empty((len(routes.kind) + 1, 2), dtype=np.int64)
+    stack = np.empty((len(routes.nodes) + 1, 2), dtype=np.int64)
     for r in range(len(rows)):
         for tree in range(len(roots) - 1):
             stack[0, 0], stack[0, 1] = roots[tree], FULL_MASS
@@ -96,7 +96,7 @@ def follow(routes: Any, roots: Any, rows: Any, first: int, touched: Any) -> None
                 held -= 1
                 at, mass = stack[held, 0], stack[held, 1]
                 touched.node[at] = first + r
-                if routes.kind[at] != _LEAF:
+                if routes.nodes[at].kind != _LEAF:
                     branch = _touch(routes, at, rows[r], first + r, touched)
                     held = descend(routes, at, branch, mass, stack, held)
 
@@ -116,14 +116,14 @@ def are_next(routes: Any, tests: Any, sides: Any, rows: Any, narrow: bool, found
     for i in range(len(tests)):
         test, row = tests[i], rows[i].copy()
         for term in range(routes.term_start[test], routes.term_start[test + 1]):
-            feature = routes.term_feature[term]
+            feature = routes.terms[term].feature
             kept = row[feature]
-            rising = (routes.term_weight[term] > 0) == (sides[i] == 0)
+            rising = (routes.terms[term].weight > 0) == (sides[i] == 0)
             to = np.inf if rising else -np.inf
             if narrow:
                 row[feature] = np.nextafter(np.float32(kept), np.float32(to))
             else:
                 row[feature] = np.nextafter(kept, to)
-            if (total_of(routes, test, row) <= routes.threshold[test]) == (sides[i] == 1):
+            if (total_of(routes, test, row) <= routes.tests[test].threshold) == (sides[i] == 1):
                 found[i] = True
             row[feature] = kept

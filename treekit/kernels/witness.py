@@ -60,13 +60,13 @@ def _change(
 ) -> bool:
     """Change a row as wished; False if it cannot be."""
     if wish.test < 0:
-        feature = routes.feature[wish.node]
+        feature = routes.nodes[wish.node].feature
         if wish.goal == UNKNOWN:
             row[feature] = np.nan
         elif np.isnan(row[feature]):
             row[feature] = spare[feature]
         return True
-    column = routes.asks[wish.node]
+    column = routes.nodes[wish.node].asks
     first = routes.test_start[column]
     last = routes.test_start[column + 1] if wish.goal == UNKNOWN else wish.test
     for test in range(first, last):
@@ -74,17 +74,17 @@ def _change(
     if wish.goal == UNKNOWN:
         return True
     if wish.goal == LEVEL:
-        row[routes.level_feature[wish.test]] = wish.value
+        row[routes.tests[wish.test].level_feature] = wish.value
         return True
-    if routes.level_feature[wish.test] >= 0:  # SET: a category outside the vocabulary
-        row[routes.level_feature[wish.test]] = np.nan
+    if routes.tests[wish.test].level_feature >= 0:  # SET: a category outside the vocabulary
+        row[routes.tests[wish.test].level_feature] = np.nan
         return True
     for at in range(routes.term_start[wish.test], routes.term_start[wish.test + 1]):
-        feature = routes.term_feature[at]
+        feature = routes.terms[at].feature
         if not np.isfinite(row[feature]):
             row[feature] = spare[feature]
     if wish.goal == SET:
-        row[routes.term_feature[routes.term_start[wish.test]]] = rounded(wish.value, bits)
+        row[routes.terms[routes.term_start[wish.test]].feature] = rounded(wish.value, bits)
         return True
     above = wish.goal == ABOVE
     return to_threshold(routes, wish.test, above, wish.sharp, wish.term, row, rng, bits)
@@ -98,12 +98,12 @@ def _came_true(routes: Any, wish: Any, row: Any) -> bool:
         return branch == (0 if wish.goal == UNKNOWN else 1)
     if wish.goal == UNKNOWN:
         return branch < 0
-    for test in range(routes.test_start[routes.asks[wish.node]], wish.test):
+    for test in range(routes.test_start[routes.nodes[wish.node].asks], wish.test):
         if ask(routes, test, row) >= 0:
             return False
     if wish.goal in (AT_MOST, ABOVE):
         total = total_of(routes, wish.test, row)
-        at_most = total <= routes.threshold[wish.test]
+        at_most = total <= routes.tests[wish.test].threshold
         return not np.isnan(total) and at_most == (wish.goal == AT_MOST)
     return True
 
@@ -113,10 +113,10 @@ def _tells(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
     """Whether the answer of the tree would be another if the node sent the row the wrong way."""
     node = wish.node
     branch = branch_at(routes, node, row)
-    right = routes.missing[node] if branch < 0 else branch
-    wrong = (right + wish.step) % routes.n_children[node]
+    right = routes.nodes[node].missing if branch < 0 else branch
+    wrong = (right + wish.step) % routes.nodes[node].n_children
     answers_below(routes, node, row, stack, answers[0])
-    answers_below(routes, routes.first_child[node] + wrong, row, stack, answers[1])
+    answers_below(routes, routes.nodes[node].first_child + wrong, row, stack, answers[1])
     for k in range(answers.shape[1]):
         if answers[0, k] != answers[1, k]:
             return True
@@ -157,8 +157,8 @@ def grant(
     outcome : (wishes,) int64
         Output: 0, `REACHED`, `TELLS`, `SHARP` or `EXACT`.
     """
-    stack = np.empty((len(routes.kind) + 1, 2), dtype=np.int64)
-    path = np.empty(len(routes.kind), dtype=np.int64)
+    stack = np.empty((len(routes.nodes) + 1, 2), dtype=np.int64)
+    path = np.empty(len(routes.nodes), dtype=np.int64)
     answers = np.empty((2, routes.units.shape[1]), dtype=np.int64)
     for i in range(len(wishes)):
         wish, row = wishes[i], rows[i]
@@ -172,7 +172,7 @@ def grant(
         if _tells(routes, wish, row, stack, answers):
             outcome[i] = _sharpness(routes, wish, row, mass)
         if wish.goal == SET:
-            feature = routes.level_feature[wish.test]
+            feature = routes.tests[wish.test].level_feature
             if feature < 0:
-                feature = routes.term_feature[routes.term_start[wish.test]]
+                feature = routes.terms[routes.term_start[wish.test]].feature
             row[feature] = wish.value

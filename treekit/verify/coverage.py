@@ -129,8 +129,8 @@ def _measure_routed(model: Model, probes: Probes) -> Coverage:
     touched = nothing_touched(of)
     route_rows(of, cells, 0, touched)
     near = next_to_thresholds(of, cells, touched)
-    leaf = of.routes.n_children == 0
-    asked = of.routes.parent >= 0
+    leaf = of.routes.nodes["n_children"] == 0
+    asked = of.routes.nodes["parent"] >= 0
     unknown = "rows divided at a split" if of.routes.divides else "missing at a split"
     instead = _by_surrogates(of, touched.side >= 0, touched.level >= 0)
     counted = {

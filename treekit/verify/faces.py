@@ -35,9 +35,9 @@ def face_rows(
     from treekit.kernels.witness import REACHED
 
     of = routed(model)
-    leaves = np.flatnonzero(of.routes.n_children == 0)
+    leaves = np.flatnonzero(of.routes.nodes["n_children"] == 0)
     asked = _face_wishes(of, leaves)
-    counts = np.bincount(asked["target"], minlength=len(of.routes.kind))[leaves]
+    counts = np.bincount(asked["target"], minlength=len(of.routes.nodes))[leaves]
     step = max(-(-int(counts.sum()) // max_rows), 1)
     chosen = leaves[::step]
     chosen = chosen[np.cumsum(counts[::step]) <= max_rows]
@@ -52,7 +52,7 @@ def _face_wishes(of: Routed, leaves: Index) -> npt.NDArray[np.void]:
 
     parts = [no_wishes()]
     takes_missing = of.model.missing != "error"
-    target, node = leaves, of.routes.parent[leaves]
+    target, node = leaves, of.routes.nodes["parent"][leaves]
     while len(target := target[node >= 0]):
         node = node[node >= 0]
         column = of.tests.column[node]
@@ -68,5 +68,5 @@ def _face_wishes(of: Routed, leaves: Index) -> npt.NDArray[np.void]:
         ]
         unknown = np.ones(len(node), dtype=np.bool_) if takes_missing else ~absence
         parts.append(wishes(node[unknown], test[unknown], UNKNOWN, target=target[unknown]))
-        node = of.routes.parent[node]
+        node = of.routes.nodes["parent"][node]
     return np.concatenate(parts)

@@ -49,12 +49,12 @@ def _inner_point(of: Routed, node: int, row: Array) -> Array | None:
     sums: list[tuple[int, bool]] = []
     fixed: dict[int, float] = {}
     at = node
-    while (above := int(routes.parent[at])) >= 0:
-        branch = at - int(routes.first_child[above])
-        column = int(routes.asks[above])
+    while (above := int(routes.nodes["parent"][at])) >= 0:
+        branch = at - int(routes.nodes["first_child"][above])
+        column = int(routes.nodes["asks"][above])
         if column < 0:
             if branch == 0:
-                fixed[int(routes.feature[above])] = np.nan
+                fixed[int(routes.nodes["feature"][above])] = np.nan
         elif tests.level_feature[test := int(tests.test_start[column])] >= 0:
             first, last = tests.level_start[test : test + 2].tolist()
             codes = np.flatnonzero(tests.level_branch[first:last] == branch)

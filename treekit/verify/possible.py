@@ -44,7 +44,7 @@ def reachable(of: Routed) -> Can:
     from treekit.kernels.reachable import Can, can_touch
 
     model, tests = of.model, of.tests
-    n, n_tests = len(of.routes.kind), len(of.owner)
+    n, n_tests = len(of.routes.nodes), len(of.owner)
     can = Can(
         node=np.zeros(n, np.bool_),
         unknown=np.zeros(n, np.bool_),

@@ -83,31 +83,48 @@ class Routed:
 
 def routed(model: Model) -> Routed:
     """Join the trees of a model and what their nodes ask."""
-    from treekit.kernels.routes import Routes
+    from treekit.kernels.routes import NODE, TERM, TEST, Routes
 
     nodes, roots = join(model.trees)
     tests = asked(model)
     units = np.zeros((nodes.n_nodes, model.schema.n_values), dtype=np.int64)
     units[nodes.kind == Split.LEAF] = model.units
-    fields = {name: array for name, array in tests._asdict().items() if name != "column"}
-    wide = {
-        name: getattr(nodes, name).astype(np.int64)
-        for name in ("kind", "feature", "first_child", "n_children", "missing")
-    }
     parent = [
         np.where(tree.parent < 0, -1, tree.parent + root) for tree, root in trees_of(model, roots)
     ]
+    shares = np.concatenate([mass_bounds(tree) for tree in model.trees])
     routes = Routes(
-        **wide,
-        parent=np.concatenate(parent),
-        asks=tests.column,
-        shares=np.concatenate([mass_bounds(tree) for tree in model.trees]),
-        divides=model.missing == "fractional",
+        nodes=_records(
+            NODE,
+            nodes,
+            parent=np.concatenate(parent),
+            asks=tests.column,
+            share_start=shares[:, 0],
+            share_end=shares[:, 1],
+        ),
+        tests=_records(TEST, tests),
+        terms=_records(TERM, None, feature=tests.term_feature, weight=tests.term_weight),
+        test_start=tests.test_start,
+        term_start=tests.term_start,
+        level_start=tests.level_start,
+        level_branch=tests.level_branch,
         units=units,
-        **{n: a if a.dtype == np.float64 else a.astype(np.int64) for n, a in fields.items()},
+        divides=model.missing == "fractional",
     )
     owners = np.flatnonzero(tests.column >= 0)
     return Routed(model, tests, routes, roots, np.repeat(owners, np.diff(tests.test_start)))
+
+
+def _records(
+    dtype: npt.DTypeLike, source: object, **fields: npt.NDArray[np.generic]
+) -> npt.NDArray[np.void]:
+    """An array of records: each field as given, else of that name in `source`."""
+    names = np.dtype(dtype).names or ()
+    columns = [fields[name] if name in fields else getattr(source, name) for name in names]
+    made = np.zeros(len(columns[0]), dtype=dtype)
+    for name, column in zip(names, columns, strict=True):
+        made[name] = column
+    return made
 
 
 def trees_of(model: Model, roots: npt.NDArray[np.int64]) -> list[tuple[Tree, int]]:
@@ -130,7 +147,7 @@ def nothing_touched(of: Routed) -> Touched:
     """The start of `route_rows`."""
     from treekit.kernels.touched import Touched
 
-    n, n_tests = len(of.routes.kind), len(of.owner)
+    n, n_tests = len(of.routes.nodes), len(of.owner)
     return Touched(
         node=np.full(n, -1),
         side=np.full((n_tests, 2), -1),

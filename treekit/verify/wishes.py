@@ -26,7 +26,7 @@ def wishes_of(of: Routed) -> Wishes:
     linear, levels = np.flatnonzero(of.linear), np.flatnonzero(~of.linear)
     test, term = _terms_of_sums(of)
     inner = np.flatnonzero(tests.column >= 0)
-    absence = np.flatnonzero((tests.column < 0) & (of.routes.n_children > 0))
+    absence = np.flatnonzero((tests.column < 0) & (of.routes.nodes["n_children"] > 0))
     takes_missing = model.missing != "error"
     parts = [
         wishes(of.owner[linear], linear, AT_MOST),
@@ -46,7 +46,7 @@ def wishes_of(of: Routed) -> Wishes:
         sizes = np.diff(tests.level_start)[levels]
         parts.append(wishes(of.owner[levels], levels, SET, sizes))
     once = np.concatenate(parts)
-    turns = np.clip(of.routes.n_children[once["node"]] - 1, 1, _MOST_WRONG_BRANCHES)
+    turns = np.clip(of.routes.nodes["n_children"][once["node"]] - 1, 1, _MOST_WRONG_BRANCHES)
     turns = np.where(once["goal"] == SET, 1, turns)
     every = np.repeat(once, turns)
     every["step"] += np.arange(len(every)) - np.repeat(np.cumsum(turns) - turns, turns)
@@ -116,9 +116,9 @@ def uniform_nodes(of: Routed) -> npt.NDArray[np.bool_]:
     same = np.ones(len(said), dtype=np.bool_)
     for first, last in itertools.pairwise(of.roots.tolist()):
         for node in range(last - 1, first - 1, -1):
-            if routes.n_children[node]:
-                child = routes.first_child[node]
-                below = slice(child, child + routes.n_children[node])
+            if routes.nodes["n_children"][node]:
+                child = routes.nodes["first_child"][node]
+                below = slice(child, child + routes.nodes["n_children"][node])
                 said[node] = said[child]
                 same[node] = same[below].all() and (said[below] == said[child]).all()
     return same
