@@ -17,7 +17,7 @@ import pytest
 
 from tests.reference import evaluate
 from tests.reference.mutants import beside
-from tests.reference.mutants_wide import c_mutants, python_mutants, text_mutants
+from tests.reference.mutants_wide import c_mutants, graph_mutants, python_mutants, text_mutants
 from tests.test_mutants import spread, written
 from tests.test_verify_wide import SCHEMA, divided_model, sums_model, surrogates_model
 from treekit.errors import VerificationError
@@ -123,6 +123,7 @@ def shows(path, name):
 CASES = [
     ("sums", "c", "if_else", c_mutants, {"weight", "threshold"}, 14),
     ("sums", "python", "table", python_mutants, {"weight", "threshold", "surrogate"}, 26),
+    ("sums", "onnx", None, graph_mutants, {"weight", "threshold", "surrogate"}, 26),
     ("sums", "rules", None, text_mutants, {"weight", "threshold", "surrogate"}, 26),
     ("surrogates", "c", "table", c_mutants, {"surrogate", "weight"}, 14),
     ("surrogates", "python", "if_else", python_mutants, {"surrogate", "weight"}, 35),
@@ -134,6 +135,7 @@ CASES = [
     ("costs", "python", "table", python_mutants, {"cost"}, 15),
     ("costs", "rules", None, text_mutants, {"cost"}, 15),
     ("mixed", "python", "table", python_mutants, {"weight", "threshold", "surrogate", "cost"}, 40),
+    ("mixed", "onnx", None, graph_mutants, {"weight", "threshold", "surrogate", "cost"}, 60),
     ("mixed", "rules", None, text_mutants, {"weight", "threshold", "surrogate", "cost"}, 60),
 ]
 
@@ -151,7 +153,8 @@ def test_a_fault_that_some_input_shows_is_caught(
     model = model_of(name)
     settings = {"form": form} if form else {}
     path = export(model, target, tmp_path / "model", **settings)[0]
-    chosen = spread(list(mutate(path.read_text())), most)
+    content = path.read_bytes()
+    chosen = spread(list(mutate(content if target == "onnx" else content.decode())), most)
     paths = written(chosen, path)
     report = verify(model, [path, *paths], random_rows=100)
     assert report.artifacts[0].equal, str(report)

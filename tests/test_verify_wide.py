@@ -65,6 +65,7 @@ def divided_model():
     return make_model(SCHEMA, [build_tree(root, SCHEMA)] * 2, missing="fractional")
 
 
+TARGETS = ("onnx", "c", "python", "rules")
 MODELS = {"sums": sums_model, "surrogates": surrogates_model, "divided": divided_model}
 
 
@@ -208,7 +209,7 @@ def test_every_rule_is_met_at_each_of_its_bounds(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_artifacts_of_every_kind_of_model_are_equal(tmp_path, name):
     model = MODELS[name]()
-    paths = [export(model, target, tmp_path / "model")[0] for target in ("c", "python", "rules")]
+    paths = [export(model, target, tmp_path / "model")[0] for target in TARGETS]
     report = verify(model, paths, random_rows=100)
     assert report.equal, str(report)
     assert "coverage is incomplete" not in str(report)

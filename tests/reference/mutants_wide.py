@@ -11,11 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
 
 from tests.reference.mutants import beside
 
-__all__ = ["c_mutants", "python_mutants", "text_mutants"]
+__all__ = ["c_mutants", "graph_mutants", "python_mutants", "text_mutants"]
 
 Mutants = Iterator[tuple[str, bytes]]
 NUMBER = r"(?<![\w.])(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?![\w.])"
@@ -125,3 +127,30 @@ def text_mutants(text: str) -> Mutants:
     parts = re.finditer(r"(?:missing|unknown|\}): (\d+) to (\d+)", text)
     both = itertools.chain.from_iterable((m.span(1), m.span(2)) for m in parts)
     yield from _stepped("share", text, both)
+
+
+def graph_mutants(content: bytes) -> Mutants:
+    """Faults in the numbers of an ONNX graph."""
+    import onnx
+    from onnx import numpy_helper
+
+    proto = onnx.load_from_string(content)
+    steps: dict[str, tuple[str, Callable[[float], list[float]]]] = {
+        "_weight_": ("weight", beside),
+        "_threshold": ("threshold", near),
+        "_below": ("surrogate", lambda side: [1 - side]),
+        "_entries": ("surrogate", lambda side: [1 - side]),
+        "cost_table": ("cost", lambda cost: [cost - 1, cost + 1]),
+    }
+    for tensor in proto.graph.initializer:
+        kept = numpy_helper.to_array(tensor)
+        fault, step = next((steps[part] for part in steps if part in tensor.name), ("", near))
+        for at in np.ndindex(kept.shape if fault else (0,)):
+            if math.isnan(kept[at]):
+                continue
+            for new in step(float(kept[at])):
+                changed = kept.copy()
+                changed[at] = new
+                tensor.CopyFrom(numpy_helper.from_array(changed, tensor.name))
+                yield fault, proto.SerializeToString()
+        tensor.CopyFrom(numpy_helper.from_array(kept, tensor.name))
