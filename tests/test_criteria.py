@@ -351,3 +351,42 @@ def test_empty_levels_have_a_branch_of_the_parents_median() -> None:
         nominal_splits="multiway", empty_branches=True, max_depth=1,
     )  # fmt: skip
     assert model.predict({"x": ["a", "b", "c"]}).tolist() == [1.5, 5.0, 5.25]
+
+
+@pytest.mark.parametrize("splitter", ["random", "oblique"])
+def test_splitters_that_add_statistics_up_are_refused_with_ranks(splitter: str) -> None:
+    x, y = skewed(60)
+    table = {"x": x[:, 0], "y": y}
+    with pytest.raises(treekit.SettingError, match=f"'{splitter}'.* adds statistics up"):
+        treekit.train(table, "y", criterion="absolute_error", splitter=splitter)
+
+
+@pytest.mark.parametrize("criterion", ["absolute_error", "poisson"])
+def test_one_standard_error_needs_the_cost_of_single_rows(criterion: str) -> None:
+    x, y = skewed()
+    table = {"x": x[:, 0], "y": np.abs(y).round()}
+    how: dict[str, Any] = {"pruner": "cost_complexity", "pruner.rule": "one_se", "seed": 0}
+    with pytest.raises(treekit.SettingError, match="rule='one_se' on hold-out rows"):
+        treekit.train(table, "y", task="regression", criterion=criterion, **how,
+                      **{"pruner.holdout": 0.3})  # fmt: skip
+    crossed = treekit.train(table, "y", task="regression", criterion=criterion, **how)
+    assert crossed.n_leaves >= 1
+
+
+def test_rows_without_a_value_follow_surrogates_in_trees_by_absolute_error() -> None:
+    x, y = skewed()
+    x[:, 1] = x[:, 0] + 0.01 * x[:, 1]  # as good as the same column
+    gone = x.copy()
+    gone[::5, 0] = np.nan
+    names = ("a", "b", "c", "d")
+    settings: dict[str, Any] = {"criterion": "absolute_error", "max_depth": 3, "seed": 0}
+    table = dict(zip(names, gone.T, strict=True)) | {"y": y}
+    model = treekit.train(table, "y", missing="surrogate", min_weight_leaf=20, **settings)
+    tree = model.trees[0]
+    assert len(tree.surrogate_feature) > 0
+    whole = treekit.train(
+        dict(zip(names, x.T, strict=True)) | {"y": y}, "y", min_weight_leaf=20, **settings
+    )
+    said, wanted = (m.predict(dict(zip(names, rows.T, strict=True))) for m, rows in (
+        (model, gone), (whole, x)))  # fmt: skip
+    assert np.abs(said - y).mean() < 1.1 * np.abs(wanted - y).mean()

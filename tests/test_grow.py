@@ -299,6 +299,7 @@ def test_trees_by_quantile_loss_equal_the_oracle(
             problem,
             criterion="quantile",
             quantile=level,
+            known_only=rng.random() < 0.3,
             min_weight_leaf=rng.choice([1, 2, 5]),
             max_leaves=rng.choice([0, 0, 4]),
         )

@@ -238,7 +238,13 @@ def test_targets_are_named_once_and_are_of_one_kind() -> None:
 
 @pytest.mark.parametrize("targets", [CLASSES, NUMBERS], ids=["classes", "numbers"])
 @pytest.mark.parametrize(
-    "settings", [{}, {"ensemble": "forest", "trees": 3}, {"missing": "fractional"}], ids=str
+    "settings",
+    [
+        {"ensemble": "forest", "trees": 3},
+        {"missing": "fractional"},
+        {"missing": "surrogate", "splitter": "oblique"},
+    ],
+    ids=["forest", "fractional", "surrogate and oblique"],
 )
 def test_every_artifact_of_a_trained_model_is_equal(
     tmp_path: Path, targets: list[str], settings: dict[str, Any]
@@ -248,7 +254,12 @@ def test_every_artifact_of_a_trained_model_is_equal(
     assert treekit.load(tmp_path / "m.treekit").schema == model.schema
     paths = [
         treekit.export(model, name, tmp_path / f"m{suffix}")[0]
-        for name, suffix in (("c", ".c"), ("python", ".py"), ("rules", ".rules.txt"))
+        for name, suffix in (
+            ("c", ".c"),
+            ("python", ".py"),
+            ("rules", ".rules.txt"),
+            ("onnx", ".onnx"),
+        )
     ]
     report = treekit.verify(model, paths)
     assert report.equal, str(report)

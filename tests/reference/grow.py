@@ -276,7 +276,7 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
                 kind = "missing" if len(chosen) == len(known) else "threshold"
                 if not _fits(p, node, kind, feature, children):
                     continue
-                gain, score = scores(p, node.stats, children)
+                gain, score = scores(p, node.stats, children, _known(p, weights, groups))
                 rank = (attempt, at, 1 - missing)
                 if len(chosen) == len(known):
                     to_right = {value: 1 for value in column if value is not None}
@@ -284,6 +284,17 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
                     continue
                 way = missing if lost else int(heavy[1] > heavy[0])
                 yield _two(p, feature, rank, gain, score, known, chosen, way)
+
+
+def _known(
+    p: Problem, weights: Sequence[int], groups: dict[Any, list[int]]
+) -> list[Fraction] | None:
+    """What `scores` needs to be told of the rows whose value is known: quantiles do not add up."""
+    if p.quantile is None:
+        return None
+    return _stats(
+        p, weights, [i for value, rows in groups.items() if value is not None for i in rows]
+    )
 
 
 def _two(
@@ -317,7 +328,7 @@ def _branches(
     heaviest = heavy.index(max(heavy))
     rows = [groups[v] + (lost if b == heaviest else []) for b, v in enumerate(known)]
     children = [_stats(p, weights, own) for own in rows]
-    gain, score = scores(p, node.stats, children)
+    gain, score = scores(p, node.stats, children, _known(p, weights, groups))
     branch_of = {v: b for b, v in enumerate(known)}
     yield Cut("multiway", feature, (0, 0, 0), gain, score, branch_of, len(known), heaviest)
 
@@ -422,9 +433,16 @@ def impurity(p: Problem, stats: Sequence[Fraction]) -> float:
 
 
 def scores(
-    p: Problem, parent: Sequence[Fraction], children: Sequence[Sequence[Fraction]]
+    p: Problem,
+    parent: Sequence[Fraction],
+    children: Sequence[Sequence[Fraction]],
+    of_known: Sequence[Fraction] | None = None,
 ) -> tuple[float, float]:
-    """Decrease of the impurity, and the criterion's score."""
+    """Decrease of the impurity, and the criterion's score.
+
+    `of_known` are the statistics of rows whose value is known, where they are
+    not the sum of those of the children.
+    """
     if p.several:
         each = [
             scores(
@@ -436,7 +454,7 @@ def scores(
         return gain, score
     total = weight_of(p, parent)
     if p.known_only:  # the gain of the known rows counts as much as they weigh
-        known = [sum(cells, Fraction(0)) for cells in zip(*children, strict=True)]
+        known = of_known or [sum(cells, Fraction(0)) for cells in zip(*children, strict=True)]
         part = float(weight_of(p, known) / total)
         if part < 1:
             gain, _ = scores(p, known, children)

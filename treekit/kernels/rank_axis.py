@@ -269,15 +269,15 @@ def _try_branches(many, node, scratch, feature, known, count, ends, out, numbers
         enough += 1 if compact[j, zero] >= node.min_weight_leaf else 0
     if known < 2 or enough < 2:
         return
-    totals = stats
+    totals, last = stats, np.uint64(known) - one
     if count > known and ways.known_only:
         totals = compact[np.uint64(known)]  # of the missing rows nothing else is asked
-        _all_but(work[ORDER], ends[known - 1], len(values), work[OTHER])
-        summarise(values, work[OTHER], 0, ends[known - 1], quantile, totals)
+        _all_but(work[ORDER], ends[last], len(values), work[OTHER])
+        summarise(values, work[OTHER], 0, ends[last], quantile, totals)
     elif count > known:
         _join(work[ORDER], ends, heaviest, np.uint64(known), work[OTHER])
         first = ends[heaviest - one] if heaviest > zero else 0
-        size = ends[heaviest] - first + ends[known] - ends[known - 1]
+        size = ends[heaviest] - first + ends[last + one] - ends[last]
         summarise(values, work[OTHER], 0, size, quantile, compact[heaviest])
     score = many(totals, compact[:known], 0) * totals[zero] / stats[zero]
     if math.isnan(score):
