@@ -120,8 +120,9 @@ def recipe_of(
     if ways is PLAIN:
         ways = Ways(problem.known_only, exact_levels=problem.exact_levels)
     bounded = problem.signs is not None
+    own = {"level_by": problem.level_by} if problem.criterion == "gain_ratio" else {}
     compiled = criterion or built_in(
-        problem.criterion, target.size, ways.known_only, target.blocks, bounded
+        problem.criterion, target.size, ways.known_only, target.blocks, bounded, **own
     )
     return Recipe(
         table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,

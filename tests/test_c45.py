@@ -61,6 +61,8 @@ def test_trees_are_those_of_j48(run: dict[str, Any]) -> None:
     settings = J48 | {"min_weight_leaf": float(options[options.index("-M") + 1])}
     confidence = None if "-U" in options else float(options[options.index("-C") + 1])
     settings |= {"pruner": "error_based", "pruner.confidence": confidence}
+    if "-B" in options:
+        settings |= {"nominal_splits": "one_vs_rest", "criterion.level_by": "ratio"}
     if "-J" in options:
         settings["criterion.mdl"] = False
     model = train_on(run["data"], **settings)
@@ -73,6 +75,17 @@ def test_trees_are_those_of_j48(run: dict[str, Any]) -> None:
     if "second_class" in run:
         shares = model.predict_proba(TABLES / f"{run['data']}.csv")[:, 1]
         np.testing.assert_allclose(shares, run["second_class"], atol=1e-4)
+
+
+def test_the_algorithm_c45_becomes_j48_by_the_settings_that_it_names() -> None:
+    # `treekit.training.presets`
+    j48 = {"criterion.tolerance": 1e-6, "min_gain": 0.0, "pruner.limit": "j48", "dtype": "float64"}
+    binary = {"nominal_splits": "one_vs_rest", "criterion.level_by": "ratio"}
+    run = next(r for r in RUNS if (r["data"], r["options"]) == ("labor", "-B -C 0.25 -M 2"))
+    model = train_on("labor", algorithm="c45", seed=0, **j48, **binary)
+    assert (model.n_leaves, model.n_nodes) == (run["leaves"], run["nodes"])
+    shares = model.predict_proba(TABLES / "labor.csv")[:, 1]
+    np.testing.assert_allclose(shares, run["second_class"], atol=1e-4)
 
 
 @pytest.mark.parametrize(("column", "gain"), [("color", 0.252), ("texture", 0.424)])
@@ -105,6 +118,23 @@ def test_table_4_4_splits_by_texture_and_divides_the_melons_that_miss_it() -> No
     np.testing.assert_allclose(
         sorted(tree.weight[1:]), [3 + 2 * 3 / 15, 5 + 2 * 5 / 15, 7 + 2 * 7 / 15]
     )
+
+
+def test_a_column_offers_the_level_of_the_largest_gain_or_of_the_largest_ratio() -> None:
+    """Rows of p, q, r: 2, 6, 6, of which 0, 2, 5 are good.
+
+    Against the rest, p has gain 0.165 and split information 0.592, r gain 0.204 and
+    split information 0.985, in bits.
+    """
+    column = ["p"] * 2 + ["q"] * 6 + ["r"] * 6
+    good = ["n"] * 2 + ["y"] * 2 + ["n"] * 4 + ["y"] * 5 + ["n"]
+    for level_by, alone in (("gain", "r"), ("ratio", "p")):
+        model = treekit.train(
+            {"a": column, "good": good}, "good", criterion="gain_ratio", max_depth=1,
+            nominal_splits="one_vs_rest", **{"criterion.level_by": level_by},
+        )  # fmt: skip
+        branch_of = model.trees[0].branches(0)
+        assert [level for level, b in zip("pqr", branch_of, strict=True) if b == 0] == [alone]
 
 
 def ratio(parent: list[float], children: list[list[float]], **settings: Any) -> float:

@@ -27,7 +27,9 @@ RULES = ("slack", "mdl", "missing_branch", "many_levels", "tolerance")
 
 
 def parts_recipe(p: Problem, rules: oracle.Rules = oracle.Rules()) -> Recipe:  # noqa: B008
-    ratio = {name: getattr(rules, name) for name in RULES} if p.criterion == "gain_ratio" else {}
+    ratio = {}
+    if p.criterion == "gain_ratio":
+        ratio = {name: getattr(rules, name) for name in RULES} | {"level_by": p.level_by}
     cells = target_of(p).size
     recipe = recipe_of(
         p,
@@ -107,6 +109,29 @@ def test_c45_rules_equal_the_oracle(rules: oracle.Rules) -> None:
         leaf, gain = rng.choice([1, 2]), rng.choice([0.0, -1e-3])
         problem = small_problem(rng, "gain_ratio", 2, multiway=True, max_depth=4)
         check(replace(problem, min_weight_leaf=leaf, min_gain=gain), rules)
+
+
+def with_levels_for_numbers(rng: random.Random, p: Problem) -> Problem:
+    """A column of five levels in the place of each number, missing where it was."""
+    columns = [
+        [v if size or v is None else rng.randrange(5) for v in column]
+        for column, size in zip(p.columns, p.levels, strict=True)
+    ]
+    return replace(p, columns=columns, levels=[size or 5 for size in p.levels])
+
+
+@pytest.mark.parametrize("level_by", ["gain", "ratio"])
+@pytest.mark.parametrize("tolerance", [0.0, 0.1])
+def test_parts_split_one_level_from_the_rest_as_the_oracle(level_by: str, tolerance: float) -> None:
+    rng = random.Random(f"one level by {level_by}")
+    rules = replace(RELEASE8, empty=False, tolerance=tolerance)
+    for _ in range(15):
+        problem = small_problem(
+            rng, "gain_ratio", 2, one_vs_rest=True, level_by=level_by, max_depth=4
+        )
+        if tolerance:
+            problem = with_levels_for_numbers(rng, problem)
+        check(replace(problem, min_weight_leaf=rng.choice([1, 2])), rules)
 
 
 @st.composite

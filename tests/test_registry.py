@@ -343,6 +343,18 @@ FUNCTIONS = {
         Criterion("a", "classification", lambda: CriterionFunctions(impurity=max, choose=max)),
         "needs both",
     ),
+    "levels by score without choose": (
+        Criterion(
+            "a", "classification", lambda: CriterionFunctions(impurity=max, levels_by_score=True)
+        ),
+        "levels_by_score, which needs choose",
+    ),
+    "levels by another thing": (
+        Criterion(
+            "a", "classification", lambda: CriterionFunctions(impurity=max, levels_by_score="gain")
+        ),
+        "levels_by_score 'gain'; it is true or false",
+    ),
     "a number for a function": (
         Criterion("a", "classification", lambda: CriterionFunctions(impurity=0.5)),
         "'impurity' of criterion 'a' is a float",

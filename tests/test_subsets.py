@@ -108,6 +108,12 @@ def test_trees_of_one_level_against_the_rest_equal_the_oracle(criterion: str) ->
         check(problem_of(rng, criterion, one_vs_rest=True))
 
 
+def test_trees_of_the_level_of_the_largest_ratio_equal_the_oracle() -> None:
+    rng = random.Random("one by ratio")
+    for _ in range(40):
+        check(problem_of(rng, "gain_ratio", one_vs_rest=True, level_by="ratio"))
+
+
 @pytest.mark.parametrize("exact_levels", [2, 3, 6])
 def test_trees_of_any_exact_levels_equal_the_oracle(exact_levels: int) -> None:
     rng = random.Random(f"exact {exact_levels}")

@@ -128,7 +128,8 @@ class CriterionFunctions:
         ``choose(gains, scores) -> int``, or ``choose(gains, scores, levels)``,
         picks among the best splits of several features (arrays of one entry a
         feature, ascending; NaN = no split); needs both `impurity` (whose
-        decrease is the gain and picks within a feature) and `score`.  ``levels``
+        decrease is the gain and picks within a feature, but for
+        `levels_by_score`) and `score`.  ``levels``
         is the number of declared levels of a nominal feature, per training
         weight (0.3: three levels for ten rows); 0 for a number.  -1 = none.
     penalty : callable, optional
@@ -139,6 +140,9 @@ class CriterionFunctions:
     tolerance : float
         Gains (or scores) of the cuts of one feature that differ by no more are
         ties, besides those within 1e-9, relative, and the first of them wins.
+    levels_by_score : bool
+        With `choose`: of the splits of one level from the rest of its feature the
+        one of the largest score stands for the feature, not that of the largest gain.
     order : callable, optional
         ``order(stats) -> float``: sort key of a category for subset splits,
         which then run along that order.  Without it levels are ordered by the
@@ -171,6 +175,7 @@ class CriterionFunctions:
     statistics: Sums | Ranks = Sums()
     penalty: Callable[..., float] | None = None
     tolerance: float = 0.0
+    levels_by_score: bool = False
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def check_record(record: Any, kind: Kind) -> None:
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
 
 
-_PLAIN = ("coding", "holdout", "statistics", "sums", "tolerance")
+_PLAIN = ("coding", "holdout", "levels_by_score", "statistics", "sums", "tolerance")
 """Fields that are no functions."""
 
 
@@ -162,6 +162,11 @@ def _problem(functions: Functions) -> str:
         tolerance: Any = functions.tolerance
         if not (isinstance(tolerance, int | float) and 0.0 <= tolerance < math.inf):
             return f"has tolerance {tolerance!r}; it is a number from 0"
+        by_score: Any = functions.levels_by_score
+        if not isinstance(by_score, bool):
+            return f"has levels_by_score {by_score!r}; it is true or false"
+        if by_score and not functions.choose:
+            return "has levels_by_score, which needs choose: without it the score decides anyway"
     elif isinstance(functions, SplitterFunctions):
         if functions.coding not in ("exact", "histogram"):
             return f"has coding {functions.coding!r}; known: exact, histogram"

@@ -90,7 +90,7 @@ def _choose(p: Problem, rules: Rules, parts: list[Part], node: Grown) -> Cut | N
         cuts = list(_cuts(p, rules, parts, feature, float(weight)))
         if not cuts:
             continue
-        best = _first_best(cuts, max(1e-9 * own, rules.tolerance), lambda c: c.gain)
+        best = _first_best(cuts, max(1e-9 * own, rules.tolerance), plain.within(p, feature))
         cost = 0.0
         if rules.mdl and p.levels[feature] is None:
             cost = math.log2(len(cuts)) / float(weight)
@@ -170,7 +170,8 @@ def _cuts(
             if min(plain.weight_of(p, c) for c in children) < limit:
                 continue
             if levels is not None:
-                branch_of = {v: int(v not in left) for v in present}
+                told = range(levels) if p.one_vs_rest else present
+                branch_of = {v: int(v not in left) for v in told}
                 yield _cut(p, rules, "subset", feature, children, lost, branch_of)
                 continue
             branch_of = {v: int(v > left[-1]) for v in column if v is not None}

@@ -26,6 +26,8 @@ class Problem:
     weights: list[int] | None = None
     multiway: bool = False
     one_vs_rest: bool = False
+    level_by: str = "gain"
+    """Whether levels told from the rest compete by gain or by ratio."""
     exact_levels: int = 10
     known_only: bool = False
     """Score splits on the rows whose value is known."""
@@ -206,7 +208,7 @@ def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
     for feature in range(len(p.columns)):
         cuts = list(_cuts(p, weights, node, feature))
         if cuts:
-            best.append(_best(cuts, slack_at_least, key=lambda c: c.gain))
+            best.append(_best(cuts, slack_at_least, key=within(p, feature)))
     if not best:
         return False
     if p.criterion == "gain_ratio":
@@ -224,6 +226,12 @@ def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
     node.cut = cut
     node.priority = cut.gain * float(weight)
     return True
+
+
+def within(p: Problem, feature: int) -> Callable[[Cut], float]:
+    """What the splits of one column compete by."""
+    by_ratio = p.level_by == "ratio" and p.one_vs_rest and p.levels[feature] is not None
+    return lambda cut: cut.score if by_ratio else cut.gain
 
 
 def _variance(p: Problem, weights: Sequence[int], node: Grown) -> float:
@@ -338,7 +346,7 @@ def _searches(
 ) -> list[list[list[Any]]]:
     """Left sides to try: along a number, single levels, all subsets, or along orders of levels."""
     if p.levels[feature] is not None and p.one_vs_rest:
-        return [[[value]] for value in known]
+        return [[[value] for value in known]]
     several_keys = p.n_classes > 2 or bool(p.several)
     if p.levels[feature] is not None and several_keys and 3 <= len(known) <= p.exact_levels:
         return [_subsets(known)]

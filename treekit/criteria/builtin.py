@@ -60,6 +60,13 @@ def treekit_criteria() -> list[Criterion]:
                 Setting(
                     "tolerance", 0.0, "gains and ratios within it are ties, or none", minimum=0
                 ),
+                Setting(
+                    "level_by",
+                    "gain",
+                    "nominal_splits=one_vs_rest: a column offers the level of the largest gain or "
+                    "ratio (J48 -B)",
+                    choices=("gain", "ratio"),
+                ),
             ),
             summary="gain ratio among columns of at least average gain (Quinlan 1993)",
         ),

@@ -94,10 +94,11 @@ def gain_ratio(
     missing_branch: bool = True,
     many_levels: float = 0.0,
     tolerance: float = 0.0,
+    level_by: str = "gain",
 ) -> CriterionFunctions:
     """Gain ratio among the columns of at least average gain (Quinlan 1993, p. 23).
 
-    Within a column the cut of largest gain counts; between columns the largest
+    Within a column the split of largest gain counts; between columns the largest
     ratio among those whose gain reaches the average.  Gains are in bits.
 
     Parameters
@@ -115,6 +116,9 @@ def gain_ratio(
         does not count for the average, unless all columns are such; 0 = no bound.
     tolerance : float
         Gains and ratios within it are ties, and no gain.
+    level_by : {"gain", "ratio"}
+        Splits of one level from the rest: a nominal column offers the level of
+        the largest gain, or of the largest ratio.
 
     Notes
     -----
@@ -127,6 +131,7 @@ def gain_ratio(
     mdl       no        yes             yes (no with ``-J``)
     many_lev. 0         0.3             0.3
     tolerance 0         0               1e-6
+    level_by                            ratio (``-B``)
     min_gain  0         -1e-3           0
     ========= ========= =============== ====================
 
@@ -162,7 +167,12 @@ def gain_ratio(
 
     penalty = _candidates_penalty if mdl else None
     return CriterionFunctions(
-        impurity=impurity, score=score, choose=choose, penalty=penalty, tolerance=tolerance
+        impurity=impurity,
+        score=score,
+        choose=choose,
+        penalty=penalty,
+        tolerance=tolerance,
+        levels_by_score=level_by == "ratio",
     )
 
 

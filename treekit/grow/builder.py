@@ -64,9 +64,13 @@ def grow_tree(
         noise += _noise_of_parts(rows.values, steps)
         # Growth cuts them up.
         whole, kept = _copied(rows), _copied(held)
+    ways = recipe.ways._replace(
+        levels_by_score=criterion.functions.levels_by_score,
+        tolerance=float(criterion.functions.tolerance),
+    )
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
-        noise, recipe.target.quantile, steps, surrogacy, recipe.ways, splitter.coding == "exact",
+        noise, recipe.target.quantile, steps, surrogacy, ways, splitter.coding == "exact",
         splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
         criterion.penalty, criterion.n_keys, criterion.use_choose, criterion.use_penalty,
         criterion.score, criterion.impurity, criterion.priority, criterion.use_priority,

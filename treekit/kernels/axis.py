@@ -36,6 +36,7 @@ from treekit.kernels.found import (
     TOLERANCE,
     better,
 )
+from treekit.kernels.levels import try_branches, try_single_levels
 from treekit.kernels.monotonic import CUTS, SIGN
 from treekit.kernels.tally import CODE_OF, ORDER, tally
 
@@ -61,7 +62,6 @@ __all__ = [
     "draw_column",
     "find_axis",
     "side_limit",
-    "try_branches",
     "weight_of",
 ]
 
@@ -112,6 +112,7 @@ def find_axis(
     limit = node.min_weight_leaf
     known_only, empty, resolution = node.ways.known_only, node.ways.empty, node.ways.resolution
     side, exact_levels, dense = node.ways.side, node.ways.exact_levels, len(cells) == 0
+    by_score, tolerance = node.ways.levels_by_score, node.ways.tolerance
     features, state, offers = scratch.features, scratch.state, scratch.offers
     work, words, counts, flat = scratch.work, scratch.words, scratch.counts, scratch.flat
     compact, ordered, keys = scratch.compact, scratch.ordered, scratch.keys
@@ -196,39 +197,63 @@ def find_axis(
                         totals = missing
                 if way == 0 and side > 0.0:
                     own_limit = side_limit(side * known_weight, limit)
-                best[s + np.uint64(2 + SIGN)] = offers[np.uint64(3), feature]
-                best[s + np.uint64(2 + CUTS)] = known - 1
-                try_cuts(
-                    scan,
-                    key,
-                    penalty,
-                    n_keys if way > 0 else 0,
-                    way == 3,
-                    exact_levels,
-                    use_penalty and way == 0,
-                    dense,
-                    known_only,
-                    feature,
-                    codes_in_all,
-                    known,
-                    count,
-                    totals,
-                    weight,
-                    known_weight,
-                    own_limit,
-                    impurity,
-                    work,
-                    first_of,
-                    compact,
-                    ordered,
-                    keys,
-                    start,
-                    best,
-                    pair,
-                    levels,
-                    out,
-                    numbers,
-                )
+                if way == 3:
+                    try_single_levels(
+                        many,
+                        best,
+                        dense,
+                        known_only,
+                        by_score,
+                        tolerance,
+                        feature,
+                        codes_in_all,
+                        known,
+                        count,
+                        stats,
+                        totals,
+                        limit,
+                        impurity,
+                        work,
+                        compact,
+                        ordered[:2],
+                        pair,
+                        levels,
+                        out,
+                        numbers,
+                    )
+                else:
+                    best[s + np.uint64(2 + SIGN)] = offers[np.uint64(3), feature]
+                    best[s + np.uint64(2 + CUTS)] = known - 1
+                    try_cuts(
+                        scan,
+                        key,
+                        penalty,
+                        n_keys if way > 0 else 0,
+                        exact_levels,
+                        use_penalty and way == 0,
+                        dense,
+                        known_only,
+                        feature,
+                        codes_in_all,
+                        known,
+                        count,
+                        totals,
+                        weight,
+                        known_weight,
+                        own_limit,
+                        impurity,
+                        work,
+                        first_of,
+                        compact,
+                        ordered,
+                        keys,
+                        start,
+                        best,
+                        pair,
+                        levels,
+                        out,
+                        numbers,
+                    )
             if out[KIND] < 0 or chosen >= 0:
                 return
             if use_choose and out[KIND] > 0:
@@ -306,69 +331,3 @@ def _merge_close(low, high, start_of, resolution, known, count, s, work, flat):
                 flat[at * s + k] += flat[j * s + k]
         code_of[at] = code
     return np.int64(at) + 1 - (count - known)
-
-
-@inlined
-def try_branches(
-    many,
-    best,
-    dense,
-    known_only,
-    empty,
-    feature,
-    codes_in_all,
-    known,
-    count,
-    stats,
-    limit,
-    impurity,
-    work,
-    compact,
-    levels,
-    out,
-    numbers,
-):
-    """One branch for each level present, or (`empty`) declared.
-
-    Missing rows join the heaviest branch, or (`known_only`) count in none.
-    """
-    if known < 2:
-        return
-    s = np.uint64(len(stats))
-    heaviest, heaviest_weight = np.uint64(0), -1.0
-    heavy_enough = 0
-    for j in range(np.uint64(known)):
-        weight = weight_of(compact[j], dense)
-        if weight > heaviest_weight:
-            heaviest, heaviest_weight = j, weight
-        if weight >= limit:
-            heavy_enough += 1
-    if heavy_enough < 2:
-        return
-    if count > known and not known_only:
-        for k in range(s):
-            compact[heaviest, k] += compact[np.uint64(known), k]
-    score = many(stats, compact[:known], 0)
-    if math.isnan(score):
-        for k in range(s):
-            best[k + np.uint64(2)] = compact[np.uint64(0), k]
-        out[KIND] = -1
-        return
-    if not better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
-        return
-    out[KIND] = MULTIWAY
-    out[FEATURE] = np.int64(feature)
-    out[CUT] = 0
-    out[MISSING_BRANCH] = np.int64(heaviest)
-    out[BRANCHES] = known
-    if empty:
-        out[MISSING_BRANCH] = np.int64(work[np.uint64(CODE_OF), heaviest])
-        out[BRANCHES] = np.int64(codes_in_all)
-    out[LEVELS] = np.int64(codes_in_all)
-    out[RANK] = 0
-    numbers[SCORE] = score
-    for level in range(np.uint64(codes_in_all)):
-        levels[level] = np.int32(level) if empty else -1
-    if not empty:
-        for j in range(np.uint64(known)):
-            levels[np.uint64(work[np.uint64(CODE_OF), j])] = np.int32(j)

@@ -2,8 +2,7 @@
 
 Every search is a list of steps: at each one some rows join the left side, and
 the criterion's scan keeps the best position.  Numbers step along their codes;
-levels step along an order of theirs, through all their subsets, or one against
-the rest.
+levels step along an order of theirs, or through all their subsets.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ __all__ = ["STEPS", "try_cuts", "weight_of"]
 STEPS = 256
 """Subsets of levels that one scan walks through."""
 
-ALONG, ORDERED, SUBSETS, ONE = 0, 1, 2, 3
-"""Ways to step: along the codes, along an order of levels, all subsets, one level."""
+ALONG, ORDERED, SUBSETS = 0, 1, 2
+"""Ways to step: along the codes, along an order of levels, all subsets."""
 
 
 @inlined
@@ -45,7 +44,6 @@ def try_cuts(
     key,
     penalty,
     n_keys,
-    one_vs_rest,
     exact_levels,
     use_penalty,
     dense,
@@ -77,8 +75,6 @@ def try_cuts(
     ----------
     n_keys : int
         Orders of the levels to try; 0 = a numeric column.
-    one_vs_rest : bool
-        Split off a single level.
     known, count : int
         Known codes of the table `compact`; rows of it (one more if missing rows follow).
     first_of : (known,) uint32
@@ -94,9 +90,7 @@ def try_cuts(
     code_of, order = work[CODE_OF], work[ORDER]
     unknown = np.uint64(known)
     way, attempts, table = ALONG, np.int64(1), compact
-    if one_vs_rest and known > 1:
-        way, attempts, table = ONE, np.int64(known), ordered
-    elif n_keys > 1 and 3 <= known <= exact_levels:  # two levels make one subset
+    if n_keys > 1 and 3 <= known <= exact_levels:  # two levels make one subset
         way, table = SUBSETS, ordered
         attempts = ((np.int64(1) << (known - 1)) - 2) // STEPS + 1
     elif n_keys > 0:
@@ -107,14 +101,6 @@ def try_cuts(
         if way == ORDERED:
             key(compact, known, attempt, keys)
             _sort_by_key(keys, compact, ordered, order, unknown, np.uint64(count), s)
-        elif way == ONE:
-            steps = 1
-            for k in range(s):
-                own = compact[np.uint64(attempt), k]
-                ordered[np.uint64(0), k] = own
-                ordered[np.uint64(1), k] = totals[k] - own
-                if sides_of_missing:
-                    ordered[np.uint64(1), k] -= compact[unknown, k]
         elif way == SUBSETS:
             first = np.uint64(attempt * STEPS)
             mask = first ^ (first >> np.uint64(1))
@@ -187,14 +173,12 @@ def try_cuts(
             out[KIND] = SUBSET
             out[LEVELS] = np.int64(codes_in_all)
             for level in range(np.uint64(codes_in_all)):
-                levels[level] = 1 if way == ONE else -1  # an absent level is not the one
+                levels[level] = -1
             reached = np.uint64(attempt * STEPS + at + 1)
             reached ^= reached >> np.uint64(1)
             for j in range(unknown):
                 if way == SUBSETS:
                     levels[np.uint64(code_of[j])] = 0 if (reached >> j) & np.uint64(1) else 1
-                elif way == ONE:
-                    levels[np.uint64(code_of[j])] = 0 if np.int64(j) == attempt else 1
                 else:
                     level = np.uint64(code_of[np.uint64(order[j])])
                     levels[level] = 0 if np.int64(j) <= at else 1

@@ -99,6 +99,9 @@ class Ways(NamedTuple):
         for rounding and `resolution`.
     exact_levels : int
         Several classes: all subsets of up to so many levels are tried.
+    levels_by_score, tolerance
+        Of the criterion: see `treekit.contracts.CriterionFunctions`.  Here they
+        decide between levels that are told from the rest.
     """
 
     known_only: bool = False
@@ -107,6 +110,8 @@ class Ways(NamedTuple):
     resolution: float = 0.0
     value_below: bool = False
     exact_levels: int = 10
+    levels_by_score: bool = False
+    tolerance: float = 0.0
 
 
 PLAIN = Ways()

@@ -27,10 +27,10 @@ from treekit.kernels.axis import (
     better,
     draw_column,
     side_limit,
-    try_branches,
     weight_of,
 )
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.levels import try_branches
 from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
 from treekit.kernels.pointers import borrowed
 from treekit.kernels.tally import CODE_OF, tally

@@ -112,7 +112,18 @@ c45
     release 8 (Quinlan, "Improved use of continuous attributes in C4.5", Journal of
     Artificial Intelligence Research 4, 1996, pp. 77-90).  The book of 1993 takes no
     penalty off numeric gains: ``criterion.mdl=false``, ``min_gain=0``.  Weka's J48
-    differs by ``criterion.tolerance=1e-6``, ``min_gain=0`` and ``pruner.limit=j48``.
+    (3.9) differs by ``criterion.tolerance=1e-6``, ``min_gain=0``, ``dtype=float64``
+    and ``pruner.limit=j48``.  Its options are
+
+    ==========  ================================================================
+    ``-M n``    ``min_weight_leaf=n``
+    ``-C c``    ``pruner.confidence=c``
+    ``-U``      ``pruner.confidence=none``: what is grown is only collapsed
+    ``-O``      ``pruner.collapsing=false``
+    ``-S``      ``pruner.raising=false``
+    ``-J``      ``criterion.mdl=false``
+    ``-B``      ``nominal_splits=one_vs_rest`` and ``criterion.level_by=ratio``
+    ==========  ================================================================
 cart
     L. Breiman, J. H. Friedman, R. A. Olshen and C. J. Stone, *Classification and
     Regression Trees*, 1984: nodes of up to five rows are not split (section
