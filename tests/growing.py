@@ -18,7 +18,7 @@ from treekit.grow.blocks import Blocks
 from treekit.grow.builder import grow_tree
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
-from treekit.grow.recipe import GrownTree, Recipe
+from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.scratch import make_scratch
 from treekit.grow.splitter import compile_splitter
 from treekit.grow.target import (
@@ -80,7 +80,7 @@ def recipe_of(
     n_try: int | None = None,
     ways: Ways = PLAIN,
     fractional: bool = False,
-    surrogates: int | None = None,
+    surrogates: int | SurrogateRule | None = None,
 ) -> Recipe:
     """All that `grow_tree` needs."""
     columns = [
@@ -126,7 +126,7 @@ def recipe_of(
     )
     return Recipe(
         table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,
-        surrogates=surrogates,
+        surrogates=SurrogateRule(surrogates) if isinstance(surrogates, int) else surrogates,
         signs=None if problem.signs is None else np.array(problem.signs, float),
     )  # fmt: skip
 

@@ -75,6 +75,31 @@ def test_every_split_of_the_levels_in_two_is_equally_likely():
     assert stats.chisquare(list(drawn.values())).pvalue > 0.01
 
 
+def test_one_level_against_the_rest_is_drawn_each_as_likely():
+    levels = ["a", "b", "c", "d", None] * 30
+    y = [0.5, 1.5, 3.5, 7.5, 2.5] * 30
+    drawn = Counter()
+    for seed in range(300):
+        model = grown({"x": levels, "y": y}, seed, nominal_splits="one_vs_rest", max_depth=1)
+        side = model.trees[0].branches(0)
+        assert (side == 0).sum() == 1
+        drawn[int(side.argmin())] += 1
+    assert len(drawn) == 4
+    assert stats.chisquare(list(drawn.values())).pvalue > 0.01
+
+
+def test_a_level_that_a_node_does_not_have_is_with_the_rest():
+    table = {"x": list("abc") * 20, "z": [0.0, 0.0, 1.0] * 20, "y": [0, 1, 5] * 20}
+    seen = 0
+    for seed in range(20):
+        tree = grown(table, seed, nominal_splits="one_vs_rest").trees[0]
+        for node in np.flatnonzero(tree.kind == Split.SUBSET):
+            side = tree.branches(node)
+            assert sorted(side.tolist()) == [0, 1, 1]
+            seen += node > 0
+    assert seen > 0
+
+
 def test_missing_rows_take_the_side_that_scores_better():
     x = [1.0, 2.0, None, None, 9.0, 9.5]
     model = grown({"x": x, "y": ["a", "a", "b", "b", "b", "b"]}, max_depth=1)

@@ -16,7 +16,7 @@ from tests.reference import surrogates as slow
 from tests.test_grow import problem_of
 from treekit.data.dataset import make_dataset
 from treekit.grow.builder import grow_tree
-from treekit.grow.recipe import GrownTree
+from treekit.grow.recipe import GrownTree, SurrogateRule
 from treekit.grow.route import route
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Split, Tree
@@ -48,7 +48,7 @@ def kept(tree: Tree, node: int) -> list[tuple[Any, ...]]:
     return found
 
 
-def check(problem: reference.Problem, grown: GrownTree, most: int) -> None:
+def check(problem: reference.Problem, grown: GrownTree, rule: SurrogateRule) -> None:
     """Walk the tree with the slow search: the same surrogates, and the rows that they send."""
     tree = grown.tree
     weights = problem.weights or [1] * len(problem.y)
@@ -63,7 +63,7 @@ def check(problem: reference.Problem, grown: GrownTree, most: int) -> None:
         column = problem.columns[f]
         told = {i: own_branch(tree, node, column[i]) for i in rows}
         side = {i: branch for i, branch in told.items() if branch is not None}
-        found = slow.surrogates(problem, f, side, most)
+        found = slow.surrogates(problem, f, side, rule, rows)
         assert kept(tree, node) == [
             (s.feature, s.branch_of)
             if s.branch_of is not None
@@ -81,7 +81,9 @@ def test_surrogates_and_the_rows_they_send_equal_the_slow_search(criterion: str)
     rng = random.Random(f"surrogates {criterion}")
     seen = 0
     for _ in range(50):
-        most = rng.choice([0, 1, 2, 5])
+        rule = SurrogateRule(
+            rng.choice([0, 1, 2, 5]), rng.random() < 0.4, right_and_wrong=rng.random() < 0.4
+        )
         problem = problem_of(rng, criterion, known_only=True)
         if rng.random() < 0.5:  # a column that nearly repeats the first
             copy = [v if rng.random() < 0.8 else rng.choice(problem.columns[0]) for v in
@@ -90,8 +92,8 @@ def test_surrogates_and_the_rows_they_send_equal_the_slow_search(criterion: str)
                 problem, columns=[*problem.columns, copy],
                 levels=[*problem.levels, problem.levels[0]],
             )  # fmt: skip
-        grown = grow(problem, surrogates=most)
-        check(problem, grown, most)
+        grown = grow(problem, surrogates=rule)
+        check(problem, grown, rule)
         seen += len(grown.tree.surrogate_feature)
     assert seen > 15
 
@@ -118,6 +120,32 @@ def test_a_column_that_is_often_missing_itself_comes_after_one_that_agrees_less(
     )
     tree = grow(problem, surrogates=5).tree
     assert tree.surrogate_feature[:2].tolist() == [2, 1]
+    tree = grow(problem, surrogates=SurrogateRule(5, of_known=True)).tree
+    assert tree.surrogate_feature[:2].tolist() == [1, 2]
+
+
+def test_a_surrogate_cuts_between_values_of_all_rows_of_the_node() -> None:
+    """Rows whose own value is missing are of the node, too; of equal cuts the first."""
+    primary: list[Any] = [0.0] * 4 + [1.0] * 4 + [None] * 2
+    other: list[Any] = [0.0, 1.0, 2.0, 3.0, 9.0, 9.0, 9.0, 9.0, 5.0, 7.0]
+    problem = reference.Problem(
+        [primary, other], [0] * 4 + [1] * 5 + [0], [None, None], "gini", 2, known_only=True,
+        max_depth=1,
+    )  # fmt: skip
+    assert kept(grow(problem, surrogates=5).tree, 0) == [(1, 4.0, 0)]
+
+
+def test_rpart_wants_nominal_surrogates_that_err_twice() -> None:
+    primary: list[Any] = [0.0] * 8 + [1.0] * 8
+    faultless: list[Any] = [0] * 8 + [1] * 8
+    twice_wrong: list[Any] = [1] * 2 + [0] * 6 + [1] * 8
+    problem = reference.Problem(
+        [primary, faultless, twice_wrong], [0] * 8 + [1] * 8, [None, 2, 2], "gini", 2,
+        known_only=True,
+    )  # fmt: skip
+    assert grow(problem, surrogates=5).tree.surrogate_feature.tolist() == [1, 2]
+    rule = SurrogateRule(5, right_and_wrong=True)
+    assert grow(problem, surrogates=rule).tree.surrogate_feature.tolist() == [2]
 
 
 def test_a_column_no_better_than_the_majority_is_no_surrogate() -> None:

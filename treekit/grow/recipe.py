@@ -17,7 +17,16 @@ from treekit.kernels.node import PLAIN, Limits, Rows, Table, Ways
 from treekit.kernels.pointers import Pointer
 from treekit.model.tree import Tree
 
-__all__ = ["GrownTree", "Recipe"]
+__all__ = ["GrownTree", "Recipe", "SurrogateRule"]
+
+
+@dataclass(frozen=True)
+class SurrogateRule:
+    """Which surrogates a node keeps; see `treekit.kernels.surrogates.Surrogacy`."""
+
+    most: int
+    of_known: bool = False
+    right_and_wrong: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,8 @@ class Recipe:
         The rows of a validation table.
     signs : (features,) float64, or None
         Monotonic constraints, 1, -1 or 0 for each column; the criterion is then `bounded`.
-    surrogates : int or None
-        Most surrogates of a node; criterion and `ways` are then of
+    surrogates : SurrogateRule or None
+        Which surrogates nodes keep; criterion and `ways` are then of
         `known_only`, too.  None = trees have none.
     compiled : list
         The machine code of `grow` for these types, once it is known.
@@ -61,7 +70,7 @@ class Recipe:
     ways: Ways = PLAIN
     fractional: bool = False
     held: Held | None = None
-    surrogates: int | None = None
+    surrogates: SurrogateRule | None = None
     signs: npt.NDArray[np.float64] | None = None
     compiled: list[Any] = field(default_factory=list, repr=False)
 

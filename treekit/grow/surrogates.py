@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from treekit.data.matrix import Coding
 from treekit.data.schema import Dtype
+from treekit.grow.recipe import SurrogateRule
 from treekit.kernels.grow import Grown
 from treekit.kernels.node import Table
 from treekit.kernels.surrogates import Surrogacy
@@ -17,19 +18,23 @@ from treekit.model.portable import threshold_between
 __all__ = ["make_surrogacy", "surrogate_fields"]
 
 
-def make_surrogacy(most: int, table: Table, held_table: Table | None, n_rows: int) -> Surrogacy:
-    """Working memory for a tree of `n_rows` rows whose nodes keep `most` surrogates."""
+def make_surrogacy(
+    rule: SurrogateRule, table: Table, held_table: Table | None, n_rows: int
+) -> Surrogacy:
+    """Working memory for a tree of `n_rows` rows whose nodes keep surrogates by `rule`."""
     n_features = len(table.n_codes)
     held = table if held_table is None else held_table
     return Surrogacy(
-        most=most,
+        most=rule.most,
+        of_known=rule.of_known,
+        right_and_wrong=rule.right_and_wrong,
         ids=np.empty(n_rows + 1, np.uint32),
         cells=np.empty(n_rows + 1, np.uint32),
         values=np.empty((n_rows + 1, 1)),
         routed=np.zeros((1, table.codes.shape[1]), table.codes.dtype),
         held_routed=np.zeros((1, held.codes.shape[1]), held.codes.dtype),
         agreement=np.empty(n_features),
-        tests=np.zeros((n_features, 3), np.int64),
+        tests=np.zeros((n_features, 2), np.int64),
     )
 
 

@@ -66,8 +66,9 @@ def find_random(
     Numeric columns: a threshold drawn uniformly between the smallest and the
     largest known value of the node.  Nominal columns: a side drawn for each
     level present, so that every split of them in two is equally likely; or one
-    branch a level.  Missing rows take the side that scores better; a column of
-    one value and missing cells is split into missing or not.
+    level drawn, against the rest; or one branch a level.  Missing rows take the
+    side that scores better; a column of one value and missing cells is split
+    into missing or not.
 
     Parameters are those of `treekit.kernels.axis.find_axis`.  A test that was
     not picked from many pays no penalty.
@@ -288,7 +289,10 @@ def _try_drawn(
         threshold = _threshold(seed, feature, a, b)
     else:
         kind = SUBSET
-        _draw_sides(seed, feature, codes, absent, lowest, m, sides)
+        if way == 3:
+            _draw_one(seed, feature, codes, absent, m, sides)
+        else:
+            _draw_sides(seed, feature, codes, absent, lowest, m, sides)
         lookup, below, above = sides, np.uint32(0), np.uint32(1)
     cut = _add_left(
         lookup, below, above, low, start, threshold, absent, gone, cells, values, m, s, left, best
@@ -348,7 +352,7 @@ def _try_drawn(
         elif kind == SUBSET:
             out[CUT], out[LEVELS] = 0, np.int64(absent)
             for level in range(np.uint64(absent)):
-                levels[level] = -1
+                levels[level] = 1 if way == 3 else -1  # an absent level is not the one
             for i in range(m):
                 if codes[i] != absent:
                     levels[np.uint64(codes[i])] = np.int32(sides[i])
@@ -373,6 +377,25 @@ def _draw_sides(seed, feature, codes, absent, lowest, m, sides):
             any_left |= side == np.uint32(0)
         if any_left and any_right:
             return
+
+
+@inlined
+def _draw_one(seed, feature, codes, absent, m, sides):
+    """Side 0 for one level present, each equally likely, and 1 for the rest.
+
+    The level is that of the least number drawn; `absent` for missing rows.
+    """
+    salt = _mix(seed, feature)
+    one, least = np.uint32(absent), np.uint64(0xFFFFFFFFFFFFFFFF)
+    for i in range(m):
+        code = codes[i]
+        if code != absent:
+            number = _mix(salt, np.uint64(code))
+            if number <= least:
+                one, least = code, number
+    for i in range(m):
+        code = codes[i]
+        sides[i] = absent if code == absent else np.uint32(code != one)
 
 
 @inlined

@@ -4,7 +4,9 @@ Breiman, Friedman, Olshen and Stone 1984, section 5.3; details as in rpart
 (Therneau and Atkinson 1997): candidates are ordered by the weight of the rows
 on which both tests agree, of all rows that the node's own test can tell, so
 that a column which is often missing itself comes late; a candidate must beat
-"all go with the majority" and send at least two rows each way.
+"all go with the majority" and send at least two rows each way.  Cuts of numbers
+are those between neighbours among all rows of the node, of equally good ones
+the first: a row that only the surrogate can tell is one of its node's values.
 """
 
 from __future__ import annotations
@@ -48,17 +50,27 @@ class Surrogacy(NamedTuple):
     Attributes
     ----------
     most : int
+    of_known : bool
+        Candidates are ordered by their agreement as a share of the rows that
+        they can tell themselves (rpart's ``surrogatestyle=1``), and the
+        majority to beat is that of these rows.
+    right_and_wrong : bool
+        Rpart 4.1.19's condition on nominal candidates: at least two rows on
+        which the tests agree and two on which they do not, where "two rows
+        each way" is meant.
     ids, cells, values : (rows,) uint32, (rows,) uint32, (rows, 1) float64
         The rows of a node that its own test can tell: number, branch, weight.
     routed, held_routed : (1, all rows) of the type of codes
         Branch of each training and held-out row: a column of codes 0 and 1.
     agreement : (features,) float64
         Weight on which the best test of a column agrees with the node's own.
-    tests : (features, 3) int64
-        Cut, next code and branch below, of that test.
+    tests : (features, 2) int64
+        Cut and branch below, of that test.
     """
 
     most: int
+    of_known: bool
+    right_and_wrong: bool
     ids: npt.NDArray[np.uint32]
     cells: npt.NDArray[np.uint32]
     values: npt.NDArray[np.float64]
@@ -123,7 +135,6 @@ def find_surrogates(
     # Two rows, or a row of weight two, which counts as two.
     least = min(2.0, 2.0 * lightest)
     majority = max(left, right)
-    bar = majority + ROUNDING * (left + right - majority)
     work, flat = scratch.work, scratch.flat
     known_ids, branches, weights = own.ids[:m], own.cells[:m], own.values[:m]
     for f in range(np.uint64(len(n_codes))):
@@ -140,12 +151,20 @@ def find_surrogates(
         known = count
         if work[np.uint64(CODE_OF), np.uint64(count - 1)] == n_codes[f]:
             known -= 1
+        told_left, told_right = _sides(flat, np.uint64(known))
         if nominal[f] > 0:
-            own.agreement[f] = _by_levels(flat, np.uint64(known), right > left, least)
+            agreement = _by_levels(flat, np.uint64(known), right > left, least, own.right_and_wrong)
         else:
-            own.agreement[f] = _by_cut(flat, np.uint64(known), least, work[CODE_OF], own.tests[f])
+            agreement = _by_cut(
+                flat, np.uint64(known), told_left, told_right, least, work[CODE_OF], own.tests[f]
+            )
+        told, most_told = left + right, majority
+        if own.of_known:
+            told, most_told = told_left + told_right, max(told_left, told_right)
+        if agreement > most_told + ROUNDING * (told - most_told):
+            own.agreement[f] = agreement / told if own.of_known else agreement
     for _ in range(own.most):
-        best, most = np.int64(-1), bar
+        best, most = np.int64(-1), 0.0
         for f in range(np.uint64(len(n_codes))):
             if own.agreement[f] > most:
                 best, most = np.int64(f), own.agreement[f]
@@ -164,7 +183,8 @@ def find_surrogates(
         this.node, this.feature, this.level_start, this.n_levels = node, best, used, 0
         this.cut, this.after, this.below = 0, 0, 0
         if nominal[f] == 0:
-            this.cut, this.after, this.below = own.tests[f, 0], own.tests[f, 1], own.tests[f, 2]
+            this.cut, this.below = own.tests[f, 0], own.tests[f, 1]
+            this.after = _next_code(codes[f], np.int64(n_codes[f]), this.cut, ids, begin, end)
             continue
         this.n_levels = np.int64(n_codes[f])
         if used + this.n_levels > len(pool):
@@ -192,28 +212,50 @@ def _side_of_level(flat, j, default_right):
 
 
 @inlined
-def _by_levels(flat, known, default_right, least):
-    """Agreement if each level goes with its own majority; -1 = all go one way."""
+def _next_code(column, n_codes, cut, ids, begin, end):
+    """The least code above `cut` among the rows of a node; there is one."""
+    after = n_codes
+    for i in range(np.uint64(begin), np.uint64(end)):
+        code = np.int64(column[np.uint64(ids[i])])
+        if cut < code < after:
+            after = code
+    return after
+
+
+@inlined
+def _sides(flat, known):
+    """Weight that the node's own test sends left, and right, of the first `known` codes."""
+    two = np.uint64(2)
+    left, right = 0.0, 0.0
+    for j in range(known):
+        left += flat[two * j]
+        right += flat[two * j + np.uint64(1)]
+    return left, right
+
+
+@inlined
+def _by_levels(flat, known, default_right, least, right_and_wrong):
+    """Agreement if each level goes with its own majority; -1 = too few rows one way."""
     two = np.uint64(2)
     agreement = 0.0
     sent = np.zeros(2)
     for j in range(known):
         a, b = flat[two * j], flat[two * j + np.uint64(1)]
         agreement += max(a, b)
-        sent[np.uint64(_side_of_level(flat, j, default_right))] += a + b
+        if right_and_wrong:
+            sent[np.uint64(0)] += max(a, b)
+            sent[np.uint64(1)] += min(a, b)
+        else:
+            sent[np.uint64(_side_of_level(flat, j, default_right))] += a + b
     if min(sent[np.uint64(0)], sent[np.uint64(1)]) < least:
         return -1.0
     return agreement
 
 
 @inlined
-def _by_cut(flat, known, least, code_of, test):
+def _by_cut(flat, known, left, right, least, code_of, test):
     """Agreement of the best cut, in either direction; `test` receives it.  -1 = none."""
     one, two = np.uint64(1), np.uint64(2)
-    left, right = 0.0, 0.0
-    for j in range(known):
-        left += flat[two * j]
-        right += flat[two * j + one]
     best = -1.0
     a, b = 0.0, 0.0
     for j in range(known - one if known > one else np.uint64(0)):
@@ -225,8 +267,7 @@ def _by_cut(flat, known, least, code_of, test):
         if max(same, other) > best:
             best = max(same, other)
             test[0] = np.int64(code_of[j])
-            test[1] = np.int64(code_of[j + one])
-            test[2] = 0 if same >= other else 1
+            test[1] = 0 if same >= other else 1
     return best
 
 

@@ -8,7 +8,7 @@ from treekit.data.matrix import make_table
 from treekit.errors import SettingError
 from treekit.grow.before import always
 from treekit.grow.held import Held, held_table, held_target
-from treekit.grow.recipe import Recipe
+from treekit.grow.recipe import Recipe, SurrogateRule
 from treekit.kernels.node import Limits, Ways
 from treekit.model.tree import MAX_DEPTH
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
@@ -69,7 +69,13 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         ),
         fractional=fractional,
         held=held,
-        surrogates=settings["surrogates"] if surrogate else None,
+        surrogates=SurrogateRule(
+            most=settings["surrogates"],
+            of_known=settings["surrogate_agreement"] == "known",
+            right_and_wrong=settings["nominal_surrogates"] == "rpart",
+        )
+        if surrogate
+        else None,
         signs=plan.signs,
     )
 

@@ -100,6 +100,15 @@ SETTINGS: tuple[Setting, ...] = (
             choices=("direction", "fractional", "surrogate", "error")),
     Setting("surrogates", 5, "missing=surrogate: other columns that a node asks instead, at most",
             minimum=0, maximum=100),
+    Setting("surrogate_agreement", "all",
+            "missing=surrogate: other columns are ordered by the weight on which they agree with "
+            "the node's own test, of all rows that it can tell, or of those where the other "
+            "column is known too",
+            choices=("all", "known")),
+    Setting("nominal_surrogates", "each_way",
+            "missing=surrogate: a nominal column must send two rows each way; rpart: must be "
+            "right about two rows and wrong about two, as rpart 4.1.19 counts them",
+            choices=("each_way", "rpart")),
     Setting("unknown", "missing", "categories never seen: as missing, or an error",
             choices=("missing", "error")),
     Setting("seed", None, "seed of all randomness; none: drawn, and kept in the model",
