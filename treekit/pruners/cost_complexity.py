@@ -1,4 +1,9 @@
-"""Minimal cost-complexity pruning (Breiman, Friedman, Olshen and Stone 1984, chapter 3)."""
+"""Minimal cost-complexity pruning (Breiman, Friedman, Olshen and Stone 1984, chapter 3).
+
+rpart 4.1.19 goes by the same sequence, but weighs a node whose branches hold links
+of several strengths without the weaker ones: the alpha it prints may then be less
+than that from which on the pruned tree is the better one, which is what is kept here.
+"""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ cart
     3.2), and of the pruned trees the smallest within one standard error of the best
     by tenfold cross-validation is taken (section 3.4.3).  Missing values go by
     surrogate splits (section 5.3), the best five of a node.  R's rpart differs by
-    ``min_weight_split=20``, ``min_weight_leaf=7`` and ``pruner.alpha=0.01`` times the
-    risk of the root.
+    ``min_weight_split=20``, ``min_weight_leaf=7``, ``nominal_surrogates=rpart`` and
+    ``pruner.alpha=0.01`` times the risk of the root.
 stump
     W. Iba and P. Langley, "Induction of one-level decision trees", Proceedings of
     the Ninth International Conference on Machine Learning, 1992, pp. 233-240.
