@@ -127,7 +127,7 @@ def test_an_error_in_a_process_of_its_own_is_one_line_on_stderr_and_exit_code_2(
     command = [sys.executable, "-c", TREEKIT, "inspect", str(tmp_path / "nothing.treekit")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(r"Error: '.*nothing\.treekit': No such file or directory\n", done.stderr)
+    assert re.fullmatch(r"Error: there is no model file '.*nothing\.treekit'; .*\n", done.stderr)
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path: Path):
@@ -204,9 +204,10 @@ def test_options_of_the_table_are_obeyed(tmp_path: Path):
     call(
         *("train", table, "--target", "y", "-o", path, "--ignore", "id", "--nominal", "colour"),
         *("--weights", "w", "--classes", 'yes, no,maybe,"a,b"', "--missing-marks", "-,?"),
-        *("--numeric", "size"),
+        *("--numeric", "size", "--dtype", "float64"),
     )
     model = treekit.load(path)
+    assert model.schema.dtype == "float64"
     assert model.schema.classes == ("yes", "no", "maybe", "a,b")
     assert [(c.name, c.kind) for c in model.schema.columns] == [
         ("size", "numeric"),
@@ -242,6 +243,12 @@ BAD = {
     ),
     "a value of a wrong type": (["--trees", "many"], "must be a whole number"),
     "a value out of range": (["--set", "max_bins=256"], "from 2 to 255, not 256"),
+    "the end of a range": (
+        ["--criterion", "entropy", "--set", "criterion.base=1"],
+        "must be a number above 1, not 1.0",
+    ),
+    "an algorithm in other letters": (["--algorithm", "CART"], "not 'CART'; did you mean 'cart'?"),
+    "an algorithm misspelt": (["--algorithm", "cat45"], "not 'cat45'; did you mean 'c45'?"),
     "a setting given twice": (["--trees", "5", "--set", "trees=6"], "'trees' is given twice"),
     "no assignment": (["--set", "trees"], "write KEY=VALUE"),
     "a setting of no component": (["--set", "pruner.folds=3"], "add --pruner NAME"),
@@ -254,7 +261,15 @@ BAD = {
     "an unknown column": (["--ignore", "idd"], "'idd'; did you mean 'id'?"),
     "a test without the target": (
         ["--test", str(MELONS / "watermelon_3.0.csv")],
-        "no target column 'good'",
+        "the table has no target column 'good'",
+    ),
+    "a validation table without the target": (
+        ["--pruner", "reduced_error", "--validation", str(MELONS / "watermelon_3.0.csv")],
+        "the validation table has no target column 'good'",
+    ),
+    "oblique splits of doubles": (
+        ["--splitter", "oblique", "--dtype", "float64"],
+        "train with dtype='float32' (--dtype float32)",
     ),
     "a device as the output": (["-o", os.devnull], "is not a regular file"),
     "a setting as an option": (["--max-depth", "3"], "write --set max_depth=3"),
@@ -301,7 +316,7 @@ def test_the_table_of_settings_needs_nothing_else():
 def test_the_table_of_settings_holds_those_of_the_chosen_components():
     chosen = ["--criterion", "entropy", "--set", "pruner=cost_complexity"]
     told = call("train", *chosen, "--help-settings").stdout
-    assert re.search(r"^criterion\.base +a number of at least 1 +2\.0 +base of", told, re.MULTILINE)
+    assert re.search(r"^criterion\.base +a number above 1 +2\.0 +base of", told, re.MULTILINE)
     assert re.search(r"^pruner\.folds +a whole number", told, re.MULTILINE)
     assert (
         "unknown criterion" in call("train", "--help-settings", "--criterion", "x", code=2).stderr

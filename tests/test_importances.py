@@ -34,6 +34,16 @@ def table(task="classification"):
     return {"noise": noise, "weak": weak, "strong": strong, "y": y}
 
 
+def test_a_table_without_the_target_is_told_as_such():
+    rows = table()
+    model = treekit.train(rows, "y", max_depth=1)
+    del rows["y"]
+    with pytest.raises(DataError, match=r"^the table has no target column 'y'; there are: 'noise'"):
+        treekit.permutation_importances(model, rows)
+    with pytest.raises(DataError, match=r"^in the table, the target 'y' holds 'perhaps'"):
+        treekit.permutation_importances(model, rows | {"y": ["perhaps"] * N})
+
+
 @pytest.mark.parametrize("settings", [{}, {"class_weight": "balanced"}, {"missing": "fractional"}])
 def test_out_of_bag_importances_rank_what_decides(settings):
     rows = table()

@@ -93,6 +93,23 @@ def test_the_refusal_says_what_is_accepted():
     )
 
 
+def test_a_bound_may_be_outside_itself():
+    shares = (Setting("share", 0.5, "a share", above=0.0, maximum=1.0),)
+    assert resolve(shares, {"share": 5e-324}, "training") == {"share": 5e-324}
+    assert resolve(shares, {"share": 1}, "training") == {"share": 1.0}
+    with pytest.raises(SettingError, match=r"a number above 0 and at most 1, not 0\.0"):
+        resolve(shares, {"share": 0}, "training")
+    with pytest.raises(SettingError, match=r"a number above 1, not -inf"):
+        resolve((Setting("base", 2.0, "a base", above=1.0),), {"base": -math.inf}, "training")
+
+
+def test_a_near_choice_is_suggested_whatever_its_case():
+    forms = (Setting("form", "table", "a form", choices=("table", "if_else")),)
+    for text, near in [("TABLE", "table"), ("If-Else", "if_else")]:
+        with pytest.raises(SettingError, match=f"not '{text}'; did you mean '{near}'"):
+            resolve(forms, {"form": text}, "training")
+
+
 def test_an_unknown_setting_gets_a_suggestion_and_the_list():
     with pytest.raises(SettingError) as error:
         resolved(max_dept=3)

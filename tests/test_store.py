@@ -277,9 +277,28 @@ def test_settings_that_a_file_cannot_hold_are_refused_before_writing(value, tmp_
 # Reading what a stranger sent
 
 
-def test_a_file_that_is_not_there_is_the_usual_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
+@pytest.mark.parametrize("usual", [FileNotFoundError, ModelFileError])
+def test_a_file_that_is_not_there_is_the_usual_error_and_treekit_s(tmp_path, usual):
+    with pytest.raises(usual, match=r"^there is no model file '.*nothing\.treekit'; check"):
         load(tmp_path / "nothing.treekit")
+
+
+def test_a_folder_is_no_model_file(tmp_path):
+    with pytest.raises(ModelFileError, match=r"^cannot read model file '.*': Is a directory"):
+        load(tmp_path)
+
+
+def test_missing_folders_are_made(tmp_path):
+    small_model().save(tmp_path / "a" / "b" / "m.treekit")
+    assert load(tmp_path / "a" / "b" / "m.treekit") is not None
+
+
+def test_a_place_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"^cannot write model file '.*/file/m\.treekit': ") as told:
+        small_model().save(tmp_path / "file" / "m.treekit")
+    assert isinstance(told.value, ModelFileError)
+    assert ".tmp" not in str(told.value)
 
 
 @pytest.mark.parametrize(

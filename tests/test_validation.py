@@ -49,7 +49,7 @@ def test_a_validation_table_is_read_by_the_training_schema():
         ({"y": ["no", None]}, "in the validation table, the target 'y' is missing"),
         ({"x": []} | {"c": [], "y": []}, "the validation table has no rows"),
         ({"drop": "x"}, "has no column 'x'"),
-        ({"drop": "y"}, "target column of the validation table"),
+        ({"drop": "y"}, "the validation table has no target column 'y'"),
     ],
 )
 def test_a_validation_table_that_does_not_fit_is_refused(change, said):
@@ -66,7 +66,7 @@ def test_policies_and_weights_hold_for_the_validation_table():
     treekit.train(table, validation=other, **settings)
     with pytest.raises(DataError, match="holds 'violet' in row 3"):
         treekit.train(table, validation=other, unknown="error", **settings)
-    with pytest.raises(DataError, match="weight column of the validation table"):
+    with pytest.raises(DataError, match="the validation table has no weight column"):
         treekit.train(table | {"w": [1] * 40}, weights="w", validation=other, **settings)
     # Rows of no weight judge nothing: with one row left, its own answer is kept.
     weightless = other | {"w": [1, *[0] * 39]}

@@ -48,6 +48,11 @@ def small_model(**policies):
     )
 
 
+def test_nothing_to_verify_is_no_proof():
+    with pytest.raises(VerificationError, match=r"no artifact to verify; give .*treekit\.export"):
+        verify(small_model(), [])
+
+
 # ------------------------------------------------------------------ probes
 
 

@@ -50,6 +50,8 @@ class Setting:
         If given, the only accepted values.
     minimum, maximum : float, optional
         Inclusive bounds of a number.
+    above : float, optional
+        A lower bound that is itself outside.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Setting:
     choices: tuple[Any, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    above: float | None = None
 
 
 @dataclass(frozen=True)

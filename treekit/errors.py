@@ -11,7 +11,9 @@ __all__ = [
     "ExportError",
     "MissingExtraError",
     "ModelError",
+    "ModelFileAccessError",
     "ModelFileError",
+    "ModelFileNotFoundError",
     "PluginError",
     "SettingError",
     "TreekitError",
@@ -38,6 +40,14 @@ class ModelError(TreekitError, ValueError):
 
 class ModelFileError(TreekitError, ValueError):
     """A model file that is truncated, corrupted, hostile or too new."""
+
+
+class ModelFileAccessError(ModelFileError, OSError):
+    """A model file that the system does not let be read or written."""
+
+
+class ModelFileNotFoundError(ModelFileAccessError, FileNotFoundError):
+    """A model file that is not there."""
 
 
 class ExportError(TreekitError, ValueError):

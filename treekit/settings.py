@@ -98,8 +98,9 @@ def help_rows(settings: tuple[Setting, ...]) -> list[tuple[str, str, str, str]]:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """``"; did you mean 'gini'?"`` if one of `known` is close to `name`, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    by_case = {other.casefold(): other for other in known}  # "CART" is as near as can be
+    close = difflib.get_close_matches(name.casefold(), list(by_case), n=1)
+    return f"; did you mean {by_case[close[0]]!r}?" if close else ""
 
 
 def check_declaration(setting: Setting) -> None:
@@ -153,8 +154,10 @@ def _checked(setting: Setting, value: Any, where: str) -> Any:
     if type(value) is int and int not in types and float in types:
         value = float(value)
     if type(value) not in types or not _within(setting, value):
+        names = [choice for choice in setting.choices if isinstance(choice, str)]
+        near = suggestion(value, names) if isinstance(value, str) else ""
         raise SettingError(
-            f"setting {setting.name!r} of {where} must be {_accepts(setting)}, not {value!r}"
+            f"setting {setting.name!r} of {where} must be {_accepts(setting)}, not {value!r}{near}"
         )
     return value
 
@@ -165,7 +168,8 @@ def _within(setting: Setting, value: Any) -> bool:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         low = -math.inf if setting.minimum is None else setting.minimum
         high = math.inf if setting.maximum is None else setting.maximum
-        return math.isfinite(value) and low <= value <= high
+        beyond = setting.above is None or value > setting.above
+        return math.isfinite(value) and beyond and low <= value <= high
     return True
 
 
@@ -200,6 +204,9 @@ def _type_text(setting: Setting, kind: type) -> str:
     if kind not in (int, float):
         return text
     low, high = setting.minimum, setting.maximum
+    if setting.above is not None:
+        text += f" above {setting.above:g}"
+        return text if high is None else f"{text} and at most {high:g}"
     if low is not None and high is not None:
         return f"{text} from {low:g} to {high:g}"
     if low is not None:

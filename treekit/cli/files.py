@@ -14,7 +14,7 @@ import click
 from treekit.cli.terminal import shown
 from treekit.errors import TreekitError
 
-__all__ = ["check_place", "named", "write_text"]
+__all__ = ["check_place", "write_text"]
 
 
 def check_place(path: Path, *inputs: str | Path) -> None:
@@ -46,7 +46,7 @@ def _is_same(output: Path, given: Path) -> bool:
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def _named(path: Path) -> Iterator[None]:
     """Let errors of files name the one that was asked for, not a draft beside it."""
     try:
         yield
@@ -75,7 +75,7 @@ def write_text(pieces: Iterable[str], path: Path | None) -> None:
         _to_stdout(pieces)
         return
     check_place(path)
-    with named(path):
+    with _named(path):
         _replace(pieces, Path(os.path.realpath(path)))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.files import check_place, named
+from treekit.cli.files import check_place
 from treekit.cli.terminal import print_table
 
 if TYPE_CHECKING:
@@ -121,6 +121,13 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
     metavar="A,B,...",
     help="Texts that mean missing, instead of the usual ones.",
 )
+@click.option(
+    "--dtype",
+    type=click.Choice(["auto", "float32", "float64"]),
+    default="auto",
+    show_default=True,
+    help="Type of the model's numbers; auto: float32, unless a column would lose by it.",
+)
 @click.option("--validation", metavar="TABLE", help="Rows that pruners judge by, not a share.")
 @click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
 def train_command(**given: Any) -> None:
@@ -152,9 +159,7 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
         test.index(target, "target column")  # found out before hours of training
     dataset = _dataset(given)
     model = fitted(dataset, settings, _validation(given, settings, dataset.schema))
-    with named(given["output"]):
-        given["output"].parent.mkdir(parents=True, exist_ok=True)
-        model.save(given["output"])
+    model.save(given["output"])
     print_training(model, dataset)
     print_model(model)
     if test is not None:
@@ -178,6 +183,7 @@ def _dataset(given: dict[str, Any]) -> Dataset:
         ignore=given["ignore"],
         weights=given["weights"],
         classes=given["classes"],
+        dtype=given["dtype"],
         missing_marks=table.missing,
     )
 

@@ -21,7 +21,7 @@ def treekit_criteria() -> list[Criterion]:
             "entropy",
             "classification",
             entropy,
-            settings=(Setting("base", 2.0, "base of the logarithm", minimum=1.0000001),),
+            settings=(Setting("base", 2.0, "base of the logarithm", above=1.0),),
             summary="information gain (Quinlan 1986)",
         ),
         Criterion(

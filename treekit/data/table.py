@@ -55,10 +55,10 @@ class Table:
         """Number of rows."""
         return len(self.cells[0])
 
-    def index(self, name: str, role: str = "column") -> int:
-        """Position of a column; `role` says in an error what it was wanted for."""
+    def index(self, name: str, role: str = "column", table: str = "the table") -> int:
+        """Position of a column; an error says what `role` it was wanted for, in which table."""
         if name not in self.names:
-            raise DataError(f"the table has no {role} {name!r}; {near_names(name, self.names)}")
+            raise DataError(f"{table} has no {role} {name!r}; {near_names(name, self.names)}")
         return self.names.index(name)
 
     def column(self, name: str) -> Cells:

@@ -25,8 +25,9 @@ def make_validation(
     weights: str | None = None,
     missing: str = "direction",
     unknown: Literal["missing", "error"] = "missing",
+    noun: str = "the validation table",
 ) -> Dataset:
-    """Rows to validate a training by, in the terms of its schema.
+    """Rows to validate a training by, or to score a model on, in the terms of its schema.
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ def make_validation(
     missing, unknown : str
         Policies, as in `treekit.data.encode.encode_rows`: a category that
         training did not see is missing, or an error.
+    noun : str
+        What errors call the table.
 
     Raises
     ------
@@ -49,19 +52,19 @@ def make_validation(
     """
     table = read_table(source, missing=schema.missing_marks)
     if table.n_rows == 0:
-        raise DataError("the validation table has no rows; give at least one, or leave it out")
+        raise DataError(f"{noun} has no rows; give at least one, or leave it out")
     names = [output.name for output in schema.outputs]
     for name in names:
-        table.index(name, "target column of the validation table")
+        table.index(name, "target column", noun)
     matrix = encode_rows(table, schema, missing=missing, unknown=unknown)
     classes = {output.name: output.classes for output in schema.outputs if output.classes}
     try:
         y = make_targets(table, names, schema.task, classes or None).y
     except DataError as error:
-        raise DataError(f"in the validation table, {error}") from error
+        raise DataError(f"in {noun}, {error}") from error
     own = None
     if weights is not None:
-        table.index(weights, "weight column of the validation table")
+        table.index(weights, "weight column", noun)
         own = check_weights(numeric_cells(table, weights), table.n_rows)
     return coded_dataset(matrix, y, schema, own)
 

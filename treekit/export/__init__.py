@@ -26,8 +26,8 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
     target : str or Exporter
         Name of an installed exporter (``treekit plugins`` lists them), or one.
     path : str or Path
-        The main file.  A path without ending gets the target's; missing
-        folders are made.
+        The main file.  The target's ending is added where it is left out;
+        missing folders are made.
     **settings
         Of the exporter.
 
@@ -39,7 +39,8 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
     Raises
     ------
     ExportError
-        If the target cannot express the model, or the file has a wrong ending.
+        If the target cannot express the model, or the file has another target's
+        ending.
     SettingError
         For an unknown exporter or setting, or a value outside its range.
     TypeError
@@ -69,9 +70,17 @@ def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
     name = path.name
     if name.endswith(exporter.suffix) and name != exporter.suffix:
         return path.parent, name.removesuffix(exporter.suffix)
-    if not name or path.suffix or name == exporter.suffix:
+    if not name or any(name.lower().endswith(ending.lower()) for ending in _endings(exporter)):
         raise ExportError(
             f"{str(path)!r} cannot be a file of the target {exporter.name!r}: "
             f"its name must end in {exporter.suffix!r}"
         )
     return path.parent, name
+
+
+def _endings(exporter: Exporter) -> set[str]:
+    """Of the main files of all exporters: a file called so is taken for what it is not."""
+    from treekit import registry
+
+    installed = (part.record for part in registry.components("exporter"))
+    return {exporter.suffix} | {other.suffix for other in installed if isinstance(other, Exporter)}

@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.errors import ModelFileError
+from treekit.errors import ModelFileAccessError, ModelFileError, ModelFileNotFoundError
 
 __all__ = [
     "array_bytes",
@@ -78,13 +78,24 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
-    """Write the file in one step; see `replacing`."""
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in entries.items():
-            info = zipfile.ZipInfo(name, _DATE)
-            info.create_system = 3  # the same bytes on every system
-            info.external_attr = 0o644 << 16
-            archive.writestr(info, content)
+    """Write the file in one step, see `replacing`; missing folders are made.
+
+    Raises
+    ------
+    ModelFileAccessError
+        If it cannot be written; it names `path`, not the draft beside it.
+    """
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for name, content in entries.items():
+                info = zipfile.ZipInfo(name, _DATE)
+                info.create_system = 3  # the same bytes on every system
+                info.external_attr = 0o644 << 16
+                archive.writestr(info, content)
+    except OSError as error:
+        why = error.strerror or error
+        raise ModelFileAccessError(f"cannot write model file {os.fspath(path)!r}: {why}") from error
 
 
 def read_entries(path: str | Path) -> dict[str, bytes]:
@@ -94,10 +105,10 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
     ------
     ModelFileError
         If it is not such a file, or is truncated or corrupted.
-    OSError
-        If it cannot be opened.
+    ModelFileNotFoundError, ModelFileAccessError
+        If it is not there, or cannot be opened.
     """
-    with Path(path).open("rb") as file:
+    with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
             with zipfile.ZipFile(file) as archive:
@@ -116,6 +127,18 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
             raise ModelFileError(
                 f"{path} is not a model file, or it is damaged: {error}"
             ) from error
+
+
+def _opened(path: str | Path) -> IO[bytes]:
+    try:
+        return Path(path).open("rb")
+    except FileNotFoundError as error:
+        raise ModelFileNotFoundError(
+            f"there is no model file {os.fspath(path)!r}; check the path"
+        ) from error
+    except OSError as error:
+        why = error.strerror or error
+        raise ModelFileAccessError(f"cannot read model file {os.fspath(path)!r}: {why}") from error
 
 
 def narrowest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -87,11 +87,13 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def save(model: Model, path: str | Path) -> None:
     """Write `model` to a file, atomically; the same model gives the same bytes.
 
+    Missing folders are made.
+
     Raises
     ------
     ModelFileError
         If settings or provenance hold what a file cannot.
-    OSError
+    ModelFileAccessError
         If the file cannot be written; an existing one is then as it was.
     """
     try:
@@ -135,8 +137,8 @@ def load(path: str | Path) -> Model:
     ModelFileError
         If it is not a model file, is truncated, corrupted or malformed, or was
         written in a format newer than this treekit reads.
-    OSError
-        If it cannot be opened.
+    ModelFileNotFoundError, ModelFileAccessError
+        If it is not there, or cannot be opened; these are OSErrors, too.
     """
     entries = read_entries(path)
     try:

@@ -124,8 +124,9 @@ def permutation_importances(
         If there are no rows out of bag, or no repeats.
     """
     dataset = make_validation(
-        source, model.schema, weights=weights, missing=model.missing, unknown=model.unknown
-    )
+        source, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
+        noun="the table",
+    )  # fmt: skip
     return measure_importances(
         model, dataset, out_of_bag=out_of_bag, repeats=repeats, seed=seed, n_jobs=n_jobs
     )

@@ -24,7 +24,8 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
     if plan.splitter.functions.sums and schema.dtype != "float32":
         raise SettingError(
             f"splitter {plan.splitter.record.name!r} adds up columns, exactly in float32 models "
-            f"alone, and the model's input type is {schema.dtype}: train with dtype='float32'"
+            f"alone, and the model's input type is {schema.dtype}: train with dtype='float32' "
+            "(--dtype float32)"
         )
     table = make_table(
         dataset.columns,

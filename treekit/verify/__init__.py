@@ -65,13 +65,17 @@ def verify(
     Raises
     ------
     VerificationError
-        For a file that is absent or of a kind that verify cannot run.  An
-        artifact that fails to run is not an error but a result.
+        If no artifact is given, or one is absent or of a kind that verify
+        cannot run.  An artifact that fails to run is not an error but a result.
     TypeError
         If there is no model in what is given as one.
     """
     model = model_of(model)
     paths = [Path(artifact) for artifact in artifacts]
+    if not paths:
+        raise VerificationError(
+            "there is no artifact to verify; give the files that treekit.export wrote"
+        )
     runners = [runner_of(path) for path in paths]
     for path in paths:
         if not path.is_file():
