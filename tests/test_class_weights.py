@@ -219,3 +219,16 @@ def test_out_of_bag_labels_weigh_costs_and_votes():
     assert careful < plain
     hard = trained(table, **forest, voting="hard", max_depth=2)
     assert set(np.unique(hard.units)) == {0, 1}
+
+
+def test_costs_decide_once_where_leaves_vote_for_their_label():
+    costs = [[0, 1, 1], [0, 0, 5], [5, 1, 0]]
+    table = {"x": [0.0] * 10 + [1.0], "y": ["b"] * 6 + ["c"] * 4 + ["a"]}
+    told = {}
+    for voting in ("soft", "hard"):
+        model = treekit.train(
+            table, "y", classes=["a", "b", "c"], costs=costs, voting=voting, seed=0
+        )
+        told[voting] = model.predict({"x": [0.0]}).tolist(), model.predict_proba({"x": [0.0]})[0]
+    assert told["soft"][0] == told["hard"][0] == ["b"]
+    assert told["hard"][1].tolist() == [0.0, 1.0, 0.0]

@@ -14,7 +14,7 @@ from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.export.onnx import export_onnx
-from treekit.model.build import build_tree, leaf, threshold
+from treekit.model.build import build_tree, leaf, oblique, subset, threshold
 from treekit.model.ensemble import Model, make_model
 
 
@@ -84,3 +84,15 @@ def test_batches_of_any_size_divide_alike(rows: int) -> None:
     assert got.shape == (rows, 2)
     for row, shares in zip(x[:50].tolist(), got[:50].tolist(), strict=True):
         assert shares == list(evaluate.probabilities(model, row))
+
+
+@pytest.mark.parametrize("policies", [{"missing": "error"}, {"unknown": "error"}])
+def test_graphs_with_derived_columns_refuse_rows_too(policies: dict[str, Any]) -> None:
+    columns = (Column("a"), Column("b"), Column("c", "nominal", ("x", "y")))
+    schema = Schema(columns=columns, classes=("no", "yes"))
+    slanted = oblique({"a": 1.0, "b": -2.0}, 0.5, leaf([3, 1]), leaf([1, 2]))
+    tree = build_tree(subset("c", ["x"], slanted, leaf([0, 1])), schema)
+    model = make_model(schema, [tree], **policies)
+    assert_like_the_oracle(model, np.array([[0.0, 0.0, 0], [1.0, 0.0, 0], [1.0, 0.0, 1]]))
+    with pytest.raises(Exception, match="this model refuses"):
+        outputs_of(model, np.array([[0.0, 0.0, 2.0]]))

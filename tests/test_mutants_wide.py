@@ -77,7 +77,7 @@ def tried(name):
         rows = rows[rng.permutation(len(rows))[:4000]]
     rows = np.concatenate([rows, *(solved(tree, rows[:400], rng) for tree in model.trees)])
     total = np.array([evaluate.sums(model, row) for row in rows.tolist()])
-    return rows, Answers(least_cost(total, model.costs)[:, None], total / model.unit_total)
+    return rows, Answers(least_cost(total, model.label_costs)[:, None], total / model.unit_total)
 
 
 def axis(model, feature):

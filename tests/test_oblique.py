@@ -119,6 +119,18 @@ def test_the_same_seed_gives_the_same_forest_of_oblique_trees() -> None:
         np.testing.assert_array_equal(first.threshold, second.threshold)
 
 
+def test_sums_are_of_the_columns_tried_at_the_node() -> None:
+    rng = np.random.default_rng(5)
+    table = {f"x{i}": rng.normal(size=150) for i in range(6)}
+    table["y"] = np.where(table["x2"] + table["x3"] > 0, "above", "below")
+    one = train(table, ensemble="forest", trees=6, max_features=1)
+    assert not any(len(tree.term_feature) for tree in one.trees)
+    two = train(table, ensemble="forest", trees=30, max_features=2)
+    roots = [tuple(tree.term_feature[: tree.term_start[1]].tolist()) for tree in two.trees]
+    assert (2, 3) in roots
+    assert len(set(roots)) > 5
+
+
 def test_an_oblique_tree_is_pruned_by_cross_validation() -> None:
     table = slanted(300)
     noisy = table | {"y": np.where(np.arange(300) % 9 == 0, "below", table["y"])}

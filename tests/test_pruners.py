@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treekit
 from tests.growing import recipe_of
 from tests.reference import prune as reference
 from tests.reference.grow import Problem
@@ -241,3 +242,19 @@ def test_a_pruner_without_its_holdout_says_what_to_raise(name):
     empty = context_of(without, "classification")
     with pytest.raises(DataError, match="no hold-out rows: raise its setting holdout"):
         pruned(name, grown, empty, holdout=0.5)
+
+
+@pytest.mark.parametrize("judged", [{"pruner.folds": 3}, {"pruner.holdout": 0.3}])
+def test_a_count_that_a_tree_rules_out_costs_without_end(judged: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    y = rng.poisson(np.exp(1.5 * x - 1)).astype(float)
+    model = treekit.train(
+        {"x": x, "y": y}, "y", task="regression", criterion="poisson", seed=0, min_gain=-1.0,
+        pruner="cost_complexity", **judged,
+    )  # fmt: skip
+    told = model.provenance["pruner"]["sequence"]
+    risk = np.array(told["cv_risk" if "pruner.folds" in judged else "held_risk"])
+    assert np.isinf(risk[0])
+    assert np.isfinite(risk[-3:]).all()
+    assert model.n_leaves == told["leaves"][int(risk.argmin())]

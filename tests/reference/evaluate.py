@@ -84,7 +84,7 @@ def predict(model: Model, row: Sequence[float]) -> Any:
 
 
 def _label(model: Model, votes: list[int]) -> int:
-    if model.costs is None:
+    if model.costs is None or model.voting == "hard":  # hard votes weighed costs in their leaves
         return votes.index(max(votes))
     costs = model.costs.tolist()
     classes = range(len(votes))

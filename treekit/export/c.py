@@ -109,7 +109,7 @@ def _common_values(model: Model, name: str) -> dict[str, Any]:
         "class_names": string_literals(labels, "c"),
         "target_names": string_literals((o.name for o in schema.outputs) if several else (), "c"),
         "blocks": lines(np.array(schema.blocks)),
-        "costs": Code() if model.costs is None else lines(model.costs.ravel()),
+        "costs": Code() if model.label_costs is None else lines(model.label_costs.ravel()),
         "levels": lines(np.where(schema.nominal, counts, -1)),
         "level_starts": lines(starts),
         "level_texts": string_literals(texts, "c"),
@@ -172,7 +172,7 @@ def _helpers(model: Model, derived: DerivedColumns, values: dict[str, Any]) -> l
     refuses = "error" in (model.missing, model.unknown)
     used = set(values["uses"]) | {"refuses" if refuses else "accepts"}
     if model.schema.task == "classification":
-        used.add("most_votes" if model.costs is None else "least_cost")
+        used.add("most_votes" if model.label_costs is None else "least_cost")
     if "cell" in used and not derived.n_columns:
         used.remove("cell")
     for one, others in _USES.items():

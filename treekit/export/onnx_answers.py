@@ -33,7 +33,7 @@ def add_labels(graph: Graph, model: Model) -> list[ValueInfoProto]:
         kind = graph.constant_type(graph.constant(f"labels{end}", labels))
         code = (
             _least_cost(graph, model)
-            if model.costs is not None
+            if model.label_costs is not None
             else graph.add(
                 "ArgMax", [votes], f"class{end}", axis=1, keepdims=0, select_last_index=0
             )
@@ -60,7 +60,7 @@ def _least_cost(graph: Graph, model: Model) -> str:
     """The first class of least expected cost; costs reach 2**62, so they stay int64."""
     from onnx import TensorProto
 
-    graph.constant("cost_table", np.asarray(model.costs, dtype=np.int64))
+    graph.constant("cost_table", np.asarray(model.label_costs, dtype=np.int64))
     graph.add("Cast", ["exact_sums"], "whole_sums", to=TensorProto.INT64)
     graph.add("MatMul", ["whole_sums", "cost_table"], "costs")
     graph.add_least("costs", "least")

@@ -33,8 +33,8 @@ def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
         order.append(levels)
     place = np.argsort(np.concatenate(order))  # where each test is among the parts
     tests_name = graph.add("Concat", parts, "tests", axis=1) if len(parts) > 1 else parts[0]
-    return graph.add("Concat", [codes, _first_known(graph, derived, tests_name, place)], "columns",
-                     axis=1)  # fmt: skip
+    sides = _first_known(graph, derived, tests_name, place)
+    return graph.add("Concat", [codes, sides], "with_derived", axis=1)
 
 
 def _linear_tests(

@@ -83,7 +83,7 @@ def _parts(model: Model, values: dict[str, Any]) -> list[str]:
     names += ["cell"] * (asks_derived and form != "if_else")
     names += [form, "units", "divided_sums" if divides else "sums"]
     if schema.task == "classification":
-        names.append("most_votes" if model.costs is None else "least_cost")
+        names.append("most_votes" if model.label_costs is None else "least_cost")
         names.append("labels" if several else "one_label")
     else:
         names.append("numbers" if several else "number")
@@ -120,7 +120,7 @@ def _common_values(model: Model, leaves: LeafTable, derived: DerivedColumns) -> 
         "unit_total": model.unit_total,
         "rows_total": model.n_trees * model.mass,
         "scale": float_literal(np.ldexp(1.0, model.exponent)),
-        "costs": Code() if model.costs is None else _rows(model.costs),
+        "costs": Code() if model.label_costs is None else _rows(model.label_costs),
         "n_derived": derived.n_columns,
         "derived": python_tests(derived),
         "rounded": Code("_float32(x[column])" if single else "x[column]"),

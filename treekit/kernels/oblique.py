@@ -89,8 +89,8 @@ def find_oblique(
     """Find the best split of one node, by single columns or by sums of them.
 
     A sum wins only by more than the tolerance of ties, so that trees stay
-    readable.  Arguments are those of `treekit.kernels.axis.find_axis`;
-    ``scratch.options`` holds
+    readable.  It is of the columns tried at the node.  Arguments are those of
+    `treekit.kernels.axis.find_axis`; ``scratch.options`` holds
 
     method
         `LINEAR`, `COORDINATE` or `PRINCIPAL`.
@@ -127,7 +127,7 @@ def find_oblique(
     options = scratch.options
     method, most_terms = np.int64(options[0]), np.int64(options[1])
     restarts, digits, ridge = np.int64(options[2]), np.int64(options[3]), options[4]
-    columns = _columns_with_values(node)
+    columns = _columns_tried(node, scratch.features)
     if len(columns) < 2 or out[KIND] < 0:
         return
     x = _values(node, columns)
@@ -158,16 +158,24 @@ def find_oblique(
 
 
 @kernel
-def _columns_with_values(node):
-    """Numeric columns of the table, ascending."""
-    table = node.table
-    found = np.empty(len(table.n_codes), np.int64)
-    count = np.uint64(0)
-    for f in range(np.uint64(len(table.n_codes))):
-        if table.nominal[f] == 0 and table.n_codes[f] > 1:
-            found[count] = np.int64(f)
-            count += np.uint64(1)
-    return found[: np.int64(count)]
+def _columns_tried(node, features):
+    """Numeric columns that `find_axis` tried, in the order that it left `features`; ascending."""
+    table, ids = node.table, node.rows.ids
+    n = np.uint64(len(table.n_codes))
+    wanted = np.zeros(len(table.n_codes), np.bool_)
+    tried = 0
+    for j in range(n):
+        if tried == node.n_try:
+            break
+        f = np.uint64(features[j])
+        codes = table.codes[f]
+        i, rows = np.uint64(1), np.uint64(len(ids))
+        while i < rows and codes[ids[i]] == codes[ids[np.uint64(0)]]:
+            i += np.uint64(1)
+        if i < rows:  # a constant column is no try
+            tried += 1
+            wanted[f] = table.nominal[f] == 0
+    return np.flatnonzero(wanted)
 
 
 @kernel

@@ -66,7 +66,8 @@ class Model:
     voting : {"soft", "hard"}
     costs : (classes, classes) int64, or None
         ``costs[i, j]`` of saying class j when it is class i, 0 to `treekit.model.check.MAX_COST`:
-        the label is the first of least expected cost.  None: most votes.
+        the label is the first of least expected cost.  None: most votes.  Hard
+        votes weigh costs in each leaf, and most votes decide.
     settings : dict
         Every setting the model was trained with, as plain values.
     provenance : dict
@@ -91,6 +92,11 @@ class Model:
             f"<Model: {self.schema.task} of {targets} by "
             f"{self.schema.n_features} columns, {trees}, {self.n_leaves} leaves>"
         )
+
+    @property
+    def label_costs(self) -> npt.NDArray[np.int64] | None:
+        """What weighs the sums of votes for a label; hard votes were weighed in their leaves."""
+        return None if self.voting == "hard" else self.costs
 
     @property
     def n_trees(self) -> int:

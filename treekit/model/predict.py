@@ -89,7 +89,7 @@ def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
 def label_codes(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """(rows, outputs) int64: position of the label of each output among its classes."""
     blocks = itertools.pairwise(model.schema.blocks)
-    return np.stack([least_cost(sums[:, a:b], model.costs) for a, b in blocks], axis=1)
+    return np.stack([least_cost(sums[:, a:b], model.label_costs) for a, b in blocks], axis=1)
 
 
 def probabilities(model: Model, sums: npt.NDArray[np.int64]) -> Any:

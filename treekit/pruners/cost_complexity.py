@@ -130,7 +130,9 @@ def pruning_sequence(
     tree = grown.tree
     risk = losses.risk(grown, grown.stats)
     squares = losses.squared_risk(grown)
-    sums = [risk, losses.risk(grown, grown.held_stats)]
+    held = losses.risk(grown, grown.held_stats)
+    endless = np.isinf(held)  # a count above 0 where a node says 0; such sums are not taken apart
+    sums = [risk, np.where(endless, 0.0, held), endless.astype(float)]
     sums.append(np.full(tree.n_nodes, np.nan) if squares is None else squares)
     # Not yet as shares: counts are exact, and equal links come out equal.
     alpha_of, steps = weakest_links(
@@ -143,8 +145,8 @@ def pruning_sequence(
         alphas=steps[0] / weight,
         leaves=steps[1],
         risk=steps[2] + losses.squares(grown.rows.values),
-        held_risk=steps[3] + losses.squares(grown.held_values),
-        held_squares=steps[4],
+        held_risk=np.where(steps[4] > 0, np.inf, steps[3] + losses.squares(grown.held_values)),
+        held_squares=steps[5],
     )
 
 
@@ -197,7 +199,9 @@ def _crossed(
     if np.isnan(error).all():
         # Single rows' costs are not known: the spread of the folds' means.
         means = np.array(risks) / np.array(weights)[:, None]
-        error = means.std(axis=0, ddof=1) / np.sqrt(len(means))
+        known = np.isfinite(risk)
+        error[known] = means[:, known].std(axis=0, ddof=1) / np.sqrt(len(means))
+        error[~known] = np.inf
     return risk / weight, error
 
 
@@ -207,5 +211,5 @@ def _standard_error(risk: Numbers, squares: Numbers, weight: float) -> Numbers:
     `risk` and `squares` are sums of ``w * cost`` and ``w * cost**2``, `weight`
     that of w: a row of weight w counts as w rows.
     """
-    mean = risk / weight
+    mean = np.where(np.isfinite(risk), risk, np.nan) / weight
     return np.asarray(np.sqrt(np.maximum(squares / weight - mean * mean, 0.0) / weight))

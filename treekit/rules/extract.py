@@ -49,7 +49,7 @@ def rules(model: Model) -> RuleList:
         missing=model.missing,
         unknown=model.unknown,
         voting=model.voting,
-        costs=model.costs,
+        costs=model.label_costs,
         n_trees=model.n_trees,
         exponent=model.exponent,
         tests=tests_of(model),

@@ -140,7 +140,8 @@ def _forest(
         votes, times = votes + start.votes, times + start.times
     report: dict[str, Any] = {}
     if score and votes is not None and times is not None:
-        report["oob"] = oob_score(dataset, votes, times, plan.costs)
+        label_costs = None if settings["voting"] == "hard" else plan.costs
+        report["oob"] = oob_score(dataset, votes, times, label_costs)
         if held:
             report["oob"]["pruned_by_the_same_rows"] = True
     return Outcome(start.trees + forest.trees, votes, times, report)

@@ -76,9 +76,10 @@ def answers_of(
     schema = said.schema
     label = np.full((len(answered), len(schema.outputs)), REFUSED, dtype=np.int64)
     number = np.zeros((len(answered), schema.n_values))
+    costs = said.label_costs if isinstance(said, Model) else said.costs
     if schema.task == "classification":
         for k, (first, last) in enumerate(itertools.pairwise(schema.blocks)):
-            label[answered, k] = least_cost(total[:, first:last], said.costs)
+            label[answered, k] = least_cost(total[:, first:last], costs)
         number[answered] = total / said.unit_total
     else:
         label[answered] = 0

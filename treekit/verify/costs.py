@@ -43,18 +43,18 @@ def cost_rows(model: Model, rows: Array, rng: np.random.Generator) -> Array:
     (rows, features) float64
         None without costs.
     """
-    if model.costs is None or not len(rows):
+    if model.label_costs is None or not len(rows):
         return rows[:0]
     pool = rows[rng.permutation(len(rows))[:_POOL]]
     for _ in range(_GENERATIONS):
-        parents = pool[_nearest(sums(model, pool), model.costs)]
+        parents = pool[_nearest(sums(model, pool), model.label_costs)]
         n_children = max(_POOL // 4, len(parents))
         first = parents[rng.integers(len(parents), size=n_children)]
         second = rows[rng.integers(len(rows), size=n_children)]
         share = rng.random((n_children, 1)) * 0.5
         children = np.where(rng.random(first.shape) < share, second, first)
         pool = np.concatenate([parents, children])
-    best: Array = pool[_nearest(sums(model, pool), model.costs)]
+    best: Array = pool[_nearest(sums(model, pool), model.label_costs)]
     return best
 
 
