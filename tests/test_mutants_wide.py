@@ -38,12 +38,12 @@ def costs_model():
 
     def tree(depth):
         if depth == 0:
-            return leaf(rng.integers(1, 30, 3).tolist())
+            return leaf(np.eye(3)[rng.integers(3)].tolist())  # few votes: single costs decide
         return threshold(int(rng.integers(2)), float(rng.integers(-4, 5)), tree(depth - 1),
                          tree(depth - 1), missing=int(rng.integers(2)))  # fmt: skip
 
     trees = [build_tree(tree(4), schema) for _ in range(3)]
-    return make_model(schema, trees, costs=COSTS, voting="hard")
+    return make_model(schema, trees, costs=COSTS)
 
 
 def mixed_model():

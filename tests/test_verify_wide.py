@@ -233,12 +233,12 @@ def test_rows_in_which_one_cost_decides_are_bred():
     rng = np.random.default_rng(1)
     trees = []
     for _ in range(4):
-        node = leaf(rng.integers(1, 30, 3).tolist())
+        node = leaf(np.eye(3)[rng.integers(3)].tolist())
         for at in range(6):
-            other = leaf(rng.integers(1, 30, 3).tolist())
+            other = leaf(np.eye(3)[rng.integers(3)].tolist())
             node = threshold(int(rng.integers(2)), float(at - 3), other, node)
         trees.append(build_tree(node, schema))
-    model = make_model(schema, trees, costs=costs, voting="hard")
+    model = make_model(schema, trees, costs=costs)
     total = np.array(
         [evaluate.sums(model, r) for r in make_probes(model, 0, 0, MOST).rows.tolist()]
     )
