@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.utils.class_weight import compute_class_weight
 
 import treekit
 from tests.test_training import noisy, same_tree
@@ -70,6 +71,87 @@ def test_the_estimators_agree_with_the_front_door():
         {"a": x[:, 0], "b": x[:, 1], "y": table["y"]}, "y", seed=0, class_weight="yes=3"
     )
     same_tree(by_dict.fit(x, table["y"]).model_.trees[0], front.trees[0])
+
+
+def halves():
+    """Rows to train on and rows to validate by, of two columns and labels 0 and 1, a fifth 1."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(400, 2))
+    y = (x[:, 0] + rng.normal(size=400) > 1.2).astype(int)
+    return (x[:200], y[:200]), (x[200:], y[200:])
+
+
+@pytest.mark.parametrize("class_weight", [{0: 1, 1: 4}, "balanced"])
+def test_an_estimator_s_class_weights_hold_for_validation_and_are_told_by_the_model(class_weight):
+    (x, y), (xv, yv) = halves()
+    how = {"class_weight": class_weight, "pruner": "reduced_error", "dtype": "float64"}
+    tree = DecisionTreeClassifier(**how, random_state=0).fit(x, y, validation=(xv, yv))
+    table, held = ({"x0": a[:, 0], "x1": a[:, 1], "target": b} for a, b in ((x, y), (xv, yv)))
+    limits = {name: tree.model_.settings[name] for name in ("min_weight_split", "min_weight_leaf")}
+    front = treekit.train(
+        table, "target", task="classification", seed=0, validation=held, **how, **limits
+    )
+    same_tree(tree.model_.trees[0], front.trees[0])
+    assert tree.model_.settings == front.settings
+    factors = compute_class_weight(class_weight, classes=np.array([0, 1]), y=y)
+    told = tree.model_.settings["class_weight"]
+    assert told == pytest.approx({"0": factors[0], "1": factors[1]})
+
+
+def test_several_outputs_weigh_rows_to_validate_by_the_product_of_their_labels():
+    (x, y), (xv, yv) = halves()
+    both, held = np.column_stack([y, x[:, 1] > 1]), np.column_stack([yv, xv[:, 1] > 1])
+    one = DecisionTreeClassifier(
+        pruner="reduced_error", random_state=0, class_weight=[{0: 1, 1: 4}, {0: 1, 1: 2}]
+    )
+    one.fit(x, both, validation=(xv, held))
+    copies = np.repeat(np.arange(200), (1 + 3 * held[:, 0]) * (1 + held[:, 1]))
+    other = DecisionTreeClassifier(pruner="reduced_error", random_state=0)
+    weights = (1 + 3 * both[:, 0]) * (1 + both[:, 1])
+    other.fit(x, both, weights, validation=(xv[copies], held[copies]))
+    same_tree(one.model_.trees[0], other.model_.trees[0])
+    with pytest.raises(SettingError, match="there are 2 outputs; give 'balanced', or a list"):
+        one.set_params(class_weight={0: 1, 1: 4}).fit(x, both)
+
+
+def test_several_outputs_are_balanced_by_the_training_rows_when_they_validate():
+    (x, y), (xv, yv) = halves()
+    both, held = np.column_stack([y, y]), np.column_stack([yv, yv])
+    by_word, by_number = (
+        DecisionTreeClassifier(pruner="reduced_error", random_state=0, class_weight=given)
+        for given in (
+            "balanced",
+            [dict(enumerate(compute_class_weight("balanced", classes=np.array([0, 1]), y=y)))] * 2,
+        )
+    )
+    by_word.fit(x, both, validation=(xv[yv == 1], held[yv == 1]))
+    by_number.fit(x, both, validation=(xv[yv == 1], held[yv == 1]))
+    same_tree(by_word.model_.trees[0], by_number.model_.trees[0])
+
+
+def test_an_estimator_balances_by_numbers_of_rows_as_scikit_learn_does():
+    (x, y), _ = halves()
+    weights = np.where(x[:, 1] > 0, 3.0, 1.0)
+    tree = DecisionTreeClassifier(class_weight="balanced", max_depth=3).fit(x, y, weights)
+    factors = compute_class_weight("balanced", classes=np.array([0, 1]), y=y)
+    assert tree.model_.settings["class_weight"] == {"0": factors[0], "1": factors[1]}
+    weighed = np.bincount(y, weights) * factors
+    np.testing.assert_allclose(tree.model_.trees[0].value[0], weighed, rtol=1e-9)
+
+
+def test_rows_of_a_class_that_weighs_nothing_are_no_samples_of_a_node():
+    (x, y), _ = halves()
+    tree = DecisionTreeClassifier(class_weight={0: 0, 1: 1}).fit(x, y)
+    assert tree.tree_.n_node_samples.tolist() == [y.sum()]
+
+
+@pytest.mark.parametrize("where", ["parameters", "train_settings"])
+def test_an_estimator_refuses_priors_beside_class_weights(where):
+    (x, y), _ = halves()
+    priors = {"priors": {0: 1, 1: 1}}
+    given = priors if where == "parameters" else {"train_settings": priors}
+    with pytest.raises(SettingError, match="class_weight and priors both weigh the classes"):
+        DecisionTreeClassifier(class_weight="balanced", **given).fit(x, y)
 
 
 @pytest.mark.parametrize(

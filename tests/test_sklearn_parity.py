@@ -375,6 +375,9 @@ def test_what_is_said_beside_an_algorithm_wins():
     assert (settings["criterion"], settings["pruner"]) == ("gain_ratio", None)
     by_dict = DecisionTreeClassifier(train_settings={"algorithm": "stump", "max_depth": 3})
     assert by_dict.fit(*IRIS).model_.depth == 3
+    # A default that is written out cannot be told from one that is not; so it is said there.
+    plain = DecisionTreeClassifier(algorithm="id3", train_settings={"criterion": "gini"})
+    assert plain.fit(*IRIS).model_.settings["criterion"] == "gini"
     path = DecisionTreeClassifier(algorithm="cart").cost_complexity_pruning_path(*IRIS)
     assert len(path.ccp_alphas) > 2
 
@@ -412,6 +415,15 @@ def test_costs_priors_and_further_settings_reach_training():
     np.testing.assert_array_equal(tree.predict(IRIS[0]), tree.model_.predict(IRIS[0]))
     with pytest.raises(SettingError, match="give a dict of settings by name"):
         DecisionTreeClassifier(train_settings="x").fit(*IRIS)
+
+
+def test_further_settings_win_over_every_parameter():
+    further = {"voting": "hard", "max_leaves": 3, "class_weight": {0: 3}, "costs": "0>1=4"}
+    forest = RandomForestClassifier(2, max_leaf_nodes=9, train_settings=further).fit(*IRIS)
+    settings = forest.model_.settings
+    assert (settings["voting"], settings["max_leaves"]) == ("hard", 3)
+    assert settings["class_weight"] == {"0": 3.0, "1": 1.0, "2": 1.0}
+    assert forest.model_.costs[0].tolist() == [0, 4, 1]
 
 
 def test_every_parameter_is_declared_once_and_has_scikit_learn_s_defaults():

@@ -65,6 +65,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             Not negative.  A row of whole weight w counts as w rows.
         validation : (X, y), optional
             Rows that pruners judge by, in place of a share of those of `X`.
+            They weigh 1, times what the training rows' classes weigh.
             Of categories that `X` does not have, `unknown` says what they are.
 
         Returns
@@ -79,8 +80,8 @@ class EstimatorBase(Parameters, BaseEstimator):
             return self
         kinds = column_kinds(self.categorical, x)
         dataset = self._dataset(x, target, weights, kinds._asdict())
-        held = None if validation is None else self._validation(validation, dataset.schema)
-        settings = by_algorithm(self, self._settings(dataset))
+        held = None if validation is None else self._validation(validation, dataset.schema, target)
+        settings = by_algorithm(self, self._settings(dataset) | self._further())
         fitted = fit(dataset, settings, validation=held, start=self._start())
         self.model_ = fitted.model
         self.n_outputs_ = len(dataset.schema.outputs)
@@ -125,7 +126,8 @@ class EstimatorBase(Parameters, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         y = self._held_target(y)
-        # The bags were drawn by weights times class weights; a score knows the rows' own.
+        # The bags of several outputs were drawn by weights times class weights; those of
+        # one know its class weights from the model.  Other scores know the rows' own.
         read = self._read_weights if out_of_bag else self._row_weights
         return measure_importances(
             self.model_,
@@ -136,14 +138,15 @@ class EstimatorBase(Parameters, BaseEstimator):
             n_jobs=self._n_threads(),
         )
 
-    def _validation(self, validation: Any, schema: Schema) -> Dataset:
-        """The rows ``(X, y)`` in the terms of the training rows."""
+    def _validation(self, validation: Any, schema: Schema, target: npt.NDArray[Any]) -> Dataset:
+        """The rows ``(X, y)`` in the terms of the training rows, which have this `target`."""
         if not isinstance(validation, (tuple, list)) or len(validation) != 2:
             raise SettingError(
                 f"validation is a {type(validation).__name__}; give a pair (X, y) of rows as those "
                 "to train on"
             )
-        return self._coded(validation[0], self._held_target(validation[1]), schema)
+        y = self._held_target(validation[1])
+        return self._coded(validation[0], y, schema, self._weights_of_labels(y, target))
 
     def _coded(
         self,
@@ -178,6 +181,17 @@ class EstimatorBase(Parameters, BaseEstimator):
         )
         return weights
 
+    def _weights_of_labels(
+        self, y: npt.NDArray[Any], target: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64] | None:
+        """What rows weigh by their labels `y`, where that is no setting; by training's `target`."""
+        del y, target
+        return None
+
+    def _counted_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
+        """What the training rows weigh in a node."""
+        return dataset.weights
+
     def _dataset(
         self,
         x: Any,
@@ -204,7 +218,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             self.min_samples_leaf,
             self.min_weight_fraction_leaf,
             dataset.n_rows,
-            dataset.weights,
+            self._counted_weights(dataset),
         )
         for kind in ("criterion", "splitter", "pruner"):
             own = getattr(self, f"{kind}_settings")
@@ -213,12 +227,15 @@ class EstimatorBase(Parameters, BaseEstimator):
                     f"{kind}_settings is {own!r}; give a dict of the {kind}'s settings by name"
                 )
             settings |= {f"{kind}.{name}": value for name, value in (own or {}).items()}
-        settings |= self._complexity()
+        return settings | self._complexity()
+
+    def _further(self) -> dict[str, Any]:
+        """`train_settings`, which win over the parameters."""
         if self.train_settings is not None and not isinstance(self.train_settings, Mapping):
             raise SettingError(
                 f"train_settings is {self.train_settings!r}; give a dict of settings by name"
             )
-        return settings | dict(self.train_settings or {})
+        return dict(self.train_settings or {})
 
     def _complexity(self) -> dict[str, Any]:
         """`ccp_alpha` as a pruner."""

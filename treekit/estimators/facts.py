@@ -14,6 +14,7 @@ from treekit.data.dataset import Dataset
 from treekit.model.ensemble import Model
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Tree
+from treekit.training.classes import class_weights, weighted
 
 __all__ = ["NodeFacts", "class_impurity", "facts_of_rows", "facts_of_weights"]
 
@@ -48,7 +49,7 @@ def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
     if model.missing == "fractional":
         return None
     tree = model.trees[0]
-    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
+    weights = _weights(model, dataset)
     counted = weights > 0
     leaf = leaf_indices(model, dataset.matrix())[counted, 0]
     samples = _upwards(tree, np.bincount(leaf, minlength=tree.n_nodes).astype(np.float64))
@@ -58,6 +59,13 @@ def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
         spreads = [_variance(tree, leaf, y, weights[counted]) for y in targets]
         impurity = np.asarray(np.mean(spreads, axis=0))
     return NodeFacts(samples.astype(np.int64), impurity)
+
+
+def _weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
+    """(rows,) what the training rows weighed in the tree, their classes' weights included."""
+    factors = class_weights(dataset, model.settings["class_weight"], model.settings["priors"])
+    weights = weighted(dataset, factors)
+    return np.ones(dataset.n_rows) if weights is None else weights
 
 
 def _variance(

@@ -24,7 +24,10 @@ class Parameters:
     ----------
     algorithm : str, optional
         ``id3``, ``c45``, ``cart``, ...: parameters that are at their defaults are
-        then the algorithm's, as ``treekit train --help-settings`` lists them.
+        then the algorithm's, as ``treekit train --help-settings`` lists them.  A
+        default that is written out is no different (scikit-learn's parameters
+        cannot tell); `train_settings` says it against the algorithm:
+        ``algorithm="id3", train_settings={"criterion": "gini"}``.
     criterion : str or treekit.Criterion
         Split criterion: the name of an installed one, or a record.
     splitter : str or treekit.Splitter
@@ -110,9 +113,11 @@ class ClassParameters:
     Parameters
     ----------
     class_weight : dict or "balanced", optional
-        Weight of each label, times the rows' own; as in scikit-learn.
+        Weight of each label, times the rows' own; ``balanced`` is by numbers of
+        rows, whatever they weigh; of several outputs a list of dicts, and a row
+        weighs the product.  As in scikit-learn.
     priors : dict, optional
-        Share of all weight that each label shall have, instead of `class_weight`.
+        Share of all weight that each label shall have, in place of `class_weight`.
     costs : dict or matrix, optional
         ``{(true, said): cost}``, or a matrix in the order of ``classes_``:
         labels and pruning then count what mistakes cost.

@@ -16,7 +16,6 @@ from sklearn.utils import (
     check_array,
     check_consistent_length,
     column_or_1d,
-    compute_sample_weight,
 )
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -25,8 +24,10 @@ from treekit.data.levels import check_text
 from treekit.data.schema import Output, python_label
 from treekit.errors import DataError
 from treekit.estimators.base import EstimatorBase
+from treekit.estimators.classes import class_factors, class_weight_setting, row_factors
 from treekit.estimators.parameters import ClassParameters
 from treekit.model.predict import decide, label_codes, probabilities
+from treekit.training.classes import class_weights, weighted
 
 __all__ = ["ClassifierBase", "RegressorBase"]
 
@@ -115,17 +116,35 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         self, sample_weight: Any, target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
         weights = super()._read_weights(sample_weight, target)
-        if self.class_weight is None:
-            return weights
-        codes = target.reshape(len(target), -1).T
-        labels = [own[at] for own, at in zip(self._labels(), codes, strict=True)]
-        # Of several outputs the product of a row's weights, as scikit-learn has it.
-        y = labels[0] if target.ndim == 1 else np.array(labels, dtype=object).T
-        by_class: npt.NDArray[np.float64] = compute_sample_weight(self.class_weight, y)
-        return by_class if weights is None else by_class * weights
+        by_label = self._weights_of_labels(target, target)
+        if weights is None or by_label is None:
+            return by_label if weights is None else weights
+        return by_label * weights
+
+    def _weights_of_labels(
+        self, y: npt.NDArray[Any], target: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64] | None:
+        # Training has class weights for one output.  Of several, scikit-learn's are
+        # the product of what a row's labels weigh.
+        if self.class_weight is None or target.ndim == 1:
+            return None
+        return row_factors(class_factors(self.class_weight, self._labels(), target), y)
+
+    def _counted_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
+        return weighted(dataset, class_weights(dataset, self._class_weight(dataset), None))
+
+    def _class_weight(self, dataset: Dataset) -> Any:
+        """`class_weight` as the setting of training, which knows it for one output."""
+        if dataset.schema.more:
+            return None
+        return class_weight_setting(self.class_weight, self._labels()[0], dataset)
 
     def _settings(self, dataset: Dataset) -> dict[str, Any]:
-        return super()._settings(dataset) | {"priors": self.priors, "costs": self.costs}
+        return super()._settings(dataset) | {
+            "class_weight": self._class_weight(dataset),
+            "priors": self.priors,
+            "costs": self.costs,
+        }
 
     def _dataset(
         self,
