@@ -14,7 +14,7 @@ from treekit.data.dataset import Dataset
 from treekit.model.ensemble import Model
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Tree
-from treekit.training.classes import class_weights, weighted
+from treekit.training.classes import class_weights
 
 __all__ = ["NodeFacts", "class_impurity", "facts_of_rows", "facts_of_weights"]
 
@@ -62,10 +62,10 @@ def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
 
 
 def _weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
-    """(rows,) what the training rows weighed in the tree, their classes' weights included."""
+    """(rows,) what the training rows weigh, times what is asked of their classes."""
     factors = class_weights(dataset, model.settings["class_weight"], model.settings["priors"])
-    weights = weighted(dataset, factors)
-    return np.ones(dataset.n_rows) if weights is None else weights
+    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
+    return weights if factors is None else weights * factors[dataset.y]
 
 
 def _variance(

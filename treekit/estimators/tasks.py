@@ -27,7 +27,7 @@ from treekit.estimators.base import EstimatorBase
 from treekit.estimators.classes import class_factors, class_weight_setting, row_factors
 from treekit.estimators.parameters import ClassParameters
 from treekit.model.predict import decide, label_codes, probabilities
-from treekit.training.classes import class_weights, weighted
+from treekit.training.plan import make_plan
 
 __all__ = ["ClassifierBase", "RegressorBase"]
 
@@ -131,7 +131,15 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         return row_factors(class_factors(self.class_weight, self._labels(), target), y)
 
     def _counted_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
-        return weighted(dataset, class_weights(dataset, self._class_weight(dataset), None))
+        class_weight = self._class_weight(dataset)
+        if class_weight is None:
+            return dataset.weights
+        # The factors that training takes, whatever it makes of those that are asked for.
+        factors = make_plan(dataset, {"class_weight": class_weight}).class_weights
+        if factors is None:
+            return dataset.weights
+        by_class = row_factors([factors], dataset.y)
+        return by_class if dataset.weights is None else by_class * dataset.weights
 
     def _class_weight(self, dataset: Dataset) -> Any:
         """`class_weight` as the setting of training, which knows it for one output."""
