@@ -19,6 +19,7 @@ from treekit.model.ensemble import make_model
 from treekit.model.tree import Split
 from treekit.training import fit
 from treekit.training.classes import weighted
+from treekit.training.importance import Importances
 from treekit.training.plan import make_plan
 from treekit.training.recipe import make_recipe
 
@@ -140,10 +141,32 @@ def test_what_cannot_be_asked_is_refused_with_a_remedy():
         model = treekit.train(rows, "y", seed=0, **settings)
         with pytest.raises(SettingError, match="no rows out of bag"):
             ask(model, rows, out_of_bag=True)
-    with pytest.raises(SettingError, match="at least once"):
-        ask(forest, rows, repeats=0)
+    for name, value in [
+        ("repeats", 0),
+        ("repeats", "3"),
+        ("repeats", 2.0),
+        ("n_jobs", "x"),
+        ("n_jobs", 0),
+        ("seed", -1),
+    ]:
+        with pytest.raises(SettingError, match=f"^{name} is {value!r}; give a whole number"):
+            ask(forest, rows, **{name: value})
     with pytest.raises(DataError, match="'y'"):
         ask(forest, {name: rows[name] for name in rows if name != "y"})
+
+
+def test_importances_show_the_largest_first():
+    decreases = np.zeros((12, 2))
+    decreases[3], decreases[5] = (0.5, 0.3), 0.1
+    names = (*(f"c{i}" for i in range(11)), "line\nbreak")
+    lines = repr(Importances(names, "accuracy", 0.9, decreases)).splitlines()
+    assert lines[0] == "Importances: accuracy 0.9000, and what it loses by a column"
+    assert lines[1].split() == ["c3", "0.4000", "+-", "0.1000"]
+    assert lines[2].split() == ["c5", "0.1000", "+-", "0.0000"]
+    assert lines[-1] == "  and 2 more columns"
+    assert len(lines) == 12
+    single = repr(Importances(names[-1:], "r2", 1.0, np.zeros((1, 1))))
+    assert single.endswith("\n  'line\\nbreak'  0.0000")
 
 
 def test_gains_of_sums_are_shared_and_columns_that_are_not_asked_have_none():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -54,7 +56,7 @@ def test_columns_are_drawn_together_and_a_statistic_may_be_a_vector():
     found = treekit.bootstrap(line, (x, 3 * x + 1), 30, seed=0)
     np.testing.assert_allclose(found.replicates, np.tile([3.0, 1.0], (30, 1)), atol=1e-9)
     means = treekit.bootstrap(np.mean, np.column_stack([x, -x]), 30, seed=0)
-    assert means.mean.shape == means.interval[0].shape == (2,)
+    assert means.mean.shape == means.interval[0].shape == means.estimate.shape == (2,)
     np.testing.assert_allclose(means.replicates[:, 0], -means.replicates[:, 1])
 
 
@@ -71,6 +73,24 @@ def test_a_model_s_accuracy_has_a_bootstrap_distribution():
     model = treekit.train(table, "y", max_depth=1, seed=0)
     right = model.predict(table) == np.array(table["y"])
     assert treekit.bootstrap(np.mean, right, 100, seed=0).mean > 0.95
+
+
+def test_text_is_drawn_from_for_a_statistic_of_text_and_fractions_are_numbers():
+    found = treekit.bootstrap(lambda names: (names == "a").mean(), ["a", "b", "a"], 20, seed=0)
+    assert found.estimate == pytest.approx(2 / 3)
+    half = treekit.bootstrap(lambda rows: Fraction(1, 2), DATA, 2, seed=0)
+    assert half.mean == 0.5
+
+
+def test_the_outcome_shows_all_but_its_replicates():
+    found = treekit.bootstrap(np.mean, [1.0, 2.0, 3.0], 500, seed=0)
+    assert repr(found).startswith("Bootstrapped(estimate=2, mean=")
+    assert repr(found).endswith(
+        f"interval=({found.interval[0]:.6g}, {found.interval[1]:.6g}), B=500)"
+    )
+    wide = treekit.bootstrap(np.mean, np.zeros((3, 100)), 5, seed=0)
+    assert len(repr(wide)) < 300
+    assert "estimate=[0., 0., ..., 0., 0.]" in repr(wide)
 
 
 def test_the_same_seed_draws_the_same_samples():
@@ -90,7 +110,24 @@ def test_replicates_of_an_extreme_lie_within_the_data(values, size):
     [
         ({"data": []}, DataError, "at least 1"),
         ({"data": (DATA, DATA[:3])}, DataError, "3 and 60 rows"),
-        ({"data": 3.0}, DataError, "at least 1"),
+        ({"data": 3.0}, DataError, "holds 3.0, of type float; give an array or a dataframe"),
+        ({"data": {"x": [1.0]}}, DataError, "of type dict; give an array or a dataframe"),
+        ({"data": [[1.0], [1.0, 2.0]]}, DataError, "rows are of different lengths"),
+        ({"data": ["a", "b"], "statistic": np.mean}, DataError, "data holds what is no number"),
+        ({"B": "10"}, SettingError, "B is '10'; give a whole number"),
+        ({"B": True}, SettingError, "B is True; give a whole number"),
+        ({"seed": -1}, SettingError, "seed is -1; give a whole number of at least 0"),
+        ({"confidence": "x"}, SettingError, "confidence is 'x'"),
+        ({"statistic": 3.0}, SettingError, "statistic is 3.0; give a function"),
+        ({"statistic": lambda rows: "x"}, DataError, "statistic of the data is 'x'; it must be a"),
+        ({"statistic": lambda rows: 1j}, DataError, "is 1j; it must be a number"),
+        ({"statistic": lambda rows: [[1], [1, 2]]}, DataError, "parts are of equal lengths"),
+        ({"statistic": np.unique, "vectorized": False}, DataError, "as many numbers for every"),
+        (
+            {"statistic": lambda rows, axis=0: 1.0},
+            DataError,
+            r"has shape \(\); it must give one row",
+        ),
         ({"B": 1}, SettingError, "at least 2"),
         ({"B": 2.5}, SettingError, "at least 2"),
         ({"confidence": 1.0}, SettingError, "between 0 and 1"),

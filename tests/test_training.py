@@ -205,6 +205,10 @@ def test_a_criterion_of_the_wrong_task_is_named():
     refused(SettingError, "'squared_error' is for regression", criterion="squared_error")
 
 
+def test_no_threads_are_none_to_work():
+    refused(SettingError, "n_jobs is 0; give a whole number of threads, -1 for all", n_jobs=0)
+
+
 def test_an_unknown_setting_suggests_the_nearest():
     refused(SettingError, "did you mean 'max_depth'", max_dept=3)
     refused(SettingError, "did you mean 'gini'", criterion="ginni")

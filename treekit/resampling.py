@@ -7,6 +7,8 @@ Statistics 7, 1979, pp. 1-26; Zhou, *Machine Learning*, 2016, section 2.2.3.
 from __future__ import annotations
 
 import inspect
+import numbers
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +24,7 @@ _CELLS = 1 << 21
 """Numbers that one block of vectorised samples holds at most."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bootstrapped:
     """A statistic and its bootstrap distribution; arrays have the statistic's shape.
 
@@ -44,6 +46,15 @@ class Bootstrapped:
     standard_error: Any
     interval: tuple[Any, Any]
     replicates: npt.NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        """All but the replicates."""
+        names = ("estimate", "mean", "standard_error")
+        shown = [f"{name}={_shown(getattr(self, name))}" for name in names]
+        low, high = map(_shown, self.interval)
+        return (
+            f"Bootstrapped({', '.join(shown)}, interval=({low}, {high}), B={len(self.replicates)})"
+        )
 
     @property
     def bias(self) -> Any:
@@ -83,19 +94,18 @@ def bootstrap(
     Raises
     ------
     DataError
-        For data without rows or of different lengths, and where the statistic
-        of a sample is not finite.
+        For data that have no rows or hold what is no table, parts of different
+        lengths, and a statistic that is not finite, no number, or of another
+        shape for another sample.
     SettingError
-        For a `B` below 2 or a `confidence` outside (0, 1).
+        For a `B` below 2, a `confidence` outside (0, 1), a negative `seed`, or
+        a `statistic` that cannot be called.
 
     Examples
     --------
     >>> bootstrap(np.mean, [1.0, 2.0, 4.0, 7.0], 500, seed=0).standard_error  # doctest: +SKIP
     """
-    if isinstance(B, float) or B < 2:
-        raise SettingError(f"B is {B!r}; give a whole number of samples, at least 2")
-    if not 0.0 < confidence < 1.0:
-        raise SettingError(f"confidence is {confidence!r}; give a share between 0 and 1")
+    _check(statistic, B, seed, confidence)
     parts = [_part(part) for part in (data if isinstance(data, tuple) else (data,))]
     n = _length(parts)
     arrays = all(isinstance(part, np.ndarray) for part in parts)
@@ -104,7 +114,7 @@ def bootstrap(
     elif vectorized and not arrays:
         raise SettingError("vectorized statistics take arrays; give arrays, or vectorized=False")
     rng = np.random.default_rng(seed)
-    estimate = np.asarray(statistic(*parts), dtype=np.float64)
+    estimate = _estimate(statistic, parts, vectorized)
     found = _vectorized if vectorized else _one_by_one
     replicates = found(statistic, parts, n, int(B), rng)
     bad = ~np.isfinite(replicates.reshape(len(replicates), -1)).all(axis=1)
@@ -121,17 +131,87 @@ def bootstrap(
     )
 
 
+def _check(statistic: Any, n_samples: Any, seed: Any, confidence: Any) -> None:
+    if not callable(statistic):
+        raise SettingError(
+            f"statistic is {statistic!r}; give a function of a sample, such as np.mean"
+        )
+    if not _whole(n_samples, 2):
+        raise SettingError(f"B is {n_samples!r}; give a whole number of samples, at least 2")
+    if seed is not None and not _whole(seed, 0):
+        raise SettingError(f"seed is {seed!r}; give a whole number of at least 0, or None")
+    if not isinstance(confidence, numbers.Real) or not 0.0 < float(confidence) < 1.0:
+        raise SettingError(f"confidence is {confidence!r}; give a share between 0 and 1")
+
+
+def _whole(value: Any, least: int) -> bool:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return whole and bool(value >= least)
+
+
+def _numbers(found: Any, of: str) -> npt.NDArray[np.float64]:
+    """What a statistic gave, as numbers."""
+    try:
+        values = np.asarray(found)
+        objects = values.dtype.kind == "O"  # such as fractions
+        if all(isinstance(v, numbers.Number) for v in values.flat) if objects else _is_real(values):
+            return values.astype(np.float64)
+    except (TypeError, ValueError):  # parts of different lengths
+        pass
+    raise DataError(
+        f"the statistic of {of} is {reprlib.repr(found)}; it must be a number, or an array of "
+        "numbers whose parts are of equal lengths"
+    )
+
+
+def _is_real(values: npt.NDArray[Any]) -> bool:
+    return values.dtype.kind in "biuf"
+
+
+def _shown(value: Any) -> str:
+    if np.ndim(value) == 0:
+        return f"{float(value):.6g}"
+    return np.array2string(np.asarray(value), precision=6, threshold=6, edgeitems=2, separator=", ")
+
+
 def _part(part: Any) -> Any:
     """An array, or a dataframe as narwhals takes it apart."""
     from narwhals.stable.v2.dependencies import is_into_dataframe
 
     if not isinstance(part, np.ndarray) and is_into_dataframe(part):
         return part
-    return np.asarray(part)
+    try:
+        array = np.asarray(part)
+    except ValueError as error:
+        raise DataError(f"data is no array: its rows are of different lengths ({error})") from None
+    if array.ndim == 0:
+        raise DataError(
+            f"data holds {reprlib.repr(part)}, of type {type(part).__name__}; give an array or a "
+            "dataframe with at least 1 row, or a tuple of these"
+        )
+    return array
+
+
+def _estimate(
+    statistic: Callable[..., Any], parts: list[Any], vectorized: bool
+) -> npt.NDArray[np.float64]:
+    """The statistic of the data, asked as it is of the samples: the shapes are then alike."""
+    try:
+        if vectorized:
+            return np.asarray(_vectorized_rows(statistic, [part[None] for part in parts])[0])
+        found = statistic(*parts)
+    except TypeError as error:
+        if all(not isinstance(part, np.ndarray) or _is_real(part) for part in parts):
+            raise
+        raise DataError(
+            f"data holds what is no number, and the statistic fails on it ({error}); give numbers, "
+            "or a statistic of such data"
+        ) from error
+    return _numbers(found, "the data")
 
 
 def _length(parts: list[Any]) -> int:
-    lengths = {len(part) if getattr(part, "ndim", 1) else 0 for part in parts}
+    lengths = {len(part) for part in parts}
     if len(lengths) != 1 or lengths == {0}:
         raise DataError(
             f"the data have {' and '.join(map(str, sorted(lengths))) or 'no'} rows; all parts need "
@@ -155,8 +235,20 @@ def _vectorized(
     found = []
     for first in range(0, n_samples, block):
         drawn = rng.integers(0, n, (min(block, n_samples - first), n))
-        found.append(np.asarray(statistic(*(p[drawn] for p in parts), axis=1), dtype=np.float64))
+        found.append(_vectorized_rows(statistic, [part[drawn] for part in parts]))
     return np.concatenate(found)
+
+
+def _vectorized_rows(statistic: Callable[..., Any], samples: list[Any]) -> npt.NDArray[np.float64]:
+    """(samples, ...) float64: the statistic of samples that stand one behind the other."""
+    n = len(samples[0])
+    given = _numbers(statistic(*samples, axis=1), f"{n} samples at a time")
+    if given.ndim == 0 or len(given) != n:
+        raise DataError(
+            f"the statistic of {n} samples at a time has shape {given.shape}; it must give one row "
+            "for each: mind axis=1, or set vectorized=False"
+        )
+    return given
 
 
 def _one_by_one(
@@ -165,7 +257,12 @@ def _one_by_one(
     found = []
     for _ in range(n_samples):
         drawn = rng.integers(0, n, n)
-        found.append(np.asarray(statistic(*(_rows(p, drawn) for p in parts)), dtype=np.float64))
+        found.append(_numbers(statistic(*(_rows(p, drawn) for p in parts)), "a sample"))
+        if found[-1].shape != found[0].shape:
+            raise DataError(
+                f"the statistic of one sample has shape {found[0].shape}, of another "
+                f"{found[-1].shape}; it must give as many numbers for every sample"
+            )
     return np.stack(found)
 
 

@@ -6,8 +6,9 @@ Friedman, Olshen and Stone 1984, section 5.3.4.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,18 @@ from treekit.model.predict import decide, label_codes, leaf_indices, sums
 from treekit.model.tree import Split, Tree
 from treekit.training.classes import weighted
 from treekit.training.plan import make_plan
+from treekit.training.settings import check_threads
 
 __all__ = ["Importances", "gain_importances", "measure_importances", "permutation_importances"]
 
 Matrix = npt.NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True, eq=False)
+_SHOWN = 10
+"""Columns of the table that `repr` shows."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Importances:
     """What a score loses when the cells of one column are shuffled among the rows.
 
@@ -46,7 +52,21 @@ class Importances:
     columns: tuple[str, ...]
     measure: str
     score: float
-    decreases: npt.NDArray[np.float64] = field(repr=False)
+    decreases: npt.NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        """The score, and the columns of the largest importances with their standard errors."""
+        names = [name if name.isprintable() else ascii(name) for name in self.columns]
+        order = np.argsort(-self.mean, kind="stable")[:_SHOWN].tolist()
+        width = max((len(names[f]) for f in order), default=0)
+        errors = self.standard_error
+        lines = [f"Importances: {self.measure} {self.score:.4f}, and what it loses by a column"]
+        for f in order:
+            spread = "" if np.isnan(errors[f]) else f" +- {errors[f]:.4f}"
+            lines.append(f"  {names[f]:<{width}}  {self.mean[f]:.4f}{spread}")
+        if more := len(names) - len(order):
+            lines.append(f"  and {more} more columns")
+        return "\n".join(lines)
 
     @property
     def mean(self) -> npt.NDArray[np.float64]:
@@ -121,7 +141,8 @@ def permutation_importances(
         If the table lacks a column or the target, or, out of bag, is not the
         one that the forest was trained on.
     SettingError
-        If there are no rows out of bag, or no repeats.
+        If there are no rows out of bag, or no repeats, or for a seed or a number
+        of threads that is none.
     """
     dataset = make_validation(
         source, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
@@ -142,8 +163,8 @@ def measure_importances(
     n_jobs: int | None = None,
 ) -> Importances:
     """`permutation_importances` on rows in the terms of the model's schema."""
-    if repeats < 1:
-        raise SettingError(f"repeats is {repeats}; shuffle each column at least once")
+    repeats, seed = _whole("repeats", repeats, 1), _whole("seed", seed, 0)
+    check_threads(n_jobs)
     found = _by_trees(model, dataset) if out_of_bag else _by_repeats(model, dataset, repeats)
     from joblib import Parallel, delayed
 
@@ -155,6 +176,13 @@ def measure_importances(
     measure = "accuracy" if model.schema.task == "classification" else "r2"
     names = tuple(model.schema.names)
     return Importances(names, measure, float(np.mean(scores)), np.stack(decreases, axis=1))
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise SettingError(f"{name} is {value!r}; give a whole number of at least {least}")
+    return int(value)
 
 
 Case = tuple[Model, Matrix, npt.NDArray[Any], npt.NDArray[np.float64]]

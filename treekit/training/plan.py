@@ -30,7 +30,7 @@ from treekit.training.costs import costs_of_mistakes
 from treekit.training.monotonic import monotonic_signs, named_signs, refuse_monotonic
 from treekit.training.named import label_names
 from treekit.training.presets import PRESETS, preset
-from treekit.training.settings import BY_NAME, SETTINGS, features_to_try
+from treekit.training.settings import BY_NAME, SETTINGS, check_threads, features_to_try
 
 __all__ = ["EXACT_ROWS", "Part", "Plan", "make_plan"]
 
@@ -130,6 +130,7 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     apart |= {name: own.pop(name) for name in BY_NAME if not isinstance(own.get(name, ""), str)}
     settings = resolve(SETTINGS, own, "training")
     settings |= {name: value for name, value in apart.items() if value is not None}
+    check_threads(settings["n_jobs"])
     _decide(settings, dataset)
     criterion = _part("criterion", settings, wanted)
     _check_together(settings, given, criterion, dataset)

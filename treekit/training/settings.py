@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 from treekit.contracts import Setting
 from treekit.errors import SettingError
 from treekit.training.presets import PRESETS
 
-__all__ = ["BY_NAME", "SETTINGS", "features_to_try"]
+__all__ = ["BY_NAME", "SETTINGS", "check_threads", "features_to_try"]
 
 BY_NAME = ("class_weight", "priors", "costs", "monotonic")
 """Settings of numbers for classes or columns: a text, or a mapping from Python."""
@@ -115,6 +116,15 @@ SETTINGS: tuple[Setting, ...] = (
             type=(int, type(None)), minimum=0),
     Setting("n_jobs", None, "threads; -1: all cores", type=(int, type(None))),
 )  # fmt: skip
+
+
+def check_threads(n_jobs: Any) -> None:
+    """Refuse what says no number of threads; a `SettingError` for it."""
+    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and (not whole or n_jobs == 0):
+        raise SettingError(
+            f"n_jobs is {n_jobs!r}; give a whole number of threads, -1 for all cores, or None"
+        )
 
 
 def features_to_try(max_features: Any, n_features: int) -> int:
