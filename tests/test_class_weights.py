@@ -11,13 +11,27 @@ from sklearn.utils.class_weight import compute_class_weight
 import treekit
 from tests.test_training import noisy, same_tree
 from treekit import DecisionTreeClassifier, SettingError
+from treekit.data.dataset import make_dataset
 from treekit.model.check import MAX_COST
+from treekit.training import fit
 from treekit.training.costs import whole_costs
 from treekit.training.named import read_named, read_pairs
 
 
 def trained(table=None, **settings):
     return treekit.train(table or noisy(), "y", seed=0, **settings)
+
+
+UNBOUND = {"min_weight_split": 0.0, "min_weight_leaf": 0.0}
+
+
+def same_splits(a, b):
+    """Trees of the same weights up to their unit."""
+    for name in ("kind", "feature", "threshold", "first_child", "missing", "level_branch"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+    unit = a.weight[0] / b.weight[0]
+    np.testing.assert_allclose(a.weight, b.weight * unit, rtol=1e-9)
+    np.testing.assert_allclose(a.value, b.value * unit, rtol=1e-9, atol=1e-9)
 
 
 def root(model):
@@ -28,15 +42,85 @@ def test_a_whole_class_weight_is_worth_as_many_copies_of_the_rows():
     table = noisy()
     rows = np.repeat(np.arange(300), np.where(np.array(table["y"]) == "yes", 2, 1))
     copies = {name: [cells[row] for row in rows] for name, cells in table.items()}
-    same_tree(trained(table, class_weight="yes=2").trees[0], trained(copies).trees[0])
+    weighed = trained(table, class_weight="yes=2", **UNBOUND)
+    same_splits(weighed.trees[0], trained(copies, **UNBOUND).trees[0])
 
 
-def test_class_weights_multiply_the_rows_own():
+def test_class_weights_multiply_the_rows_own_and_keep_their_sum():
     weights = np.random.default_rng(0).integers(1, 4, 300).astype(float)
     labels = np.array(noisy()["y"])
-    own = treekit.train(noisy(), "y", seed=0, weights=weights * np.where(labels == "yes", 3, 1))
-    named = treekit.train(noisy(), "y", seed=0, weights=weights, class_weight={"yes": 3})
-    same_tree(own.trees[0], named.trees[0])
+    by_row = weights * np.where(labels == "yes", 3, 1)
+    own = treekit.train(noisy(), "y", seed=0, weights=by_row, **UNBOUND)
+    named = treekit.train(noisy(), "y", seed=0, weights=weights, class_weight={"yes": 3}, **UNBOUND)
+    same_splits(own.trees[0], named.trees[0])
+    assert named.trees[0].weight[0] == pytest.approx(weights.sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("settings", [{}, {"ensemble": "forest", "trees": 3}])
+def test_only_the_ratio_of_class_weights_matters(settings):
+    plain = trained(**settings)
+    for s in (1, 0.1, 0.01, 1e200):
+        for one, other in zip(
+            trained(class_weight={"no": s, "yes": s}, **settings).trees, plain.trees, strict=True
+        ):
+            same_tree(one, other)
+    small, large = (trained(class_weight={"no": s, "yes": 20 * s}, **settings) for s in (0.001, 2))
+    for one, other in zip(small.trees, large.trees, strict=True):
+        same_splits(one, other)
+
+
+def test_priors_as_they_are_leave_rows_alone_able_to_be_leaves():
+    share = float(np.mean(np.array(noisy()["y"]) == "yes"))
+    for unit in (1, 3, 7, 0.1):
+        again = trained(priors={"yes": share * unit, "no": (1 - share) * unit}).trees[0]
+        same_splits(again, trained().trees[0])
+
+
+# ------------------------------------------------------------------ bootstrap samples
+
+
+def test_class_weights_do_not_shape_the_bootstrap_samples_nor_their_score():
+    dataset = make_dataset(noisy(), "y")
+    given = {"ensemble": "forest", "trees": 8, "seed": 0}
+    plain = fit(dataset, given)
+    for weights in ({"no": 1, "yes": 20}, {"no": 2, "yes": 40}, {"no": 1, "yes": 0.3}):
+        found = fit(dataset, given | {"class_weight": weights})
+        np.testing.assert_array_equal(found.oob_times, plain.oob_times)
+        report = found.model.provenance["oob"]
+        seen = found.oob_times > 0
+        assert report["rows"] == seen.sum() > 280
+        right = found.oob_votes.argmax(axis=1) == dataset.y
+        assert report["accuracy"] == pytest.approx(right[seen].mean())
+
+
+def test_a_class_weight_multiplies_what_was_drawn():
+    weights = np.random.default_rng(0).integers(0, 4, 300).astype(float)
+    dataset = make_dataset(noisy(), "y", weights=weights)
+    given = {"ensemble": "forest", "trees": 4, "seed": 0, "pruner": "none"}
+    plain, heavy = fit(dataset, given), fit(dataset, given | {"class_weight": "yes=5"})
+    np.testing.assert_array_equal(heavy.oob_times, plain.oob_times)
+    for one, other in zip(heavy.model.trees, plain.model.trees, strict=True):
+        ratio = one.value[0] / other.value[0]
+        assert ratio[1] / ratio[0] == pytest.approx(5)
+
+
+@pytest.mark.parametrize("splitter", ["exact", "histogram"])
+def test_a_class_of_no_weight_is_not_there(splitter):
+    # Three classes, of which one neither is drawn nor shapes codes.
+    table = noisy()
+    table["y"] = ["odd" if row % 5 == 0 else label for row, label in enumerate(table["y"])]
+    kept = [row for row, label in enumerate(table["y"]) if label != "odd"]
+    rest = {name: [cells[row] for row in kept] for name, cells in table.items()}
+    settings = {"ensemble": "forest", "trees": 3, "splitter": splitter, "max_bins": 20, "seed": 0}
+    classes = ["no", "yes", "odd"]
+    without = treekit.train(rest, "y", classes=classes, **settings)
+    weightless = treekit.train(
+        table, "y", classes=classes, class_weight={"odd": 0}, **settings, **UNBOUND
+    )
+    for one, other in zip(weightless.trees, without.trees, strict=True):
+        np.testing.assert_array_equal(one.feature, other.feature)
+        np.testing.assert_array_equal(one.threshold, other.threshold)
+    assert weightless.provenance["oob"] == without.provenance["oob"]
 
 
 def test_balanced_classes_weigh_alike_and_keep_the_sum():
@@ -67,10 +151,9 @@ def test_the_estimators_agree_with_the_front_door():
     table = noisy()
     x = np.column_stack([table["size"], table["age"]])
     by_dict = DecisionTreeClassifier(random_state=0, class_weight={"yes": 3, "no": 1})
-    front = treekit.train(
-        {"a": x[:, 0], "b": x[:, 1], "y": table["y"]}, "y", seed=0, class_weight="yes=3"
-    )
-    same_tree(by_dict.fit(x, table["y"]).model_.trees[0], front.trees[0])
+    cells = {"a": x[:, 0], "b": x[:, 1], "y": table["y"]}
+    front = treekit.train(cells, "y", seed=0, class_weight="yes=3", **UNBOUND)
+    same_splits(by_dict.fit(x, table["y"]).model_.trees[0], front.trees[0])
 
 
 def halves():

@@ -136,3 +136,13 @@ def test_forests_of_the_literature_differ_in_what_they_draw():
     assert recorded["random_forest"]["max_features"] == 1 / 3
     assert preset("bagging", "classification")["trees"] == 50
     assert preset("bagging", "regression")["trees"] == 25
+
+
+def test_what_an_algorithm_says_of_missing_cells_holds_for_the_validation_table():
+    gone = whole(age=[None, *whole()["age"][1:]])
+    settings = {"algorithm": "id3", "pruner": "reduced_error", "seed": 0}
+    for more in ({}, {"missing": "error"}):
+        with pytest.raises(DataError, match="in the validation table, column 'age' has 1 missing"):
+            treekit.train(whole(), "y", validation=gone, **settings, **more)
+    lenient = treekit.train(whole(), "y", validation=gone, missing="direction", **settings)
+    assert lenient.missing == "direction"

@@ -199,7 +199,6 @@ def _validation(given: dict[str, Any], settings: dict[str, Any], schema: Schema)
         read_rows(given["validation"], given["missing_marks"]),
         schema,
         weights=given["weights"],
-        missing=settings.get("missing", "direction"),
         unknown=settings.get("unknown", "missing"),
     )
 

@@ -37,12 +37,17 @@ class Dataset:
     y : (rows,) int32 class codes or float64
         (rows, outputs) of several targets.
     weights : (rows,) float64, or None
+        How many rows each of them is worth.
+    factors : (rows,) float64, or None
+        What else multiplies a row's weight in the statistics of nodes, as class
+        weights do: neither bootstrap samples nor scores know of it.
     """
 
     schema: Schema
     columns: tuple[npt.NDArray[Any], ...]
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
     weights: npt.NDArray[np.float64] | None = None
+    factors: npt.NDArray[np.float64] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -61,8 +66,16 @@ class Dataset:
     def take(self, rows: npt.NDArray[Any]) -> Dataset:
         """The same schema with the given rows (numbers, or a bool for each row)."""
         weights = None if self.weights is None else self.weights[rows]
+        factors = None if self.factors is None else self.factors[rows]
         columns = tuple(column[rows] for column in self.columns)
-        return replace(self, columns=columns, y=self.y[rows], weights=weights)
+        return replace(self, columns=columns, y=self.y[rows], weights=weights, factors=factors)
+
+    @property
+    def statistical_weights(self) -> npt.NDArray[np.float64] | None:
+        """(rows,) float64: weights times factors; None = all 1."""
+        if self.factors is None or self.weights is None:
+            return self.weights if self.factors is None else self.factors
+        return np.asarray(self.weights * self.factors)
 
 
 def make_dataset(

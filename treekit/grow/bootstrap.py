@@ -33,7 +33,7 @@ class Bootstrap:
         Cumulative weights in that order; None: all rows weigh 1.
     n_draws : int
     unit : float
-        Weight of one draw.
+        Weight of one draw, before a row's factor.
     """
 
     ids: npt.NDArray[np.uint32]
@@ -60,11 +60,14 @@ def make_bootstrap(
     """Prepare to draw from the training rows `ids`.
 
     `max_samples` are the rows drawn: a number, or as float a share of as many
-    as there are; None: all of them.  Each draw weighs the same in any case.
+    as there are; None: all of them.  Each draw weighs the same in any case,
+    but for the factors of its row (class weights).  Rows that add to no
+    statistics are not drawn.
 
     Cost: a pass over each column, and one sort of as many integers as rows.
     """
     own = target.draw_weights
+    ids = ids[target.values[ids, 0] > 0]
     if own is not None:
         ids = ids[own[ids] > 0]
     order = ids[np.argsort(_contents(ids, table, target), kind="stable")]
@@ -72,7 +75,7 @@ def make_bootstrap(
         return Bootstrap(order, None, _n_draws(len(ids), max_samples))
     weights = own[order]
     n_draws = _n_draws(draws_of(weights), max_samples)
-    return Bootstrap(order, np.cumsum(weights), n_draws, float(target.values[0, 0]))
+    return Bootstrap(order, np.cumsum(weights), n_draws, target.draw_unit)
 
 
 def _n_draws(full: int, max_samples: int | float | None) -> int:

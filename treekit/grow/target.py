@@ -63,6 +63,8 @@ class Target:
         Bound on the rounding of a row's dense statistics; 0 for whole weights.
     draw_weights : (rows,) float64 or None
         What a bootstrap draws rows in proportion to; None = alike.
+    draw_unit : float
+        Weight of one draw, before a row's factor.
     quantile : float or None
         Level of a rank target, whose statistics do not add up.
     blocks : Blocks or None
@@ -75,6 +77,7 @@ class Target:
     center: float | npt.NDArray[np.float64] = 0.0
     noise: float = 0.0
     draw_weights: npt.NDArray[np.float64] | None = None
+    draw_unit: float = 1.0
     quantile: float | None = None
     blocks: Blocks | None = None
 
@@ -120,6 +123,7 @@ def class_target(
     y: npt.NDArray[np.int32],
     n_classes: int,
     weights: npt.NDArray[np.float64] | None,
+    factors: npt.NDArray[np.float64] | None = None,
     *,
     drawn: bool = False,
 ) -> Target:
@@ -129,12 +133,18 @@ def class_target(
     ----------
     y : (rows,) int32
     weights : (rows,) float64, or None = 1
+    factors : (rows,) float64, or None = 1
+        What multiplies the statistics of a row, and does not change how often it is drawn.
     drawn : bool
         Rows will be drawn in proportion to their weight, not weighted by it.
     """
     w, _ = _gridded_weights(len(y), weights)
     unit, draw_weights = _draws(w, weights, drawn)
-    return Target(y.astype(np.uint32), unit[:, None], n_classes, draw_weights=draw_weights)
+    own = unit if factors is None else _multiplied(unit, factors, float(w @ factors))
+    return Target(
+        y.astype(np.uint32), own[:, None], n_classes,
+        draw_weights=draw_weights, draw_unit=1.0 if draw_weights is None else float(unit[0]),
+    )  # fmt: skip
 
 
 def number_target(
@@ -173,19 +183,21 @@ def number_target(
     # Several steps: bootstrap counts multiply the rounding of a row.
     noise = 0.0 if whole else 8 * step
     values = np.column_stack([unit, wy])
-    return Target(np.empty(0, np.uint32), values, 2, center, noise, draw_weights)
+    draw_unit = 1.0 if draw_weights is None else float(unit[0])
+    return Target(np.empty(0, np.uint32), values, 2, center, noise, draw_weights, draw_unit)
 
 
 def classes_target(
     y: npt.NDArray[np.int32],
     n_classes: Sequence[int],
     weights: npt.NDArray[np.float64] | None,
+    factors: npt.NDArray[np.float64] | None = None,
     *,
     drawn: bool = False,
 ) -> Target:
     """Class codes (rows, targets) of several targets, one block of class weights each."""
     blocks = Blocks(tuple(accumulate(n_classes, initial=0)), classes=True)
-    one = class_target(y[:, 0], n_classes[0], weights, drawn=drawn)
+    one = class_target(y[:, 0], n_classes[0], weights, factors, drawn=drawn)
     return replace(
         one,
         cells=np.empty(0, np.uint32),
@@ -311,6 +323,15 @@ def _gridded_weights(
         return weights.astype(np.float64), True
     step = _step(_reach(total, float(weights.max())))
     return np.maximum(_on_grid(weights, step), np.where(weights > 0, step, 0.0)), False
+
+
+def _multiplied(
+    unit: npt.NDArray[np.float64], factors: npt.NDArray[np.float64], total: float
+) -> npt.NDArray[np.float64]:
+    """Weights times factors, whose expected sum over a sample is `total`, on a grid; 0 stays 0."""
+    product = unit * factors
+    step = _step(_reach(total, float(product.max())))
+    return np.maximum(_on_grid(product, step), np.where(product > 0, step, 0.0))
 
 
 def _reach(total: float, largest: float) -> float:

@@ -7,7 +7,7 @@ call, too.  Names become components here and nowhere deeper.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.validation import make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.ensemble import Model, make_model
-from treekit.training.classes import weighted
+from treekit.training.classes import with_class_weights
 from treekit.training.plan import Plan, make_plan
 from treekit.training.settings import SETTINGS
 
@@ -113,7 +113,6 @@ def train(
             validation,
             dataset.schema,
             weights=weights if isinstance(weights, str) else None,
-            missing=settings.get("missing", "direction"),
             unknown=settings.get("unknown", "missing"),
         )
     return fit(dataset, settings, progress, held).model
@@ -135,14 +134,14 @@ def fit(
     plan = make_plan(dataset, settings)
     if start is not None:
         _check_start(start.model, dataset, plan)
-    _refuse_missing(dataset, plan.settings["missing"])
+    if plan.settings["missing"] == "error":
+        _refuse_missing(dataset, "")
     if validation is not None:
         _refuse_idle_validation(plan)
-    if plan.class_weights is not None:
-        dataset = replace(dataset, weights=weighted(dataset, plan.class_weights))
-        if validation is not None:
-            weights = weighted(validation, plan.class_weights)
-            validation = replace(validation, weights=weights)
+        if plan.settings["missing"] == "error":  # also if only the algorithm says so
+            _refuse_missing(validation, "in the validation table, ")
+        validation = with_class_weights(validation, plan.class_weights)
+    dataset = with_class_weights(dataset, plan.class_weights)
     from treekit.training.run import run  # numba is imported when it is first needed
 
     before = None if start is None else start.outcome
@@ -191,13 +190,11 @@ def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
         raise SettingError(f"the forest to continue has {model.n_trees} trees; ask for more")
 
 
-def _refuse_missing(dataset: Dataset, policy: str) -> None:
-    if policy != "error":
-        return
+def _refuse_missing(dataset: Dataset, where: str) -> None:
     for name, column in zip(dataset.schema.names, dataset.columns, strict=True):
         gone = column < 0 if column.dtype.kind == "i" else column != column
         if gone.any():
             raise DataError(
-                f"column {name!r} has {int(gone.sum())} missing cells, the first in row "
+                f"{where}column {name!r} has {int(gone.sum())} missing cells, the first in row "
                 f"{int(gone.argmax())}, and missing='error' allows none; use missing='direction'"
             )

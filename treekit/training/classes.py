@@ -1,4 +1,7 @@
-"""How much classes count: class weights and priors, checked, to factors of row weights.
+"""How much classes count: class weights and priors, checked, to factors of statistics.
+
+Only the ratios of factors matter: the sum of all weight stays as it is, so that
+limits of weight mean what they mean without them.
 
 Breiman, Friedman, Olshen and Stone 1984, section 4.4.
 """
@@ -6,6 +9,7 @@ Breiman, Friedman, Olshen and Stone 1984, section 4.4.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +19,14 @@ from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
 from treekit.training.named import label_names, read_named
 
-__all__ = ["class_weights", "need_classes", "shares", "weighted"]
+__all__ = [
+    "class_weights",
+    "keeping_weight",
+    "need_classes",
+    "shares",
+    "weighted",
+    "with_class_weights",
+]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -23,7 +34,9 @@ Numbers = npt.NDArray[np.float64]
 def class_weights(
     dataset: Dataset, class_weight: str | Mapping[Any, Any] | None, priors: Any
 ) -> Numbers | None:
-    """What to multiply the weights of each class's rows by: (classes,), or None.
+    """What to multiply the weights of each class's rows by, as it is asked for.
+
+    (classes,), or None; training takes `keeping_weight` of them.
 
     Parameters
     ----------
@@ -85,12 +98,28 @@ def _weight_of_classes(dataset: Dataset) -> Numbers:
     return np.bincount(dataset.y, weights=dataset.weights, minlength=k).astype(np.float64)
 
 
-def weighted(dataset: Dataset, factors: Numbers | None) -> npt.NDArray[np.float64] | None:
-    """The rows' own weights times those of their classes: (rows,), or None = all alike."""
+def keeping_weight(dataset: Dataset, factors: Numbers) -> Numbers:
+    """(classes,) float64: factors in the same ratios that leave the sum of all weight as it is."""
+    present = _weight_of_classes(dataset)
+    ratios = factors / factors[present > 0].max()  # equal ones become 1 exactly
+    return np.asarray(ratios * (present.sum() / (ratios @ present)))
+
+
+def weighted(dataset: Dataset, factors: Numbers | None) -> Numbers | None:
+    """(rows,) float64: what each row weighs in a node under these class weights; None = all 1.
+
+    The rows' own weights times those of their classes, on the scale of training.
+    """
+    own = None if factors is None else keeping_weight(dataset, factors)
+    return with_class_weights(dataset, own).statistical_weights
+
+
+def with_class_weights(dataset: Dataset, factors: Numbers | None) -> Dataset:
+    """The dataset, each row's factor multiplied by that of its class; None: as it is."""
     if factors is None:
-        return dataset.weights
-    by_class = factors[dataset.y]
-    return np.asarray(by_class if dataset.weights is None else by_class * dataset.weights)
+        return dataset
+    own = factors[dataset.y]
+    return replace(dataset, factors=own if dataset.factors is None else own * dataset.factors)
 
 
 def shares(dataset: Dataset, factors: Numbers) -> Numbers:

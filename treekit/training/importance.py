@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from treekit.errors import DataError, SettingError
 from treekit.model.ensemble import Model, make_model
 from treekit.model.predict import decide, label_codes, leaf_indices, sums
 from treekit.model.tree import Split, Tree
-from treekit.training.classes import weighted
+from treekit.training.classes import with_class_weights
 from treekit.training.plan import make_plan
 from treekit.training.settings import check_threads
 
@@ -207,8 +207,7 @@ def _by_trees(model: Model, dataset: Dataset) -> Iterator[Case]:
             "trained; leave out_of_bag out, and give rows that training has not seen"
         )
     plan = make_plan(dataset, settings)
-    dataset = replace(dataset, weights=weighted(dataset, plan.class_weights))
-    recipe = make_recipe(dataset, plan)
+    recipe = make_recipe(with_class_weights(dataset, plan.class_weights), plan)
     seed = np.random.SeedSequence(settings["seed"])
     drawn = bags(recipe, model.n_trees, seed, settings["max_samples"])
     matrix = dataset.matrix()

@@ -25,7 +25,7 @@ from treekit.data.dataset import Dataset
 from treekit.data.schema import Schema, Task
 from treekit.errors import SettingError
 from treekit.settings import resolve
-from treekit.training.classes import class_weights, shares
+from treekit.training.classes import class_weights, keeping_weight, shares
 from treekit.training.costs import costs_of_mistakes
 from treekit.training.monotonic import monotonic_signs, named_signs, refuse_monotonic
 from treekit.training.named import label_names
@@ -74,7 +74,7 @@ class Plan:
     n_try : int
         Columns tried at a node.
     class_weights : (classes,) float64 or None
-        Factors of the rows' weights.
+        Factors of the rows' statistics, which leave the sum of all weight as it is.
     costs : (classes, classes) int64 or None
         ``costs[i][j]``: cost of saying class j when it is i.
     signs : (features,) float64 or None
@@ -138,9 +138,10 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     if pruner is not None:
         _check_pruner(pruner, dataset.schema, costs=settings["costs"] is not None)
     _check_component_settings(given, pruner)
-    weights = class_weights(dataset, settings["class_weight"], settings["priors"])
+    asked = class_weights(dataset, settings["class_weight"], settings["priors"])
+    weights = None if asked is None else keeping_weight(dataset, asked)
     costs = costs_of_mistakes(dataset, settings["costs"])
-    settings |= _recorded_by_name(dataset, settings, weights, costs)
+    settings |= _recorded_by_name(dataset, settings, asked, costs)
     signs = monotonic_signs(dataset, settings["monotonic"])
     settings["monotonic"] = None if signs is None else named_signs(dataset, signs)
     n_try = features_to_try(settings["max_features"], dataset.schema.n_features)

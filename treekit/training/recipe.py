@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from treekit.contracts import Sums
 from treekit.data.dataset import Dataset
 from treekit.data.matrix import make_table
@@ -34,7 +37,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         plan.splitter.functions.coding,
         nominal_splits=settings["nominal_splits"],
         max_bins=settings["max_bins"],
-        weights=dataset.weights,
+        weights=_coding_weights(dataset),
     )
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
     target = criterion_target(dataset, plan.criterion, drawn)
@@ -42,7 +45,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
     if validation is not None:
         coding = plan.splitter.functions.coding
         table, other = held_table(validation.columns, table, coding, schema.dtype)
-        held = Held(other, held_target(target, validation.y, validation.weights))
+        held = Held(other, held_target(target, validation.y, validation.statistical_weights))
     if target.quantile is not None:
         _refuse_for_ranks(plan)
     before = plan.pruner.functions.before if plan.pruner else None
@@ -59,7 +62,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         splitter=splitter_pointer(plan.splitter, table, target),
         before=always() if before is None or plan.pruner is None else before_pointer(plan.pruner),
         use_before=before is not None,
-        limits=_limits(plan),
+        limits=_limits(plan, rounded=fractional or dataset.factors is not None),
         ways=Ways(
             known_only=known_only,
             empty=settings["empty_branches"],
@@ -81,6 +84,17 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
     )
 
 
+def _coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
+    """What bins count: rows as they are, but none that adds to no statistics.
+
+    Class factors would change bins, and with them the order that bootstrap samples draw by.
+    """
+    if dataset.factors is None or (dataset.factors > 0).all():
+        return dataset.weights
+    counted = (dataset.factors > 0).astype(np.float64)
+    return counted if dataset.weights is None else np.asarray(dataset.weights * counted)
+
+
 def _refuse_for_ranks(plan: Plan) -> None:
     """Refuse settings that need statistics which add up, by name."""
     for name, plain in (
@@ -95,10 +109,10 @@ def _refuse_for_ranks(plan: Plan) -> None:
             )
 
 
-def _limits(plan: Plan) -> Limits:
-    """The stopping rules; weights of parts of rows meet them up to their rounding."""
+def _limits(plan: Plan, *, rounded: bool) -> Limits:
+    """The stopping rules; parts of rows, and class factors, meet them up to their rounding."""
     settings = plan.settings
-    nearly = 1.0 - 1e-6 if settings["missing"] == "fractional" else 1.0
+    nearly = 1.0 - 1e-6 if rounded else 1.0
     bound = -1.0 if settings["min_impurity"] is None else float(settings["min_impurity"])
     own = plan.criterion.functions.impurity is not None
     numbers = isinstance(plan.criterion.functions.statistics, Sums)

@@ -15,6 +15,7 @@ from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.schema import Dtype
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split
+from treekit.training.classes import with_class_weights
 from treekit.training.plan import make_plan
 
 __all__ = ["SplitScore", "SplitScores", "score_columns", "split_scores"]
@@ -170,9 +171,10 @@ def score_columns(dataset: Dataset, settings: Mapping[str, Any]) -> SplitScores:
             schema=msgspec.structs.replace(dataset.schema, columns=(column,)),
             columns=(dataset.columns[at],),
         )
-        model = fit(alone, own).model
-        functions = make_plan(alone, own).criterion.functions
-        found[column.name] = _best(model, functions, alone)
+        model, plan = fit(alone, own).model, make_plan(alone, own)
+        functions = plan.criterion.functions
+        weighed = with_class_weights(alone, plan.class_weights)
+        found[column.name] = _best(model, functions, weighed)
     return SplitScores(
         criterion=model.settings["criterion"],
         impurity=_impurity(model, functions),
@@ -215,7 +217,8 @@ def _score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> flo
     if model.missing == "fractional":  # judged by the rows whose value is known
         cells = dataset.columns[0]
         gone = cells < 0 if cells.dtype.kind == "i" else np.isnan(cells)
-        weights = None if dataset.weights is None else dataset.weights[gone]
+        weights = dataset.statistical_weights
+        weights = None if weights is None else weights[gone]
         missing = np.bincount(dataset.y[gone], weights, len(model.schema.classes))
         branches -= np.outer(tree.weight[1:] / tree.weight[0], missing)
     return float(functions.score(tree.value[0].copy(), branches))

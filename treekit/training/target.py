@@ -39,8 +39,8 @@ def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
         codes = np.asarray(dataset.y, dtype=np.int32)
         if schema.more:
             sizes = [len(output.classes) for output in schema.outputs]
-            return classes_target(codes, sizes, weights, drawn=drawn)
-        return class_target(codes, len(schema.classes), weights, drawn=drawn)
+            return classes_target(codes, sizes, weights, dataset.factors, drawn=drawn)
+        return class_target(codes, len(schema.classes), weights, dataset.factors, drawn=drawn)
     functions: CriterionFunctions = criterion.functions
     statistics = functions.statistics
     y = np.asarray(dataset.y, dtype=np.float64)
