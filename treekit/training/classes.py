@@ -24,7 +24,6 @@ __all__ = [
     "keeping_weight",
     "need_classes",
     "shares",
-    "weighted",
     "with_class_weights",
 ]
 
@@ -103,15 +102,6 @@ def keeping_weight(dataset: Dataset, factors: Numbers) -> Numbers:
     present = _weight_of_classes(dataset)
     ratios = factors / factors[present > 0].max()  # equal ones become 1 exactly
     return np.asarray(ratios * (present.sum() / (ratios @ present)))
-
-
-def weighted(dataset: Dataset, factors: Numbers | None) -> Numbers | None:
-    """(rows,) float64: what each row weighs in a node under these class weights; None = all 1.
-
-    The rows' own weights times those of their classes, on the scale of training.
-    """
-    own = None if factors is None else keeping_weight(dataset, factors)
-    return with_class_weights(dataset, own).statistical_weights
 
 
 def with_class_weights(dataset: Dataset, factors: Numbers | None) -> Dataset:
