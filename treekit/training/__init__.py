@@ -194,7 +194,9 @@ def _refuse_missing(dataset: Dataset, where: str) -> None:
     for name, column in zip(dataset.schema.names, dataset.columns, strict=True):
         gone = column < 0 if column.dtype.kind == "i" else column != column
         if gone.any():
+            n = int(gone.sum())
             raise DataError(
-                f"{where}column {name!r} has {int(gone.sum())} missing cells, the first in row "
-                f"{int(gone.argmax())}, and missing='error' allows none; use missing='direction'"
+                f"{where}column {name!r} has {n} missing cell{'s' if n > 1 else ''}, the first in "
+                f"row {int(gone.argmax())} (counting from 0), and missing='error' allows none; use "
+                "missing='direction', 'fractional' or 'surrogate'"
             )
