@@ -440,7 +440,7 @@ def test_unknown_kinds_and_absent_files_are_named(tmp_path):
     with pytest.raises(VerificationError, match="there is no file"):
         verify(model, [tmp_path / "model.c"])
     with pytest.raises(VerificationError, match="max_rows of at least 1"):
-        verify(model, [], max_rows=0)
+        verify(model, exported(model, tmp_path, "rules"), max_rows=0)
 
 
 def test_the_certificate_holds_digests_counts_and_versions(tmp_path):
@@ -479,8 +479,9 @@ def test_a_certificate_of_a_difference_is_valid_json_even_with_infinities(tmp_pa
 
 
 def test_a_certificate_that_cannot_be_written_is_named(tmp_path):
+    artifacts = exported(small_model(), tmp_path, "rules")
     with pytest.raises(VerificationError, match="cannot write"):
-        verify(small_model(), [], certificate=tmp_path / "absent" / "proof.json")
+        verify(small_model(), artifacts, certificate=tmp_path / "absent" / "proof.json")
 
 
 def test_the_digest_of_a_model_follows_every_answer_it_gives():
@@ -499,8 +500,9 @@ def test_the_digest_of_a_model_follows_every_answer_it_gives():
     assert model_sha256(small_model()) == model_sha256(model)
 
 
-def test_the_report_never_rounds_coverage_up_to_all_of_it():
-    report = verify(chain(3000, Schema((Column("x"),), classes=("a", "b"))), [], max_rows=8900)
+def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
+    model = chain(3000, Schema((Column("x"),), classes=("a", "b")))
+    report = verify(model, exported(model, tmp_path, "c"), max_rows=8900)
     assert isinstance(report, Report)
     share = report.coverage.part("one step above it").share
     assert share < 1.0
