@@ -20,7 +20,8 @@ from treekit.data.matrix import Coding
 from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import criterion as criteria
 from treekit.grow.plugins import Origin, current, jitable, numba_complaint
-from treekit.kernels.axis import (
+from treekit.kernels.compile import Finder
+from treekit.kernels.found import (
     AFTER,
     BRANCHES,
     CUT,
@@ -31,7 +32,6 @@ from treekit.kernels.axis import (
     SCORE,
     THRESHOLD_VALUE,
 )
-from treekit.kernels.compile import Finder
 from treekit.kernels.node import PLAIN, Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
 from treekit.kernels.ranks import summarise

@@ -16,54 +16,17 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.cuts import try_cuts, weight_of
 from treekit.kernels.found import (
-    AFTER,
-    BRANCHES,
-    CUT,
-    FEATURE,
-    FOUND,
     KIND,
-    LEVELS,
-    MISSING,
-    MISSING_BRANCH,
     MULTIWAY,
-    NUMBERS,
-    RANK,
     SCORE,
     SHRINK,
-    SUBSET,
-    THRESHOLD,
     THRESHOLD_VALUE,
-    TOLERANCE,
-    better,
 )
 from treekit.kernels.levels import try_branches, try_single_levels
 from treekit.kernels.monotonic import CUTS, SIGN
 from treekit.kernels.tally import CODE_OF, ORDER, tally
 
-__all__ = [
-    "AFTER",
-    "BRANCHES",
-    "CUT",
-    "FEATURE",
-    "FOUND",
-    "KIND",
-    "LEVELS",
-    "MISSING",
-    "MISSING_BRANCH",
-    "MULTIWAY",
-    "NUMBERS",
-    "RANK",
-    "SCORE",
-    "SUBSET",
-    "THRESHOLD",
-    "THRESHOLD_VALUE",
-    "TOLERANCE",
-    "better",
-    "draw_column",
-    "find_axis",
-    "side_limit",
-    "weight_of",
-]
+__all__ = ["draw_column", "find_axis", "side_limit"]
 
 
 @kernel

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.axis import (
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.found import (
     AFTER,
     BRANCHES,
     CUT,
@@ -26,7 +27,6 @@ from treekit.kernels.axis import (
     THRESHOLD_VALUE,
     TOLERANCE,
 )
-from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
 from treekit.kernels.monotonic import LOWEST, hand_bounds

@@ -12,7 +12,10 @@ import math
 import numpy as np
 
 from treekit.kernels.along import best_cut
-from treekit.kernels.axis import (
+from treekit.kernels.axis import find_axis
+from treekit.kernels.compile import kernel
+from treekit.kernels.directions import coordinate_search, linear_fit, principal_axes
+from treekit.kernels.found import (
     BRANCHES,
     CUT,
     FEATURE,
@@ -22,10 +25,7 @@ from treekit.kernels.axis import (
     SCORE,
     THRESHOLD_VALUE,
     TOLERANCE,
-    find_axis,
 )
-from treekit.kernels.compile import kernel
-from treekit.kernels.directions import coordinate_search, linear_fit, principal_axes
 
 __all__ = ["COORDINATE", "LINEAR", "PRINCIPAL", "find_oblique", "project"]
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from treekit.kernels.axis import (
+from treekit.kernels.axis import draw_column, side_limit
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.cuts import weight_of
+from treekit.kernels.found import (
     AFTER,
     BRANCHES,
     CUT,
@@ -25,11 +28,7 @@ from treekit.kernels.axis import (
     THRESHOLD,
     THRESHOLD_VALUE,
     better,
-    draw_column,
-    side_limit,
-    weight_of,
 )
-from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.levels import try_branches
 from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
 from treekit.kernels.pointers import borrowed

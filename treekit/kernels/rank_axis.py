@@ -10,7 +10,9 @@ import math
 
 import numpy as np
 
-from treekit.kernels.axis import (
+from treekit.kernels.axis import draw_column
+from treekit.kernels.compile import kernel
+from treekit.kernels.found import (
     AFTER,
     BRANCHES,
     CUT,
@@ -26,9 +28,7 @@ from treekit.kernels.axis import (
     THRESHOLD,
     THRESHOLD_VALUE,
     better,
-    draw_column,
 )
-from treekit.kernels.compile import kernel
 from treekit.kernels.ranks import needs_tree, summarise, sweep
 from treekit.kernels.tally import CODE_OF, CODES, ORDER, OTHER, order_by_key, sorted_positions
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.axis import MISSING
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.found import MISSING
 from treekit.kernels.fractional import mark
 from treekit.kernels.oblique import OBLIQUE, project
 
