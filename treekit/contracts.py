@@ -183,13 +183,21 @@ class CriterionFunctions:
 
 @dataclass(frozen=True)
 class Criterion:
-    """A measure of how good a split is.  ``make(**settings)`` returns `CriterionFunctions`."""
+    """A measure of how good a split is.  ``make(**settings)`` returns `CriterionFunctions`.
+
+    Attributes
+    ----------
+    exempt : mapping of str to str
+        As every record has it: laws of `treekit.testing` that by its nature do
+        not hold for this component, each with the reason.
+    """
 
     name: str
     task: Literal["classification", "regression"]
     make: Callable[..., CriterionFunctions]
     settings: tuple[Setting, ...] = ()
     summary: str = ""
+    exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -223,6 +231,7 @@ class Splitter:
     make: Callable[..., SplitterFunctions]
     settings: tuple[Setting, ...] = ()
     summary: str = ""
+    exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -268,6 +277,7 @@ class Pruner:
     summary: str = ""
     task: Literal["classification", "regression"] | None = None
     costs: bool = True
+    exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -289,6 +299,7 @@ class Exporter:
     export: Callable[..., Mapping[str, bytes]]
     settings: tuple[Setting, ...] = ()
     summary: str = ""
+    exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -307,5 +318,6 @@ class Importer:
     name: str
     recognises: Callable[[Any], bool]
     read: Callable[..., Model]
-    settings: tuple[Setting, ...] = field(default=())
+    settings: tuple[Setting, ...] = ()
     summary: str = ""
+    exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)

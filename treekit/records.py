@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,8 +98,8 @@ def check_record(record: Any, kind: Kind) -> None:
     """Raise `PluginError` unless `record` is a well-formed record of `kind`.
 
     Checked: type, name (letters, digits, ``_``, ``-`` and ``.``, in any
-    script), task, suffix, settings and their defaults, and that the function
-    they go to accepts them.
+    script), task, suffix, settings and their defaults, exempt laws, and that
+    the function they go to accepts them.
     """
     if not isinstance(record, kind.record):
         raise PluginError(
@@ -120,6 +120,7 @@ def check_record(record: Any, kind: Kind) -> None:
     if not isinstance(suffix, str) or not suffix.startswith(".") or "/" in suffix:
         raise PluginError(f"{where} has suffix {suffix!r}; a suffix is a dot and a file ending")
     _check_settings(record.settings, where)
+    _check_exempt(record.exempt, where)
     for attribute, arguments in kind.callables:
         settings = record.settings if attribute == kind.settings_go_to else ()
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
@@ -213,6 +214,16 @@ def _check_settings(settings: Any, where: str) -> None:
     names = [setting.name for setting in settings]
     if twice := [name for name in names if names.count(name) > 1]:
         raise PluginError(f"{where} declares setting {twice[0]!r} twice")
+
+
+def _check_exempt(exempt: Any, where: str) -> None:
+    if not isinstance(exempt, Mapping):
+        raise PluginError(f"exempt of {where} is {_type_name(exempt)}, not a mapping")
+    for law, reason in exempt.items():
+        if not (isinstance(law, str) and isinstance(reason, str) and law and reason.strip()):
+            raise PluginError(
+                f"exempt of {where} has {law!r}: {reason!r}; name a law, and say why it cannot hold"
+            )
 
 
 def _check_callable(

@@ -33,7 +33,7 @@ from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
 from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
 
-__all__ = ["CompiledCriterion", "compile_criterion"]
+__all__ = ["CompiledCriterion", "compile_criterion", "positional"]
 
 FROZEN_CELLS = CELLS.copy(readonly=True)
 FROZEN_MATRIX = MATRIX.copy(readonly=True)
@@ -355,7 +355,7 @@ def _key(
 def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
     if functions.choose is None:
         return standing(no_choice, CHOOSE)
-    if _takes(functions.choose) < 3:
+    if positional(functions.choose) < 3:
         of_two = compiled(functions.choose, (FROZEN_CELLS,) * 2, origin, returns=int)
 
         def chosen_of_two(gains, scores, levels):  # type: ignore[no-untyped-def]
@@ -370,7 +370,7 @@ def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
     return Pointer(chosen, CHOOSE)
 
 
-def _takes(function: Any) -> int:
+def positional(function: Any) -> int:
     """How many positional arguments a plugin's function takes."""
     parameters = inspect.signature(getattr(function, "py_func", function)).parameters.values()
     if any(p.kind == p.VAR_POSITIONAL for p in parameters):

@@ -1,0 +1,62 @@
+"""Whether a criterion keeps the laws of its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from treekit.contracts import Criterion
+from treekit.testing.component import opened
+from treekit.testing.criterion_laws import FUNCTION_LAWS, Subject
+from treekit.testing.examples import counting
+from treekit.testing.laws import judge
+from treekit.testing.report import Report
+
+__all__ = ["check_criterion"]
+
+
+def check_criterion(
+    criterion: str | Criterion,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    fail: bool = True,
+) -> Report:
+    """Judge a criterion by the laws of its contract.
+
+    Parameters
+    ----------
+    criterion : str or Criterion
+        An installed name, or a record.
+    settings : mapping, optional
+        The criterion's own settings; the others take their defaults.
+    strict : bool
+        A law that the criterion declares broken, and that holds, is a breach.
+    fail : bool
+        Raise for a breach; False: return the report whatever it says.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    ConformanceError
+        An AssertionError, whose message shows every breach.
+    SettingError
+        For a name that is not installed, or an unknown setting.
+
+    Examples
+    --------
+    >>> from treekit.testing import check_criterion
+    >>> check_criterion("gini").ok
+    True
+    """
+    found = opened("criterion", criterion, settings, strict)
+    if not found.usable:
+        return found.report.settled(fail=fail)
+    record, functions = found.record, found.functions
+    sizes = (2, 3, 1) if record.task == "classification" else (2,)
+    countings = tuple(counting(record.task, functions, k) for k in sizes)
+    subject = Subject(record, functions, found.settings, countings)
+    return judge(found.report, subject, FUNCTION_LAWS, record.exempt).settled(fail=fail)

@@ -1,0 +1,212 @@
+"""Examples of nodes and splits, from the smallest to larger ones, as criteria see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations_with_replacement, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.contracts import CriterionFunctions, Ranks
+
+__all__ = ["Counting", "Example", "counting", "examples", "shown_call", "shown_numbers"]
+
+Numbers = npt.NDArray[np.float64]
+Row = tuple[float, float]
+"""A row's target (class, or number) and its weight."""
+Branch = tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """How rows become statistics.
+
+    Attributes
+    ----------
+    size : int
+        S, cells of a node's statistics.
+    values : tuple of float
+        Targets that examples are made of: classes, or a few numbers.
+    dense : bool
+        Whether cell 0 is the weight; else the weight is the sum.
+    classes : bool
+        Whether cells are the weights of classes, which are alike by nature.
+    additive : bool
+        Whether statistics of a node are the sums of those of its branches.
+    count : callable
+        ``count(rows) -> (S,) float64``.
+    """
+
+    size: int
+    values: tuple[float, ...]
+    dense: bool
+    classes: bool
+    additive: bool
+    count: Callable[[Sequence[Row]], Numbers]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One split of one node.
+
+    Attributes
+    ----------
+    branches : tuple of tuple of (target, weight)
+    parent : (S,) float64
+    children : (branches, S) float64
+    noise : float
+        What counts as 0 for a score of these numbers.
+    """
+
+    branches: tuple[Branch, ...]
+    parent: Numbers
+    children: Numbers
+    noise: float
+
+    @property
+    def rows(self) -> Branch:
+        """The rows of all branches, sorted."""
+        return tuple(sorted(row for branch in self.branches for row in branch))
+
+    @property
+    def pure(self) -> bool:
+        """Whether all rows say the same."""
+        return len({target for branch in self.branches for target, _ in branch}) == 1
+
+    @property
+    def useless(self) -> bool:
+        """Whether every branch that has rows holds them in the same proportions."""
+        mixed = [_mixture(branch) for branch in self.branches if branch]
+        return all(m == mixed[0] for m in mixed)
+
+
+def _mixture(branch: Branch) -> dict[float, float]:
+    total = sum(weight for _, weight in branch)
+    shares: dict[float, float] = {}
+    for target, weight in branch:
+        shares[target] = shares.get(target, 0.0) + weight / total
+    return {target: round(share, 12) for target, share in sorted(shares.items())}
+
+
+def counting(task: str, functions: CriterionFunctions, classes: int = 2) -> Counting:
+    """How a criterion's rows are counted: classes, sums of a number, or its ranks."""
+    if task == "classification":
+        return _of_classes(classes)
+    if isinstance(functions.statistics, Ranks):
+        return _of_ranks(functions.statistics.quantile)
+    least = functions.statistics.smallest
+    return _of_sums(-2.0 if least is None else least)
+
+
+@cache
+def _of_classes(classes: int) -> Counting:
+    def count(rows: Sequence[Row]) -> Numbers:
+        stats = np.zeros(classes)
+        for target, weight in rows:
+            stats[int(target)] += weight
+        return stats
+
+    return Counting(classes, tuple(map(float, range(classes))), False, True, True, count)
+
+
+@cache
+def _of_sums(least: float) -> Counting:
+    def count(rows: Sequence[Row]) -> Numbers:
+        stats = np.zeros(2)
+        for target, weight in rows:
+            stats += (weight, weight * target)
+        return stats
+
+    return Counting(2, (least + 1.0, least + 2.0, least + 4.0, least), True, False, True, count)
+
+
+@cache
+def _of_ranks(quantile: float) -> Counting:
+    def count(rows: Sequence[Row]) -> Numbers:
+        stats = np.zeros(4)
+        if rows:
+            middle = _quantile(sorted(rows), quantile)
+            for target, weight in rows:
+                away = weight * (target - middle)
+                stats += (weight, 0.0, max(-away, 0.0), max(away, 0.0))
+            stats[1] = middle
+        return stats
+
+    return Counting(4, (1.0, 2.0, 4.0, 0.0), True, False, False, count)
+
+
+def _quantile(rows: Sequence[Row], quantile: float) -> float:
+    """The weighted quantile of sorted rows; of an interval of them the middle."""
+    bar = quantile * sum(weight for _, weight in rows)
+    below = 0.0
+    for i, (target, weight) in enumerate(rows):
+        below += weight
+        if below > bar * (1.0 + 1e-12):
+            return target
+        if below >= bar * (1.0 - 1e-12):
+            return 0.5 * (target + rows[min(i + 1, len(rows) - 1)][0])
+    return rows[-1][0]
+
+
+def example(of: Counting, branches: Sequence[Branch]) -> Example:
+    """The statistics of a split whose branches hold these rows."""
+    kept = tuple(tuple(branch) for branch in branches)
+    rows = [row for branch in kept for row in branch]
+    largest = max((abs(target) for target, _ in rows), default=1.0) if of.dense else 1.0
+    return Example(
+        kept,
+        of.count(rows),
+        np.array([of.count(branch) for branch in kept]),
+        1e-9 * max(1.0, largest) ** 2,
+    )
+
+
+@cache
+def examples(of: Counting, seed: int = 0) -> tuple[Example, ...]:
+    """Splits from one row up: every small one of two and three branches, then random ones."""
+    found = [example(of, branches) for branches in _small(of) if any(branches)]
+    found.sort(key=lambda e: (sum(map(len, e.branches)), len(e.branches)))
+    return (*found, *(example(of, branches) for branches in _random(of, seed)))
+
+
+def _small(of: Counting) -> Iterator[tuple[Branch, ...]]:
+    few, three = of.values[:3], of.values[:2]
+    for values, most, branches in ((of.values[:2], 3, 2), (few, 2, 2), (three, 2, 3)):
+        one = [
+            tuple((value, 1.0) for value in rows)
+            for n in range(most + 1)
+            for rows in combinations_with_replacement(values, n)
+        ]
+        yield from product(one, repeat=branches)
+
+
+def _random(of: Counting, seed: int) -> Iterator[tuple[Branch, ...]]:
+    rng = np.random.default_rng(seed)
+    for k in range(40):
+        size, unit = 3 + k, (1.0, 0.25, 1e-3, 1e6)[k % 4]
+        targets = rng.choice(of.values, size)
+        weights = unit * rng.integers(1, 9, size)
+        sides = rng.integers(0, 2 + k % 3, size)
+        yield tuple(
+            tuple(zip(targets[sides == b].tolist(), weights[sides == b].tolist(), strict=True))
+            for b in range(2 + k % 3)
+        )
+
+
+def shown_numbers(values: Any) -> str:
+    """Numbers as one would type them: ``[[2, 0], [0, 1.5]]``."""
+    array = np.asarray(values)
+    if array.ndim:
+        return "[" + ", ".join(map(shown_numbers, array)) + "]"
+    number = array.item()
+    whole = isinstance(number, float) and number == int(number) if np.isfinite(number) else False
+    return str(int(number)) if whole and abs(number) < 1e15 else repr(number)
+
+
+def shown_call(name: str, *arguments: Any) -> str:
+    """A call as one would type it: ``impurity([3, 0])``."""
+    return f"{name}({', '.join(map(shown_numbers, arguments))})"

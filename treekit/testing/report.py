@@ -1,0 +1,188 @@
+"""What a check says: a verdict on each law, and the error that pytest shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+__all__ = ["Breach", "ConformanceError", "Law", "Report", "Verdict"]
+
+IDLE = "declared-law-holds"
+"""Under ``strict``, the law that a declared law which does hold breaks."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """A promise of the contract.
+
+    Attributes
+    ----------
+    name : str
+        Words and hyphens: ``"purity-is-zero"``; what ``exempt`` names.
+    sentence : str
+        The law itself.
+    look : str
+        What to look at where it is broken.
+    """
+
+    name: str
+    sentence: str
+    look: str
+
+
+@dataclass(frozen=True)
+class Breach:
+    """The smallest example found that breaks a law.
+
+    Attributes
+    ----------
+    law : Law
+    example : str
+        A call with its arguments, or a training in words.
+    got, expected : str
+    look : str
+        What to look at.
+    """
+
+    law: Law
+    example: str
+    got: str
+    expected: str
+    look: str
+
+    def __str__(self) -> str:
+        return "\n".join(
+            (
+                f"{self.law.name}: {self.law.sentence}",
+                f"  smallest example: {_indented(self.example)}",
+                f"  got:              {_indented(self.got)}",
+                f"  expected:         {_indented(self.expected)}",
+                f"  look at:          {_indented(self.look)}",
+            )
+        )
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n" + " " * 20)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one law.
+
+    Attributes
+    ----------
+    law : Law
+    state : str
+        ``"holds"``, ``"broken"``, ``"declared"`` (broken, and declared so),
+        ``"declared, yet holds"``, ``"does not apply"`` or ``"not judged"``
+        (another law had to hold first).
+    why : str
+        The component's own reason, or the kit's.
+    breach : Breach or None
+    """
+
+    law: Law
+    state: str
+    why: str = ""
+    breach: Breach | None = None
+
+
+class ConformanceError(AssertionError):
+    """A component breaks laws of the contract; its message shows every breach.
+
+    Attributes
+    ----------
+    report : Report
+    """
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report.complaint())
+        self.report = report
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found.
+
+    Attributes
+    ----------
+    kind, name, origin : str
+        Of the component; origin is its distribution and version, or nothing.
+    settings : mapping
+        Under which it was checked.
+    strict : bool
+        Whether a declared law that holds is a breach.
+    verdicts : tuple of Verdict
+        One for each law, in the contract's order.
+    facts : tuple of (str, str)
+        What was measured: names and values.
+    """
+
+    kind: str
+    name: str
+    origin: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool = False
+    verdicts: tuple[Verdict, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """``criterion 'hellinger' (treekit-hellinger 0.1.0)``, with settings that were given."""
+        place = f" ({self.origin})" if self.origin else ""
+        given = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
+        return f"{self.kind} {self.name!r}{place}" + (f" with {given}" if given else "")
+
+    @property
+    def breaches(self) -> tuple[Breach, ...]:
+        """The undeclared breaches, and under `strict` the idle declarations."""
+        found = [v.breach for v in self.verdicts if v.state == "broken" and v.breach is not None]
+        return (*found, *(_idle(v) for v in self.idle if self.strict))
+
+    @property
+    def idle(self) -> tuple[Verdict, ...]:
+        """Laws that the component declares broken, and that hold all the same."""
+        return tuple(v for v in self.verdicts if v.state == "declared, yet holds")
+
+    @property
+    def declared(self) -> tuple[Verdict, ...]:
+        """Laws that are broken as the component declares."""
+        return tuple(v for v in self.verdicts if v.state == "declared")
+
+    @property
+    def ok(self) -> bool:
+        """Whether no law is broken but those declared."""
+        return not self.breaches
+
+    def with_verdicts(self, verdicts: Sequence[Verdict]) -> Report:
+        """The same report with more verdicts."""
+        return replace(self, verdicts=(*self.verdicts, *verdicts))
+
+    def with_facts(self, facts: Sequence[tuple[str, str]]) -> Report:
+        """The same report with more facts."""
+        return replace(self, facts=(*self.facts, *facts))
+
+    def complaint(self) -> str:
+        """Every breach, for the message of an error."""
+        judged = sum(v.state != "does not apply" for v in self.verdicts)
+        head = f"{self.title} breaks {len(self.breaches)} of {judged} laws of its contract"
+        return "\n\n".join((head, *map(str, self.breaches)))
+
+    def settled(self, *, fail: bool) -> Report:
+        """The report itself; raises `ConformanceError` if `fail` and a law is broken."""
+        if fail and not self.ok:
+            raise ConformanceError(self)
+        return self
+
+
+def _idle(verdict: Verdict) -> Breach:
+    law = Law(
+        IDLE,
+        "A law that a component declares broken is broken.",
+        f"the record's `exempt`: take {verdict.law.name!r} out of it",
+    )
+    return Breach(
+        law, f"exempt[{verdict.law.name!r}]", "no example breaks it", "a breach", law.look
+    )
