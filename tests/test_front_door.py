@@ -52,6 +52,12 @@ def test_a_star_brings_every_public_name():
     assert run(code) == "DecisionTreeClassifier True"
 
 
+def test_every_error_can_be_caught_by_its_public_name():
+    from treekit import errors
+
+    assert set(errors.__all__) <= set(treekit.__all__)
+
+
 def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         treekit.trian  # noqa: B018

@@ -97,7 +97,7 @@ def test_a_multiway_score_that_is_nan_shows_statistics_of_a_branch():
 
 def test_a_choice_of_no_column_is_refused():
     criterion = classes(
-        impurity=gini, score=lambda parent, children: 1.0, choose=lambda gains, scores: 99
+        impurity=gini, score=lambda parent, children: 1.0, choose=lambda gains, scores, levels: 99
     )
     with pytest.raises(PluginError, match="'faulty' chose a column that does not exist"):
         treekit.train(DATA, "y", criterion=criterion)

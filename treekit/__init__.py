@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from treekit.errors import ExportError as ExportError
     from treekit.errors import MissingExtraError as MissingExtraError
     from treekit.errors import ModelError as ModelError
+    from treekit.errors import ModelFileAccessError as ModelFileAccessError
     from treekit.errors import ModelFileError as ModelFileError
+    from treekit.errors import ModelFileNotFoundError as ModelFileNotFoundError
     from treekit.errors import PluginError as PluginError
     from treekit.errors import SettingError as SettingError
     from treekit.errors import TreekitError as TreekitError
@@ -81,7 +83,9 @@ _MODULE_OF = {
             "ExportError",
             "MissingExtraError",
             "ModelError",
+            "ModelFileAccessError",
             "ModelFileError",
+            "ModelFileNotFoundError",
             "PluginError",
             "SettingError",
             "TreekitError",

@@ -50,6 +50,7 @@ class Host:
         self.faults: list[str] = []
         self._plugins: list[Plugin] | None = None
         self._catalogues: dict[str, Catalogue] = {}
+        self._told: set[str] = set()
         # Reentrant: a plugin may ask the registry while it is imported.
         self._lock = threading.RLock()
 
@@ -59,6 +60,13 @@ class Host:
             if kind.name not in self._catalogues:
                 self._catalogues[kind.name] = self._discover(kind)
             return self._catalogues[kind.name]
+
+    def first_time(self, who: str) -> bool:
+        """Whether this was not asked before: a component's age is told once."""
+        with self._lock:
+            new = who not in self._told
+            self._told.add(who)
+            return new
 
     def _discover(self, kind: Kind) -> Catalogue:
         found = builtin_plugin(kind).components(kind, _own_fault)

@@ -3,6 +3,35 @@
 This page is the whole contract.  A plugin is a package with an entry point in
 the group ``treekit`` whose module implements some of the hooks in
 `treekit.hookspecs`; each hook returns a list of these records.
+
+Versions
+--------
+The contract has a version of its own, `CONTRACT_VERSION`, a whole number that grows
+when something in it is taken away or changes its meaning; what is only added, with a
+default that keeps old plugins as they were, does not change it.  The module that an
+entry point names says which version it was written for::
+
+    treekit_contract = 2
+
+and without that line version 1 is assumed.  Of a plugin
+
+- for this version, everything is promised that this page says;
+- for an older one, what changed since is adapted for as long as that version is
+  supported: at least two minor releases of treekit, and a year, after the release
+  that replaced it.  Where something that is gone is really used, one warning names
+  the plugin and what to write instead; what still holds is used without a word;
+- for a version that is no longer supported, or that is newer than this treekit knows,
+  or that is no whole number, it is left out, under its name.
+
+A change of the contract raises the number, adds a line below, and one function to
+`treekit.compatibility`, the only module that knows older versions; a plugin of the
+former version stays in the tests and must train what its successor trains.
+
+2
+    `CriterionFunctions.choose` takes ``(gains, scores, levels)``.  In version 1 it could
+    also take two arguments, ``(gains, scores)``.
+1
+    The first.
 """
 
 from __future__ import annotations
@@ -29,7 +58,8 @@ __all__ = [
     "Sums",
 ]
 
-CONTRACT_VERSION = 1
+CONTRACT_VERSION = 2
+"""Of this page; a plugin's module says ``treekit_contract = 2``."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +158,12 @@ class CriterionFunctions:
         better, 0 for a useless split.  Give either or both; `score` decides if
         given.
     choose : callable, optional
-        ``choose(gains, scores) -> int``, or ``choose(gains, scores, levels)``,
-        picks among the best splits of several features (arrays of one entry a
-        feature, ascending; NaN = no split); needs both `impurity` (whose
-        decrease is the gain and picks within a feature, but for
-        `levels_by_score`) and `score`.  ``levels``
-        is the number of declared levels of a nominal feature, per training
-        weight (0.3: three levels for ten rows); 0 for a number.  -1 = none.
+        ``choose(gains, scores, levels) -> int`` picks among the best splits of several
+        features (arrays of one entry a feature, ascending; NaN = no split); needs both
+        `impurity` (whose decrease is the gain and picks within a feature, but for
+        `levels_by_score`) and `score`.  ``levels`` is the number of declared levels of a
+        nominal feature, per training weight (0.3: three levels for ten rows); 0 for a
+        number.  -1 = none.
     penalty : callable, optional
         ``penalty(candidates, weight) -> float``: what is taken off the gain of
         the best cut of a number that was found among so many candidates at a

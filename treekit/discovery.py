@@ -16,7 +16,10 @@ import pluggy
 
 from treekit import hookspecs
 from treekit._version import __version__
+from treekit.compatibility import contract_of
+from treekit.contracts import CONTRACT_VERSION
 from treekit.errors import PluginError
+from treekit.isolation import FOREIGN, cause, isolated
 from treekit.records import KINDS, Kind, Record, check_record
 
 __all__ = ["GROUP", "Component", "Plugin", "Source", "builtin_plugin", "find_plugins"]
@@ -48,6 +51,8 @@ class Component:
     record : Record
     plugin, distribution, version : str
         Entry point, and the installed distribution that declares it.
+    contract : int
+        The version of the contract that the plugin was written for.
     """
 
     kind: str
@@ -55,6 +60,7 @@ class Component:
     plugin: str
     distribution: str
     version: str
+    contract: int = CONTRACT_VERSION
 
     @property
     def name(self) -> str:
@@ -75,6 +81,7 @@ class Plugin:
 
     source: Source
     manager: pluggy.PluginManager
+    contract: int = CONTRACT_VERSION
 
     def components(self, kind: Kind, complain: Complain) -> list[Component]:
         """What the plugin provides of one kind; faulty records are left out."""
@@ -83,9 +90,9 @@ class Plugin:
         # result of a hook whose author forgot to return.
         for hook in getattr(self.manager.hook, kind.hook).get_hookimpls():
             try:
-                records = hook.function()
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code
-                complain(self.source, f"failed in {kind.hook}: {_cause(error)}")
+                records = isolated(str(self.source), hook.function)
+            except FOREIGN as error:
+                complain(self.source, f"failed in {kind.hook}: {cause(error)}")
                 continue
             if not isinstance(records, list):
                 got = type(records).__name__
@@ -101,6 +108,9 @@ class Plugin:
         except PluginError as error:
             complain(self.source, f"has a faulty record: {error}")
             return
+        except FOREIGN as error:  # a field of a type whose comparison fails
+            complain(self.source, f"has a record that cannot be looked at: {cause(error)}")
+            return
         source = self.source
         new = Component(
             kind.name,
@@ -108,6 +118,7 @@ class Plugin:
             source.plugin,
             source.distribution,
             source.version,
+            self.contract,
         )
         if any(new.name == other.name for other in to):
             complain(source, f"names two {kind.hook[8:]} {new.name!r}; the second is ignored")
@@ -120,13 +131,19 @@ def find_plugins(complain: Complain) -> list[Plugin]:
     plugins = []
     for source, entry_point in sorted(_entry_points(complain), key=lambda found: str(found[0])):
         try:
-            manager = _manager(entry_point.load())
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code
-            complain(source, f"could not be loaded: {_cause(error)}")
+            module = isolated(str(source), entry_point.load)
+            contract = contract_of(module)
+            manager = _manager(module)
+            faults = _misspelt_hooks(manager)
+        except PluginError as error:
+            complain(source, str(error))
             continue
-        for fault in _misspelt_hooks(manager):
+        except FOREIGN as error:
+            complain(source, f"could not be loaded: {cause(error)}")
+            continue
+        for fault in faults:
             complain(source, fault)
-        plugins.append(Plugin(source, manager))
+        plugins.append(Plugin(source, manager, contract))
     return plugins
 
 
@@ -192,7 +209,3 @@ def _misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
     if not callers and not faults:
         faults.append(f"implements none of the hooks {known}")
     return faults
-
-
-def _cause(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -119,6 +119,9 @@ def check_record(record: Any, kind: Kind) -> None:
     suffix = getattr(record, "suffix", ".x")
     if not isinstance(suffix, str) or not suffix.startswith(".") or "/" in suffix:
         raise PluginError(f"{where} has suffix {suffix!r}; a suffix is a dot and a file ending")
+    summary: Any = record.summary
+    if not isinstance(summary, str):
+        raise PluginError(f"{where} has summary {_type_name(summary)}; a summary is a text")
     _check_settings(record.settings, where)
     _check_exempt(record.exempt, where)
     for attribute, arguments in kind.callables:
@@ -126,13 +129,28 @@ def check_record(record: Any, kind: Kind) -> None:
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
 
 
-_PLAIN = ("coding", "holdout", "levels_by_score", "statistics", "sums", "tolerance")
-"""Fields that are no functions."""
+_ARGUMENTS = {
+    "impurity": 1,
+    "score": 2,
+    "choose": 3,
+    "penalty": 2,
+    "order": 1,
+    "leaf_value": 1,
+    "priority": 1,
+    "loss": 2,
+    "find": 3,
+    "before": 4,
+    "after": 2,
+}
+"""Fields that are functions, and with how many positional arguments they are called."""
 
 
-def check_functions(functions: Any, record: Record) -> None:
-    """Raise `PluginError` unless `functions` is what ``record.make`` promises to return."""
-    where = f"{kind_of(record).name} {record.name!r}"
+def check_functions(functions: Any, record: Record, where: str = "") -> None:
+    """Raise `PluginError` unless `functions` is what ``record.make`` promises to return.
+
+    `where` names the component, with where it comes from.
+    """
+    where = where or f"{kind_of(record).name} {record.name!r}"
     expected: Any = {
         Criterion: CriterionFunctions,
         Splitter: SplitterFunctions,
@@ -143,9 +161,8 @@ def check_functions(functions: Any, record: Record) -> None:
             f"make of {where} returned {_type_name(functions)}, not a treekit.{expected.__name__}"
         )
     for name, value in vars(functions).items():
-        absent = value is None and name != "find"
-        if name not in _PLAIN and not (absent or callable(value)):
-            raise PluginError(f"{name!r} of {where} is {_type_name(value)}, not a function")
+        if name in _ARGUMENTS and (value is not None or name == "find"):
+            _check_callable(value, name, _ARGUMENTS[name], (), where)
     problem = _problem(functions)
     if isinstance(functions, CriterionFunctions) and not problem:
         problem = _statistics_problem(functions, str(getattr(record, "task", "")))
@@ -175,7 +192,7 @@ def _problem(functions: Functions) -> str:
             return "splits on sums of columns, which needs coding='exact'"
     elif functions.before is None and functions.after is None:
         return "gives neither before nor after; a pruner needs one of them"
-    elif functions.holdout is not None and not 0.0 <= functions.holdout < 1.0:
+    elif functions.holdout is not None and not _is_share(functions.holdout):
         return f"has holdout {functions.holdout!r}; it is a share from 0 to below 1"
     return ""
 
@@ -195,6 +212,10 @@ def _statistics_problem(functions: CriterionFunctions, task: str) -> str:
         if functions.impurity is None and functions.loss is None:
             return "asks for Ranks and gives neither impurity nor loss, which pruners need"
     return ""
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < 1.0
 
 
 def _is_name(name: str) -> bool:
@@ -236,8 +257,8 @@ def _check_callable(
     if not callable(function):
         raise PluginError(f"{attribute!r} of {where} is {_type_name(function)}, not a function")
     try:
-        signature = inspect.signature(function)
-    except ValueError:  # some functions written in C do not say
+        signature = inspect.signature(getattr(function, "py_func", function))
+    except (TypeError, ValueError):  # some functions written in C do not say
         return
     try:
         signature.bind(*[None] * arguments, **{setting.name: None for setting in settings})

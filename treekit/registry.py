@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from treekit.catalogue import Catalogue, Host
+from treekit.compatibility import adapted, contract_of_maker
 from treekit.contracts import Criterion, Exporter, Importer, Pruner, Splitter
 from treekit.discovery import Component
-from treekit.errors import PluginError, SettingError
+from treekit.errors import PluginError, SettingError, TreekitWarning
+from treekit.isolation import FOREIGN, cause, isolated
 from treekit.records import KINDS, Record, check_functions, check_record, kind_of
 from treekit.settings import resolve, suggestion
 
@@ -28,11 +31,13 @@ __all__ = [
     "configure",
     "criteria",
     "criterion",
+    "described",
     "exporter",
     "exporters",
     "faults",
     "importer",
     "importers",
+    "is_foreign",
     "make",
     "origin",
     "pruner",
@@ -175,15 +180,31 @@ def origin(record: Record) -> dict[str, str]:
         ``kind``, ``name``, ``plugin``, ``distribution`` and ``version``; the
         last three are empty for a record that no installed plugin offers.
     """
-    kind = kind_of(record)
-    found = next((c for c in _catalogue(kind.name).found if c.record is record), None)
+    found = _listed(record)
     return {
-        "kind": kind.name,
+        "kind": kind_of(record).name,
         "name": record.name,
         "plugin": found.plugin if found else "",
         "distribution": found.distribution if found else "",
         "version": found.version if found else "",
     }
+
+
+def described(record: Record) -> str:
+    """A component as messages name it: ``criterion 'log_rank' (from treekit-survival 0.1.0)``."""
+    found, where = _listed(record), f"{kind_of(record).name} {record.name!r}"
+    return f"{where} (from {found.distribution} {found.version})" if found else where
+
+
+def is_foreign(record: Record) -> bool:
+    """Whether a record is anything but a component of treekit's own."""
+    found = _listed(record)
+    return found is None or found.distribution != "treekit"
+
+
+def _listed(record: Record) -> Component | None:
+    """The component that an installed plugin lists this very record as."""
+    return next((c for c in _catalogue(kind_of(record).name).found if c.record is record), None)
 
 
 def make(
@@ -210,17 +231,20 @@ def make(
     PluginError
         If ``record.make`` fails, or returns something else.
     """
-    where = f"{kind_of(record).name} {record.name!r}"
-    settings = resolve(record.settings, given, where)
+    settings = resolve(record.settings, given, f"{kind_of(record).name} {record.name!r}")
+    who, found = described(record), _listed(record)
     try:
-        functions = record.make(**settings)
+        functions = isolated(who, record.make, **settings)
     except SettingError:
         raise
-    except Exception as error:
-        owner = origin(record)
-        maker = f" of {owner['distribution']} {owner['version']}" if owner["distribution"] else ""
-        raise PluginError(
-            f"{where}{maker} failed in make with {settings}: {type(error).__name__}: {error}"
-        ) from error
-    check_functions(functions, record)
+    except FOREIGN as error:
+        raise PluginError(f"{who} failed in make with {settings}: {cause(error)}") from error
+    try:
+        contract = found.contract if found else contract_of_maker(record.make)
+    except PluginError as error:
+        raise PluginError(f"{who} {error}") from None
+    functions, note = adapted(functions, contract)
+    if note and _discovered().first_time(who):
+        warnings.warn(f"{who} {note}", TreekitWarning, stacklevel=2)
+    check_functions(functions, record, who)
     return functions, settings

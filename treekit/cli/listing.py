@@ -22,8 +22,11 @@ def plugins_command() -> None:
         warnings.simplefilter("ignore", TreekitWarning)  # listed below, once
         found = registry.components()
     print_table(
-        ["kind", "name", "distribution", "version", "summary"],
-        [[c.kind, c.name, c.distribution, c.version, c.record.summary] for c in found],
+        ["kind", "name", "distribution", "version", "contract", "summary"],
+        [
+            [c.kind, c.name, c.distribution, c.version, str(c.contract), c.record.summary]
+            for c in found
+        ],
     )
     offers = Counter((component.kind, component.name) for component in found)
     faults = [

@@ -7,7 +7,6 @@ of a node.
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,7 +32,7 @@ from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
 from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
 
-__all__ = ["CompiledCriterion", "compile_criterion", "positional"]
+__all__ = ["CompiledCriterion", "compile_criterion"]
 
 FROZEN_CELLS = CELLS.copy(readonly=True)
 FROZEN_MATRIX = MATRIX.copy(readonly=True)
@@ -355,27 +354,12 @@ def _key(
 def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
     if functions.choose is None:
         return standing(no_choice, CHOOSE)
-    if positional(functions.choose) < 3:
-        of_two = compiled(functions.choose, (FROZEN_CELLS,) * 2, origin, returns=int)
-
-        def chosen_of_two(gains, scores, levels):  # type: ignore[no-untyped-def]
-            return np.int64(of_two(read_only(gains), read_only(scores)))
-
-        return Pointer(chosen_of_two, CHOOSE)
     choose = compiled(functions.choose, (FROZEN_CELLS,) * 3, origin, returns=int)
 
     def chosen(gains, scores, levels):  # type: ignore[no-untyped-def]
         return np.int64(choose(read_only(gains), read_only(scores), read_only(levels)))
 
     return Pointer(chosen, CHOOSE)
-
-
-def positional(function: Any) -> int:
-    """How many positional arguments a plugin's function takes."""
-    parameters = inspect.signature(getattr(function, "py_func", function)).parameters.values()
-    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
-        return 3
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
 
 
 def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:

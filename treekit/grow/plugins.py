@@ -6,11 +6,12 @@ Python from the same kernel, with one warning that names the line.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +84,8 @@ def compiled(
 def jitable(function: Callable[..., Any]) -> Callable[..., Any]:
     """The plain Python of `function`, whose helpers will compile along with it.
 
-    Helpers are the plain functions that it names, in its own module or
-    package, and theirs in turn.
+    Helpers are the plain functions that it names, or that its closure holds, of its
+    own module or package, and theirs in turn.
     """
     core: Any = getattr(function, "py_func", function)
     if not isinstance(core, types.FunctionType):  # a partial, an object: called as Python
@@ -92,9 +93,7 @@ def jitable(function: Callable[..., Any]) -> Callable[..., Any]:
     home = (core.__module__ or "").partition(".")[0]
     waiting, seen = [core], {core}
     while waiting:
-        code, scope = waiting[-1].__code__, waiting.pop().__globals__
-        for name in code.co_names:
-            helper = scope.get(name)
+        for helper in _named_by(waiting.pop()):
             if (
                 isinstance(helper, types.FunctionType)
                 and helper not in seen
@@ -106,6 +105,15 @@ def jitable(function: Callable[..., Any]) -> Callable[..., Any]:
                     register_jitable(helper)
                     _JITABLE.add(helper)
     return core
+
+
+def _named_by(function: types.FunctionType) -> Iterator[Any]:
+    """Values that a function's code may name: globals, and what its closure holds."""
+    for name in function.__code__.co_names:
+        yield function.__globals__.get(name)
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # not bound yet
+            yield cell.cell_contents
 
 
 _JITABLE: set[types.FunctionType] = set()

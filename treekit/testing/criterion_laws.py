@@ -299,10 +299,7 @@ def _choice(subject: Subject) -> None:
     nan = np.nan
     for gains in ([nan], [0.0], [0.5], [nan, 0.5], [0.5, nan], [0.2, 0.5], [0.0, 0.0],
                   [0.5, 0.5], [nan, nan, nan], [1e-15, nan, 0.3, 0.3]):  # fmt: skip
-        arrays = [np.array(gains), 2.0 * np.array(gains), np.zeros(len(gains))]
-        from treekit.grow.criterion import positional
-
-        given = arrays[: positional(choose)]
+        given = [np.array(gains), 2.0 * np.array(gains), np.zeros(len(gains))]
         pick = asked("choose", choose, *given, kind=int)
         offered = -1 <= pick < len(gains) and (pick < 0 or not np.isnan(gains[pick]))
         if not offered:
