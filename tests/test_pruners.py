@@ -51,7 +51,7 @@ def random_grown(seed: int, criterion: str) -> GrownTree:
 
 
 def context_of(grown: GrownTree, task: str, folds: Any = None) -> Context:
-    return Context(grown, None, Losses(task), folds)
+    return Context(grown, None, Losses(task, dense=task == "regression"), folds)
 
 
 def pruned(name: str, grown: GrownTree, context: Context, **settings: Any) -> Tree:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from treekit.contracts import CriterionFunctions as CriterionFunctions
     from treekit.contracts import Exporter as Exporter
     from treekit.contracts import Importer as Importer
+    from treekit.contracts import Layout as Layout
     from treekit.contracts import Pruner as Pruner
     from treekit.contracts import PrunerFunctions as PrunerFunctions
     from treekit.contracts import Ranks as Ranks
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from treekit.contracts import Splitter as Splitter
     from treekit.contracts import SplitterFunctions as SplitterFunctions
     from treekit.contracts import Sums as Sums
+    from treekit.contracts import Task as Task
+    from treekit.contracts import TaskColumn as TaskColumn
     from treekit.errors import DataError as DataError
     from treekit.errors import ExportError as ExportError
     from treekit.errors import MissingExtraError as MissingExtraError
@@ -70,6 +73,7 @@ _MODULE_OF = {
             "CriterionFunctions",
             "Exporter",
             "Importer",
+            "Layout",
             "Pruner",
             "PrunerFunctions",
             "Ranks",
@@ -77,6 +81,8 @@ _MODULE_OF = {
             "Splitter",
             "SplitterFunctions",
             "Sums",
+            "Task",
+            "TaskColumn",
         ),
         "treekit.errors": (
             "DataError",

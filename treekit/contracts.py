@@ -40,7 +40,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from treekit.errors import DataError
+
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from treekit.model.ensemble import Model
 
 __all__ = [
@@ -49,6 +54,7 @@ __all__ = [
     "CriterionFunctions",
     "Exporter",
     "Importer",
+    "Layout",
     "Pruner",
     "PrunerFunctions",
     "Ranks",
@@ -56,6 +62,8 @@ __all__ = [
     "Splitter",
     "SplitterFunctions",
     "Sums",
+    "Task",
+    "TaskColumn",
 ]
 
 CONTRACT_VERSION = 2
@@ -138,7 +146,7 @@ class CriterionFunctions:
     arrays); what it cannot compile still works, slower, with a warning.
 
     Statistics of a node, shape (S,): classification, the weight of each
-    class; regression, as `statistics` says.
+    class; regression, as `statistics` says; a `Task`, as its layout places rows.
 
     Where rows with missing values go down every branch (``missing="fractional"``),
     splits are judged by the rows whose value is known: a gain, or a score that
@@ -185,14 +193,16 @@ class CriterionFunctions:
         criterion, up to the setting ``exact_levels``; above it some orders.
     leaf_value : callable, optional
         ``leaf_value(stats) -> float`` of a regression leaf, on the scale of
-        the statistics.  Default: the mean, or the quantile.
+        the statistics.  Default: the mean, or the quantile.  (A `Task` answers by
+        its layout.)
     priority : callable, optional
         ``priority(stats) -> float`` of a node in best-first growth, larger first.
     loss : callable, optional
         ``loss(stats, judged) -> float``: what it costs a regression node that
         answers as `stats` say to be asked for the rows `judged` (statistics,
         too), summed over their weight; pruners weigh trees by it.  Default:
-        the squared error, or ``weight * impurity(judged)`` with `Ranks`.
+        the squared error, or ``weight * impurity(judged)`` with `Ranks`; a `Task`
+        that answers numbers has none but its own.
     statistics : Sums or Ranks
         What a regression criterion is given.
     """
@@ -210,19 +220,134 @@ class CriterionFunctions:
     levels_by_score: bool = False
 
 
-@dataclass(frozen=True)
-class Criterion:
-    """A measure of how good a split is.  ``make(**settings)`` returns `CriterionFunctions`.
+@dataclass(frozen=True, eq=False)
+class TaskColumn:
+    """The target of a task, or a column that it reads beside the target; no cell is missing.
 
     Attributes
     ----------
+    name : str
+    values : (rows,) float64 numbers, or int32 codes
+    levels : tuple
+        Text, truth values and categories are codes: the label of each, in order.
+        Empty for numbers.
+    """
+
+    name: str
+    values: npt.NDArray[np.float64] | npt.NDArray[np.int32]
+    levels: tuple[Any, ...] = ()
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """What its cells hold, in order: the levels, or the distinct numbers ascending."""
+        return self.levels or tuple(sorted(set(self.values.tolist())))
+
+    def codes(self, labels: tuple[Any, ...]) -> npt.NDArray[np.int64]:
+        """(rows,) int64: the position of each cell among `labels`.
+
+        Raises
+        ------
+        DataError
+            Names the first cell that is none of them.
+        """
+        import numpy as np
+
+        own = self.levels or tuple(np.unique(self.values).tolist())
+        at = np.array([labels.index(label) if label in labels else -1 for label in own])
+        codes = at[self.values if self.levels else np.searchsorted(own, self.values)]
+        if (codes < 0).any():
+            row = int((codes < 0).argmax())
+            value = self.levels[int(self.values[row])] if self.levels else self.values[row].item()
+            raise DataError(
+                f"column {self.name!r} holds {value!r} in row {row} (counting from 0); it may be "
+                + ", ".join(map(repr, labels))
+            )
+        return codes
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a task are counted; fitted once, on all training rows.
+
+    Attributes
+    ----------
+    size : int
+        S, cells of a node's statistics.
+    place : callable
+        ``place(target, columns) -> (rows,) integers``: the cell, 0 to S - 1, that each
+        row adds its weight to; or ``-> (rows, S) float64``, dense statistics, whose
+        first is 1 and each of which is multiplied by the row's weight, so that cell 0
+        is the weight.  `target` is a `TaskColumn`, `columns` a mapping of the
+        task's column settings to theirs.  Also called for held-out rows.
+    answer : callable
+        ``answer(stats) -> (nodes, V) float64`` of statistics (nodes, S): what nodes
+        say.  The weight of each class of the target, or the V named numbers: finite,
+        and on scales that are not far apart, because all share one grid of 2**-48 of
+        the largest.  Plain NumPy, called once a tree.
+    names : tuple of str
+        Of the V numbers; empty where the answer is classes.
+    extra : object
+        Whatever ``make`` wants to know.
+    """
+
+    size: int
+    place: Callable[..., npt.NDArray[Any]]
+    answer: Callable[..., npt.NDArray[np.float64]]
+    names: tuple[str, ...] = ()
+    extra: Any = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a criterion learns where neither classes nor a number say it.
+
+    Survival, the effect of a treatment, fairness towards groups: the target is
+    read together with other columns, rows are counted in cells of the task's own,
+    and leaves say classes, or a vector of named numbers, which the model file and
+    every exporter carry as they carry several targets.
+
+    Attributes
+    ----------
+    name : str
+    target : {"classification", "regression"}
+        How the target column is read: as classes, or as a number.
+    answers : {"classification", "regression"}
+        Labels and shares of the target's classes, or the layout's named numbers.
+    lay_out : callable
+        ``lay_out(target, columns, **settings) -> Layout``, of training rows; see
+        `Layout.place`.  Raises `treekit.DataError` for columns it cannot use.
+    columns : tuple of str
+        Those of `settings`, of type str, whose values name columns of the table
+        that are read beside the target.  They are no inputs of the model.
+    settings : tuple of Setting
+        Given with the criterion's own: ``criterion.NAME``.
+    """
+
+    name: str
+    target: Literal["classification", "regression"]
+    answers: Literal["classification", "regression"]
+    lay_out: Callable[..., Layout]
+    columns: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A measure of how good a split is.
+
+    Attributes
+    ----------
+    task : {"classification", "regression"} or Task
+    make : callable
+        ``make(**settings) -> CriterionFunctions``; with a `Task`
+        ``make(layout, **settings)``, the layout being fitted to the training rows.
     exempt : mapping of str to str
         As every record has it: laws of `treekit.testing` that by its nature do
         not hold for this component, each with the reason.
     """
 
     name: str
-    task: Literal["classification", "regression"]
+    task: Literal["classification", "regression"] | Task
     make: Callable[..., CriterionFunctions]
     settings: tuple[Setting, ...] = ()
     summary: str = ""

@@ -25,11 +25,21 @@ from treekit.contracts import (
     Splitter,
     SplitterFunctions,
     Sums,
+    Task,
 )
 from treekit.errors import PluginError, SettingError
 from treekit.settings import check_declaration
 
-__all__ = ["KINDS", "Kind", "Record", "check_functions", "check_record", "kind_of"]
+__all__ = [
+    "KINDS",
+    "Kind",
+    "Record",
+    "check_functions",
+    "check_record",
+    "declared_settings",
+    "kind_of",
+    "task_of",
+]
 
 Record = Criterion | Splitter | Pruner | Exporter | Importer
 Functions = CriterionFunctions | SplitterFunctions | PrunerFunctions
@@ -111,22 +121,61 @@ def check_record(record: Any, kind: Kind) -> None:
             f"{kind.name} name {name!r} is not a word of letters, digits, '_', '-' and '.'"
         )
     where = f"{kind.name} {name!r}"
-    task = getattr(record, "task", "classification")
-    if task not in ("classification", "regression") and not (
-        task is None and kind.name == "pruner"
-    ):
-        raise PluginError(f"{where} has task {task!r}; known: classification, regression")
+    _check_task(getattr(record, "task", "classification"), kind, where)
     suffix = getattr(record, "suffix", ".x")
     if not isinstance(suffix, str) or not suffix.startswith(".") or "/" in suffix:
         raise PluginError(f"{where} has suffix {suffix!r}; a suffix is a dot and a file ending")
     summary: Any = record.summary
     if not isinstance(summary, str):
         raise PluginError(f"{where} has summary {_type_name(summary)}; a summary is a text")
-    _check_settings(record.settings, where)
+    _check_settings(declared_settings(record), where)
     _check_exempt(record.exempt, where)
     for attribute, arguments in kind.callables:
         settings = record.settings if attribute == kind.settings_go_to else ()
+        if attribute == "make" and task_of(record):
+            arguments += 1  # noqa: PLW2901 - the layout
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
+
+
+def task_of(record: Any) -> Task | None:
+    """The task of a criterion that learns neither classes nor a number."""
+    task = getattr(record, "task", None)
+    return task if isinstance(task, Task) else None
+
+
+def declared_settings(record: Record) -> tuple[Setting, ...]:
+    """All settings that users give for a component: its task's, and its own."""
+    task = task_of(record)
+    return record.settings if task is None else (*task.settings, *record.settings)
+
+
+def _check_task(task: Any, kind: Kind, where: str) -> None:
+    tasks = ("classification", "regression")
+    if task in tasks or (task is None and kind.name == "pruner"):
+        return
+    if not isinstance(task, Task) or kind.name != "criterion":
+        known = ", ".join(tasks) + (", a treekit.Task" if kind.name == "criterion" else "")
+        raise PluginError(f"{where} has task {task!r}; known: {known}")
+    name: object = task.name
+    if not isinstance(name, str) or str(name) in tasks or not _is_name(name):
+        raise PluginError(f"{where} has a task of the name {task.name!r}; name it in one word")
+    where = f"task {task.name!r} of {where}"
+    for attribute in ("target", "answers"):
+        if getattr(task, attribute) not in tasks:
+            raise PluginError(
+                f"{attribute} of {where} is {getattr(task, attribute)!r}; known: {', '.join(tasks)}"
+            )
+    if task.answers == "classification" and task.target != "classification":
+        raise PluginError(f"{where} answers classes, but its target is a number")
+    _check_settings(task.settings, where)
+    _check_callable(task.lay_out, "lay_out", 2, task.settings, where)
+    texts = {setting.name for setting in task.settings if isinstance(setting.default, str)}
+    columns: object = task.columns
+    if not isinstance(columns, tuple) or not texts.issuperset(columns):
+        raise PluginError(
+            f"columns of {where} are {task.columns!r}; they are names of its settings whose "
+            "default is a text, the name of a column"
+        )
 
 
 _ARGUMENTS = {
@@ -165,7 +214,7 @@ def check_functions(functions: Any, record: Record, where: str = "") -> None:
             _check_callable(value, name, _ARGUMENTS[name], (), where)
     problem = _problem(functions)
     if isinstance(functions, CriterionFunctions) and not problem:
-        problem = _statistics_problem(functions, str(getattr(record, "task", "")))
+        problem = _statistics_problem(functions, getattr(record, "task", ""))
     if problem:
         raise PluginError(f"{where} {problem}")
 
@@ -197,11 +246,17 @@ def _problem(functions: Functions) -> str:
     return ""
 
 
-def _statistics_problem(functions: CriterionFunctions, task: str) -> str:
+def _statistics_problem(functions: CriterionFunctions, task: str | Task) -> str:
     """What is wrong with the statistics that a criterion asks for, or nothing."""
     statistics: Any = functions.statistics
     if not isinstance(statistics, Sums | Ranks):
         return f"asks for statistics {_type_name(statistics)}; known: treekit.Sums, treekit.Ranks"
+    if isinstance(task, Task):
+        if statistics != Sums() or functions.leaf_value is not None:
+            return f"is for the task {task.name!r}, whose layout says what is counted and answered"
+        if functions.loss is not None and task.answers == "classification":
+            return "gives a loss, but answers classes, which are judged by mistakes"
+        return ""
     if task == "classification" and (statistics != Sums() or functions.loss is not None):
         return "is for classification, whose statistics are the weights of the classes"
     if isinstance(statistics, Ranks):

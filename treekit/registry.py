@@ -17,11 +17,19 @@ from typing import Any, TypeVar
 
 from treekit.catalogue import Catalogue, Host
 from treekit.compatibility import adapted, contract_of_maker
-from treekit.contracts import Criterion, Exporter, Importer, Pruner, Splitter
+from treekit.contracts import Criterion, Exporter, Importer, Layout, Pruner, Splitter
 from treekit.discovery import Component
 from treekit.errors import PluginError, SettingError, TreekitWarning
 from treekit.isolation import FOREIGN, cause, isolated
-from treekit.records import KINDS, Record, check_functions, check_record, kind_of
+from treekit.records import (
+    KINDS,
+    Record,
+    check_functions,
+    check_record,
+    declared_settings,
+    kind_of,
+    task_of,
+)
 from treekit.settings import resolve, suggestion
 
 __all__ = [
@@ -42,6 +50,7 @@ __all__ = [
     "origin",
     "pruner",
     "pruners",
+    "settings_of",
     "splitter",
     "splitters",
 ]
@@ -208,7 +217,9 @@ def _listed(record: Record) -> Component | None:
 
 
 def make(
-    record: Criterion | Splitter | Pruner, given: Mapping[str, Any]
+    record: Criterion | Splitter | Pruner,
+    given: Mapping[str, Any],
+    layout: Layout | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """The functions of a record under settings.
 
@@ -217,6 +228,8 @@ def make(
     record : Criterion, Splitter or Pruner
     given : mapping
         Settings by name; the others take their defaults.
+    layout : Layout, optional
+        Of a criterion's `Task`.
 
     Returns
     -------
@@ -231,14 +244,16 @@ def make(
     PluginError
         If ``record.make`` fails, or returns something else.
     """
-    settings = resolve(record.settings, given, f"{kind_of(record).name} {record.name!r}")
+    settings = settings_of(record, given)
+    own = {setting.name: settings[setting.name] for setting in record.settings}
+    first = () if task_of(record) is None else (layout,)
     who, found = described(record), _listed(record)
     try:
-        functions = isolated(who, record.make, **settings)
+        functions = isolated(who, record.make, *first, **own)
     except SettingError:
         raise
     except FOREIGN as error:
-        raise PluginError(f"{who} failed in make with {settings}: {cause(error)}") from error
+        raise PluginError(f"{who} failed in make with {own}: {cause(error)}") from error
     try:
         contract = found.contract if found else contract_of_maker(record.make)
     except PluginError as error:
@@ -248,3 +263,8 @@ def make(
         warnings.warn(f"{who} {note}", TreekitWarning, stacklevel=2)
     check_functions(functions, record, who)
     return functions, settings
+
+
+def settings_of(record: Criterion | Splitter | Pruner, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting's value of a component, and of its task; see `make`."""
+    return resolve(declared_settings(record), given, f"{kind_of(record).name} {record.name!r}")

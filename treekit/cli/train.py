@@ -13,7 +13,6 @@ from treekit.cli.terminal import print_table
 
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
-    from treekit.data.schema import Schema
     from treekit.model.ensemble import Model
 
 __all__ = ["fitted", "listed", "train_command"]
@@ -157,8 +156,8 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():
         test.index(target, "target column")  # found out before hours of training
-    dataset = _dataset(given)
-    model = fitted(dataset, settings, _validation(given, settings, dataset.schema))
+    dataset = _dataset(given, settings)
+    model = fitted(dataset, settings, _validation(given, settings, dataset))
     model.save(given["output"])
     print_training(model, dataset)
     print_model(model)
@@ -169,15 +168,16 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
     click.echo(f"\nwritten to {str(given['output'])!r}")
 
 
-def _dataset(given: dict[str, Any]) -> Dataset:
+def _dataset(given: dict[str, Any], settings: dict[str, Any]) -> Dataset:
     from treekit.cli.scoring import read_rows
     from treekit.data.dataset import make_dataset
+    from treekit.training.tasks import reading
 
     table = read_rows(given["table"], given["missing_marks"])
     return make_dataset(
         table,
         given["targets"],
-        task=given["task"],
+        **reading(settings, given["task"]),
         nominal=given["nominal"],
         numeric=given["numeric"],
         ignore=given["ignore"],
@@ -188,7 +188,9 @@ def _dataset(given: dict[str, Any]) -> Dataset:
     )
 
 
-def _validation(given: dict[str, Any], settings: dict[str, Any], schema: Schema) -> Dataset | None:
+def _validation(
+    given: dict[str, Any], settings: dict[str, Any], dataset: Dataset
+) -> Dataset | None:
     """The validation table in the terms of the training table."""
     if given["validation"] is None:
         return None
@@ -197,9 +199,10 @@ def _validation(given: dict[str, Any], settings: dict[str, Any], schema: Schema)
 
     return make_validation(
         read_rows(given["validation"], given["missing_marks"]),
-        schema,
+        dataset.schema,
         weights=given["weights"],
         unknown=settings.get("unknown", "missing"),
+        beside=dataset.beside,
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.contracts import TaskColumn
+from treekit.data.beside import read_beside
 from treekit.data.cells import MISSING_MARKS
 from treekit.data.frames import as_cells
 from treekit.data.levels import UNSEEN, check_text, level_codes, vocabulary
@@ -41,6 +43,8 @@ class Dataset:
     factors : (rows,) float64, or None
         What else multiplies a row's weight in the statistics of nodes, as class
         weights do: neither bootstrap samples nor scores know of it.
+    beside : mapping of str to TaskColumn
+        What a task reads beside the target, by the column's role.
     """
 
     schema: Schema
@@ -48,6 +52,7 @@ class Dataset:
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
     weights: npt.NDArray[np.float64] | None = None
     factors: npt.NDArray[np.float64] | None = None
+    beside: Mapping[str, TaskColumn] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
@@ -68,7 +73,13 @@ class Dataset:
         weights = None if self.weights is None else self.weights[rows]
         factors = None if self.factors is None else self.factors[rows]
         columns = tuple(column[rows] for column in self.columns)
-        return replace(self, columns=columns, y=self.y[rows], weights=weights, factors=factors)
+        beside = {
+            role: replace(column, values=column.values[rows])
+            for role, column in self.beside.items()
+        }
+        return replace(
+            self, columns=columns, y=self.y[rows], weights=weights, factors=factors, beside=beside
+        )
 
     @property
     def statistical_weights(self) -> npt.NDArray[np.float64] | None:
@@ -91,6 +102,7 @@ def make_dataset(
     ignore: Collection[str] = (),
     dtype: InputType = "auto",
     missing_marks: Collection[str] = MISSING_MARKS,
+    beside: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Training data from a table that holds the target.
 
@@ -120,6 +132,8 @@ def make_dataset(
         Input type; ``auto`` is float32 unless a column would lose by it.
     missing_marks : collection of str
         Texts that mean missing, here and in all rows that the model will see.
+    beside : mapping of str to str, optional
+        Columns that a task reads beside the target, by their roles; no inputs.
 
     Raises
     ------
@@ -139,10 +153,15 @@ def make_dataset(
         table.index(weights, "weight column")
         outside.add(weights)
         weights = numeric_cells(table, weights)
+    columns = read_beside(table, beside or {})
+    for role, column in columns.items():
+        if column.name in names:
+            raise DataError(f"column {column.name!r} is the target; name another as {role}")
+        outside.add(column.name)
     inputs = [name for name in table.names if name not in outside]
     kinds = _Kinds(nominal or (), numeric or (), levels or {})
     coded = make_targets(table, names, task, classes)
-    return _assemble(table, inputs, kinds, coded, weights, dtype)
+    return replace(_assemble(table, inputs, kinds, coded, weights, dtype), beside=columns)
 
 
 def _target_names(target: str | Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from treekit.data.schema import Output, Task, level_text, python_label
 from treekit.data.table import Table
 from treekit.errors import DataError, SettingError
 
-__all__ = ["MAX_INTEGER_CLASSES", "Target", "make_target", "make_targets"]
+__all__ = ["MAX_INTEGER_CLASSES", "Target", "make_target", "make_targets", "refuse_missing"]
 
 MAX_INTEGER_CLASSES = 20
 """Whole numbers with more distinct values than this are a regression target."""
@@ -108,7 +108,7 @@ def make_target(
     if task not in (None, "classification", "regression"):
         raise SettingError(f"unknown task {task!r}; known: classification, regression")
     cells = table.column(name)
-    _refuse_missing(name, cells)
+    refuse_missing(name, cells)
     if task is None:
         task = _infer_task(table, name, cells, classes)
     if task == "regression":
@@ -118,11 +118,12 @@ def make_target(
     return _classification(table, name, cells, classes)
 
 
-def _refuse_missing(name: str, cells: Cells) -> None:
+def refuse_missing(name: str, cells: Cells, role: str = "the target") -> None:
+    """Raise `DataError` if a cell of a column that training answers by is missing."""
     gone = cells == None if cells.dtype.kind == "O" else cells != cells  # noqa: E711
     if gone.any():
         raise DataError(
-            f"the target {name!r} is missing in {int(gone.sum())} of {len(cells)} rows, first in "
+            f"{role} {name!r} is missing in {int(gone.sum())} of {len(cells)} rows, first in "
             f"row {int(gone.argmax())} (counting from 0); fill them in or drop those rows"
         )
 

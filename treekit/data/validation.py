@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.contracts import TaskColumn
+from treekit.data.beside import read_beside
 from treekit.data.dataset import Dataset, check_weights
 from treekit.data.encode import encode_rows
 from treekit.data.numbers import Floats, numeric_cells
@@ -26,6 +30,7 @@ def make_validation(
     missing: str = "direction",
     unknown: Literal["missing", "error"] = "missing",
     noun: str = "the validation table",
+    beside: Mapping[str, TaskColumn] | None = None,
 ) -> Dataset:
     """Rows to validate a training by, or to score a model on, in the terms of its schema.
 
@@ -43,6 +48,8 @@ def make_validation(
         training did not see is missing, or an error.
     noun : str
         What errors call the table.
+    beside : mapping of str to TaskColumn, optional
+        What training read beside the target.
 
     Raises
     ------
@@ -60,13 +67,15 @@ def make_validation(
     classes = {output.name: output.classes for output in schema.outputs if output.classes}
     try:
         y = make_targets(table, names, schema.task, classes or None).y
+        known = beside or {}
+        columns = read_beside(table, {role: c.name for role, c in known.items()}, known)
     except DataError as error:
         raise DataError(f"in {noun}, {error}") from error
     own = None
     if weights is not None:
         table.index(weights, "weight column", noun)
         own = check_weights(numeric_cells(table, weights), table.n_rows)
-    return coded_dataset(matrix, y, schema, own)
+    return replace(coded_dataset(matrix, y, schema, own), beside=columns)
 
 
 def coded_dataset(

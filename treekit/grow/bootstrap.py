@@ -94,7 +94,8 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
     """
     if target.dense:
         key = (target.values[ids, 1] + 0.0).view(np.uint64)
-        for column in target.values.T[2:] if target.blocks is not None else ():
+        several = target.blocks is not None or target.layout is not None
+        for column in target.values.T[2:] if several else ():
             key = _mixed(key ^ (column[ids] + 0.0).view(np.uint64))
     else:
         key = target.cells[ids].astype(np.uint64)

@@ -95,7 +95,8 @@ def held_target(
     Parameters
     ----------
     y : (rows,) or (rows, targets) int32 or float64
-        Class codes, or numbers.
+        Class codes, or numbers; of a task what its layout places: cells, or (rows, S)
+        statistics.
     weights : (rows,) float64, or None = 1
     """
     w = np.ones(len(y)) if weights is None else weights
@@ -104,6 +105,8 @@ def held_target(
     if target.blocks is not None and target.blocks.classes:
         values = class_blocks(np.asarray(y, dtype=np.int32), target.blocks, w)
         return replace(target, values=values, draw_weights=None)
+    if target.layout is not None:
+        return replace(target, values=w[:, None] * y, draw_weights=None)
     parts = [w, (w * (y - target.center).T).T]
     if target.quantile is not None:
         parts.insert(1, np.asarray(y, dtype=np.float64))

@@ -16,6 +16,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from treekit.contracts import Layout
 from treekit.errors import DataError
 from treekit.grow.blocks import Blocks
 from treekit.kernels.node import Rows
@@ -27,6 +28,7 @@ __all__ = [
     "classes_target",
     "draws_of",
     "grid_of",
+    "layout_target",
     "number_target",
     "numbers_target",
     "rank_target",
@@ -69,6 +71,10 @@ class Target:
         Level of a rank target, whose statistics do not add up.
     blocks : Blocks or None
         How the statistics of several targets lie; None: there is one.
+    layout : Layout or None
+        Of a task, which says what nodes answer.
+    n_answers : int
+        V, the length of its answers.
     """
 
     cells: npt.NDArray[np.uint32]
@@ -80,6 +86,8 @@ class Target:
     draw_unit: float = 1.0
     quantile: float | None = None
     blocks: Blocks | None = None
+    layout: Layout | None = None
+    n_answers: int = 0
 
     @property
     def dense(self) -> bool:
@@ -94,6 +102,8 @@ class Target:
     @property
     def n_values(self) -> int:
         """Length of what a node says: weights of all classes, or a number for each target."""
+        if self.layout is not None:
+            return self.n_answers
         if self.blocks is not None:
             return self.blocks.ends[-1]
         return 1 if self.dense else self.size
@@ -236,6 +246,39 @@ def numbers_target(
         center=np.array([one.center for one in each]),
         noise=max(one.noise for one in each),
         blocks=blocks,
+    )
+
+
+def layout_target(
+    placed: npt.NDArray[np.int64] | npt.NDArray[np.float64],
+    layout: Layout,
+    n_answers: int,
+    weights: npt.NDArray[np.float64] | None,
+    factors: npt.NDArray[np.float64] | None = None,
+    *,
+    drawn: bool = False,
+) -> Target:
+    """Rows of a task, as its layout places them: cells (rows,) or statistics (rows, S).
+
+    Each column of statistics is put on a grid of its own, as those of a number are.
+
+    Raises
+    ------
+    DataError
+        If squares of the statistics leave float64.
+    """
+    if placed.ndim == 1:
+        one = class_target(placed.astype(np.int32), layout.size, weights, factors, drawn=drawn)
+        return replace(one, layout=layout, n_answers=n_answers)
+    each = [number_target(own, weights, drawn=drawn, centred=False) for own in placed.T[1:]]
+    sums = [one.values[:, 1:] for one in each]
+    return replace(
+        each[0],
+        values=np.concatenate([each[0].values[:, :1], *sums], axis=1),
+        size=layout.size,
+        noise=max(one.noise for one in each),
+        layout=layout,
+        n_answers=n_answers,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from treekit.contracts import Layout
 from treekit.grow.criterion import CompiledCriterion
 from treekit.grow.target import Target
 
@@ -17,6 +18,8 @@ def node_values(
     target: Target, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """(nodes, values) float64: class weights, or a number for each target, of (nodes, S)."""
+    if target.layout is not None:
+        return _answers(target.layout, target.n_answers, criterion, stats)
     if not target.dense:
         return stats
     if target.counts_classes:
@@ -30,6 +33,36 @@ def node_values(
     if target.quantile is not None:
         return stats[:, 1:2]
     return np.asarray(stats[:, 1:] / stats[:, :1] + target.center)
+
+
+def _answers(
+    layout: Layout, n_answers: int, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """What a task says of nodes, checked."""
+    origin = criterion.origin
+    rows = stats.copy()
+    rows.flags.writeable = False
+    try:
+        said = np.array(layout.answer(rows), dtype=np.float64)
+    except Exception as error:
+        raise origin.error(f"raised {type(error).__name__} in answer: {error}") from error
+    if said.shape != (len(rows), n_answers):
+        raise origin.error(
+            f"answered the statistics of {len(rows)} nodes by numbers of shape {said.shape}, not "
+            f"({len(rows)}, {n_answers})"
+        )
+    least = -np.inf if layout.names else 0.0
+    wrong = ~(np.isfinite(said) & (said >= least)).all(axis=1)
+    if not layout.names:
+        wrong |= ~(said.sum(axis=1) > 0.0)
+    if wrong.any():
+        at = int(wrong.argmax())
+        kind = "that are finite" if layout.names else "of classes, not negative and not all 0"
+        raise origin.error(
+            f"answered the statistics {rows[at].tolist()} by {said[at].tolist()}; it is to answer "
+            f"numbers {kind}"
+        )
+    return said
 
 
 def _own_values(

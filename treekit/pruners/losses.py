@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import CriterionFunctions, Ranks
+from treekit.contracts import CriterionFunctions, Layout, Ranks
 from treekit.data.schema import Schema, Task
+from treekit.errors import SettingError
 from treekit.grow.recipe import GrownTree
 
 __all__ = ["Losses", "losses_of"]
@@ -35,12 +36,18 @@ class Losses:
     loss : callable or None
         A regression criterion's own loss; see `treekit.contracts.CriterionFunctions`.
         None: the squared error.
+    layout : Layout or None
+        Of a task, whose answer says what classes its statistics stand for.
+    dense : bool
+        Whether the first statistic is the weight, which is else the sum of all.
     """
 
     task: Task
     costs: npt.NDArray[np.int64] | None = None
     blocks: tuple[int, ...] = ()
     loss: Loss | None = None
+    layout: Layout | None = None
+    dense: bool = False
 
     def risk(self, grown: GrownTree, judged: Numbers) -> Numbers:
         """(nodes,) cost of `judged` rows (nodes, S) at each node, if it were a leaf.
@@ -51,7 +58,7 @@ class Losses:
         """
         said = grown.said
         if self.task == "classification":
-            return self._of_labels(said, judged, self.costs)
+            return self._of_labels(self._classes(said), self._classes(judged), self.costs)
         if self.loss is not None:
             return self._own_losses(self.loss, said, judged)
         mean = said[:, 1:] / said[:, :1]
@@ -69,8 +76,8 @@ class Losses:
             if len(self.blocks) > 2:
                 return self._squared_shares(grown)
             squares = None if self.costs is None else self.costs**2
-            label = self.labels(grown.said)
-            return _cost_of(label, grown.held_stats, squares)
+            label = self.labels(self._classes(grown.said))
+            return _cost_of(label, self._classes(grown.held_stats), squares)
         return _fourth_powers(grown)
 
     def _squared_shares(self, grown: GrownTree) -> Numbers:
@@ -96,8 +103,17 @@ class Losses:
 
     def weight(self, stats: Numbers) -> float:
         """Weight of the rows that `stats` (S,) are of."""
-        several = len(self.blocks) > 2
-        return float(stats[0] if several or self.task == "regression" else stats.sum())
+        return float(stats[0] if self.dense else stats.sum())
+
+    def _classes(self, stats: Numbers) -> Numbers:
+        """The weights of classes that statistics (nodes, S) stand for."""
+        if self.layout is None:
+            return stats
+        held = stats.any(axis=1)
+        answer = np.asarray(self.layout.answer(stats[held] if held.any() else stats[:0]))
+        weights = np.zeros((len(stats), answer.shape[1]))
+        weights[held] = answer
+        return weights
 
     def labels(self, stats: Numbers) -> npt.NDArray[np.int64]:
         """(nodes,) the first class that costs least, of one target's statistics (nodes, S)."""
@@ -126,13 +142,28 @@ class Losses:
 
 
 def losses_of(
-    schema: Schema, criterion: CriterionFunctions, costs: npt.NDArray[np.int64] | None
+    schema: Schema,
+    criterion: CriterionFunctions,
+    costs: npt.NDArray[np.int64] | None,
+    layout: Layout | None = None,
+    *,
+    dense: bool,
 ) -> Losses:
-    """The losses by which a training is judged."""
+    """The losses by which a training is judged; `dense` as in `treekit.grow.target.Target`."""
+    if layout is not None and schema.task == "regression":
+        return Losses(schema.task, None, (), criterion.loss or _no_loss, layout, dense)
     blocks = tuple(1 + start for start in schema.blocks) if schema.more else ()
     if schema.task == "classification":
-        return Losses(schema.task, costs, blocks)
-    return Losses(schema.task, None, blocks, criterion.loss or _rank_loss(criterion))
+        return Losses(schema.task, costs, blocks, None, layout, dense)
+    loss = criterion.loss or _rank_loss(criterion)
+    return Losses(schema.task, None, blocks, loss, dense=dense)
+
+
+def _no_loss(stats: Numbers, judged: Numbers) -> float:  # noqa: ARG001 - a loss's
+    raise SettingError(
+        "the criterion's task has no loss that pruners could judge by; leave the pruner out, and "
+        "bound the tree by max_depth, max_leaves or min_weight_leaf"
+    )
 
 
 def _rank_loss(criterion: CriterionFunctions) -> Loss | None:

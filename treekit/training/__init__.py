@@ -21,6 +21,7 @@ from treekit.model.ensemble import Model, make_model
 from treekit.training.classes import with_class_weights
 from treekit.training.plan import Plan, make_plan
 from treekit.training.settings import SETTINGS
+from treekit.training.tasks import answering, reading, recorded_task
 
 if TYPE_CHECKING:
     from treekit.training.run import Outcome
@@ -104,7 +105,7 @@ def train(
     """
     marks = {} if missing_marks is None else {"missing_marks": missing_marks}
     dataset = make_dataset(
-        source, target, task=task, nominal=nominal, numeric=numeric, levels=levels,
+        source, target, **reading(settings, task), nominal=nominal, numeric=numeric, levels=levels,
         classes=classes, weights=weights, ignore=ignore, dtype=dtype, **marks,
     )  # fmt: skip
     held = None
@@ -114,6 +115,7 @@ def train(
             dataset.schema,
             weights=weights if isinstance(weights, str) else None,
             unknown=settings.get("unknown", "missing"),
+            beside=dataset.beside,
         )
     return fit(dataset, settings, progress, held).model
 
@@ -146,9 +148,10 @@ def fit(
 
     before = None if start is None else start.outcome
     outcome = run(dataset, plan, progress, validation, before)
-    provenance = {"treekit": __version__, "components": plan.origins} | outcome.report
+    task = recorded_task(dataset, plan.criterion.record)
+    provenance = {"treekit": __version__, "components": plan.origins} | task | outcome.report
     model = make_model(
-        dataset.schema,
+        answering(dataset, plan.criterion.record, plan.criterion.layout).schema,
         outcome.trees,
         missing=plan.settings["missing"],
         unknown=plan.settings["unknown"],

@@ -14,16 +14,20 @@ from treekit import registry
 from treekit.contracts import (
     Criterion,
     CriterionFunctions,
+    Layout,
     Pruner,
     PrunerFunctions,
     Ranks,
     Setting,
     Splitter,
     SplitterFunctions,
+    Task,
 )
 from treekit.data.dataset import Dataset
-from treekit.data.schema import Schema, Task
+from treekit.data.schema import Schema
+from treekit.data.schema import Task as SchemaTask
 from treekit.errors import SettingError
+from treekit.records import declared_settings, task_of
 from treekit.settings import resolve
 from treekit.training.classes import class_weights, keeping_weight, shares
 from treekit.training.costs import costs_of_mistakes
@@ -31,6 +35,7 @@ from treekit.training.monotonic import monotonic_signs, named_signs, refuse_mono
 from treekit.training.named import label_names
 from treekit.training.presets import PRESETS, preset
 from treekit.training.settings import BY_NAME, SETTINGS, check_threads, features_to_try
+from treekit.training.tasks import fit_layout
 
 __all__ = ["EXACT_ROWS", "Part", "Plan", "make_plan"]
 
@@ -53,12 +58,15 @@ class Part:
     settings : dict
     origin : dict
         Kind, name, plugin, distribution and version.
+    layout : Layout or None
+        Of a criterion's own task, fitted to the training rows.
     """
 
     record: Any
     functions: Any
     settings: dict[str, Any]
     origin: dict[str, str]
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -132,10 +140,14 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     settings |= {name: value for name, value in apart.items() if value is not None}
     check_threads(settings["n_jobs"])
     _decide(settings, dataset)
-    criterion = _part("criterion", settings, wanted)
+    criterion = _part("criterion", settings, wanted, dataset)
     _check_together(settings, given, criterion, dataset)
-    pruner = _part("pruner", settings, wanted) if settings["pruner"] is not None else None
-    if pruner is not None:
+    if criterion.layout is not None and criterion.layout.names:
+        settings["oob"] = False  # no score compares a vector of answers with the target
+    pruner = None
+    if settings["pruner"] is not None:
+        pruner = _part("pruner", settings, wanted, dataset)
+        _refuse_for_task(criterion, pruner)
         _check_pruner(pruner, dataset.schema, costs=settings["costs"] is not None)
     _check_component_settings(given, pruner)
     asked = class_weights(dataset, settings["class_weight"], settings["priors"])
@@ -145,13 +157,13 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     signs = monotonic_signs(dataset, settings["monotonic"])
     settings["monotonic"] = None if signs is None else named_signs(dataset, signs)
     n_try = features_to_try(settings["max_features"], dataset.schema.n_features)
-    splitter = _part("splitter", settings, wanted)
+    splitter = _part("splitter", settings, wanted, dataset)
     if signs is not None:
         refuse_monotonic(dataset, settings, criterion, splitter)
     return Plan(settings, criterion, splitter, pruner, n_try, weights, costs, signs)
 
 
-def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
+def _with_preset(given: Mapping[str, Any], task: SchemaTask) -> dict[str, Any]:
     """The settings of the algorithm that is named, and over them those given."""
     name = given.get("algorithm")
     if name not in PRESETS:  # none, or a mistake that `resolve` will tell
@@ -186,7 +198,10 @@ def _check_together(
 ) -> None:
     """Refuse what does not go together, or not with the target."""
     task = dataset.schema.task
-    if criterion.record.task != task:
+    own = task_of(criterion.record)
+    if own is not None:
+        _check_task(settings, given, criterion, own)
+    elif criterion.record.task != task:
         raise SettingError(
             f"criterion {criterion.record.name!r}{_chosen_by(settings, given)} is for "
             f"{criterion.record.task}, but the target {dataset.schema.target!r} is a {task} "
@@ -202,11 +217,38 @@ def _check_together(
             f"numeric_side='c45' counts the classes of one target, but {given_target}; set "
             "numeric_side='leaf'"
         )
-    if settings["voting"] == "hard" and task != "classification":
+    if settings["voting"] == "hard" and (own.answers if own else task) != "classification":
         raise SettingError(
             "voting='hard' is for classes, but the target is a number; set voting='soft'"
         )
     _check_max_samples(settings, given)
+
+
+def _check_task(
+    settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, task: Task
+) -> None:
+    """Refuse what counts classes of the target, where a task counts in cells of its own."""
+    refused: dict[str, Any] = {"monotonic": None, "numeric_side": "leaf"}
+    if task.answers == "regression":
+        refused |= {"class_weight": None, "priors": None, "costs": None}
+    wrong = [name for name, plain in refused.items() if settings[name] != plain]
+    if task.answers == "regression" and given.get("oob"):
+        refused["oob"], wrong = False, [*wrong, "oob"]
+    if wrong:
+        raise SettingError(
+            f"{wrong[0]} is set, but criterion {criterion.record.name!r} is for {task.name}, which "
+            f"it is not defined for; set {wrong[0]}={refused[wrong[0]]!r}"
+        )
+
+
+def _refuse_for_task(criterion: Part, pruner: Part) -> None:
+    task = task_of(criterion.record)
+    if task is not None and pruner.record.task is not None:
+        raise SettingError(
+            f"pruner {pruner.record.name!r} is for {pruner.record.task}, but criterion "
+            f"{criterion.record.name!r} is for {task.name}; choose another pruner, such as "
+            "cost_complexity"
+        )
 
 
 def _check_several(criterion: Part, by: str) -> None:
@@ -303,15 +345,17 @@ def component_settings(
 ) -> tuple[Setting, ...]:
     """The settings that a component declares, for reading ``KEY=VALUE`` texts."""
     resolver: Any = getattr(registry, kind)
-    settings: tuple[Setting, ...] = resolver(wanted).settings
-    return settings
+    return declared_settings(resolver(wanted))
 
 
-def _part(kind: str, settings: Mapping[str, Any], given: Mapping[str, Any]) -> Part:
+def _part(
+    kind: str, settings: Mapping[str, Any], given: Mapping[str, Any], dataset: Dataset
+) -> Part:
     resolver: Any = getattr(registry, kind)
     record = resolver(settings[kind])
     prefix = f"{kind}."
     wanted = {key[len(prefix) :]: v for key, v in given.items() if key.startswith(prefix)}
     functions: CriterionFunctions | SplitterFunctions | PrunerFunctions
-    functions, made = registry.make(record, wanted)
-    return Part(record, functions, made, registry.origin(record))
+    layout = fit_layout(record, wanted, dataset)
+    functions, made = registry.make(record, wanted, layout)
+    return Part(record, functions, made, registry.origin(record), layout)

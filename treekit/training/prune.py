@@ -37,7 +37,13 @@ def prune(
     context = Context(
         grown,
         recipe.table,
-        losses_of(dataset.schema, plan.criterion.functions, plan.costs),
+        losses_of(
+            dataset.schema,
+            plan.criterion.functions,
+            plan.costs,
+            recipe.target.layout,
+            dense=recipe.target.dense,
+        ),
         folds,
         impurity=impurity,
         fractional=recipe.fractional,

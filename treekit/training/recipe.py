@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,6 +19,7 @@ from treekit.model.tree import MAX_DEPTH
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan
 from treekit.training.target import criterion_target
+from treekit.training.tasks import place_rows
 
 __all__ = ["make_recipe"]
 
@@ -45,7 +48,10 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
     if validation is not None:
         coding = plan.splitter.functions.coding
         table, other = held_table(validation.columns, table, coding, schema.dtype)
-        held = Held(other, held_target(target, validation.y, validation.statistical_weights))
+        y: Any = validation.y
+        if plan.criterion.layout is not None:
+            y = place_rows(plan.criterion.record, plan.criterion.layout, validation)
+        held = Held(other, held_target(target, y, validation.statistical_weights))
     if target.quantile is not None:
         _refuse_for_ranks(plan)
     before = plan.pruner.functions.before if plan.pruner else None
@@ -116,7 +122,8 @@ def _limits(plan: Plan, *, rounded: bool) -> Limits:
     bound = -1.0 if settings["min_impurity"] is None else float(settings["min_impurity"])
     own = plan.criterion.functions.impurity is not None
     numbers = isinstance(plan.criterion.functions.statistics, Sums)
-    if not own and bound >= 0 and (plan.criterion.record.task == "classification" or not numbers):
+    varies = numbers and plan.criterion.record.task == "regression"
+    if not own and bound >= 0 and not varies:
         raise SettingError(
             f"min_impurity is {bound:g}, but criterion {plan.criterion.record.name!r} measures no "
             "impurity; choose another criterion, or set min_gain"

@@ -23,6 +23,7 @@ from treekit.training.oob import oob_score, vote_of
 from treekit.training.plan import Plan
 from treekit.training.prune import prune
 from treekit.training.recipe import make_recipe
+from treekit.training.tasks import answering
 
 __all__ = ["Outcome", "run"]
 
@@ -49,6 +50,7 @@ def run(
     The rows of `validation` are held out of every tree.
     """
     recipe = make_recipe(dataset, plan, validation)
+    dataset = answering(dataset, plan.criterion.record, plan.criterion.layout)
     seed = np.random.SeedSequence(plan.settings["seed"])
     ids = np.arange(dataset.n_rows, dtype=np.uint32)
     if plan.settings["ensemble"] == "tree":

@@ -17,6 +17,7 @@ from treekit.model.ensemble import Model
 from treekit.model.tree import Split
 from treekit.training.classes import with_class_weights
 from treekit.training.plan import make_plan
+from treekit.training.tasks import reading
 
 __all__ = ["SplitScore", "SplitScores", "score_columns", "split_scores"]
 
@@ -146,7 +147,7 @@ def split_scores(
     """
     marks = {} if missing_marks is None else {"missing_marks": missing_marks}
     dataset = make_dataset(
-        source, target, task=task, nominal=nominal, numeric=numeric, levels=levels,
+        source, target, **reading(settings, task), nominal=nominal, numeric=numeric, levels=levels,
         classes=classes, weights=weights, ignore=ignore, dtype=dtype, **marks,
     )  # fmt: skip
     return score_columns(dataset, settings)
@@ -226,7 +227,12 @@ def _score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> flo
 
 def _impurity(model: Model, functions: CriterionFunctions) -> float | None:
     schema, function = model.schema, functions.impurity
-    if function is None or schema.task != "classification" or schema.more:
+    if (
+        function is None
+        or schema.task != "classification"
+        or schema.more
+        or "task" in model.provenance
+    ):
         return None
     return float(function(model.trees[0].value[0].copy()))
 

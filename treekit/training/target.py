@@ -12,11 +12,13 @@ from treekit.grow.target import (
     Target,
     class_target,
     classes_target,
+    layout_target,
     number_target,
     numbers_target,
     rank_target,
 )
 from treekit.training.plan import Part
+from treekit.training.tasks import place_rows
 
 __all__ = ["criterion_target"]
 
@@ -35,6 +37,12 @@ def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
         For numbers that the criterion is not defined for, or whose squares leave float64.
     """
     schema, weights = dataset.schema, dataset.weights
+    if criterion.layout is not None:
+        placed = place_rows(criterion.record, criterion.layout, dataset)
+        n_answers = len(criterion.layout.names) or len(schema.classes)
+        return layout_target(
+            placed, criterion.layout, n_answers, weights, dataset.factors, drawn=drawn
+        )
     if schema.task == "classification":
         codes = np.asarray(dataset.y, dtype=np.int32)
         if schema.more:

@@ -1,0 +1,179 @@
+"""Tasks of plugins: columns found, layouts fitted, rows placed, answers named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from treekit import registry
+from treekit.contracts import Criterion, Layout, Task, TaskColumn
+from treekit.data.dataset import Dataset
+from treekit.data.levels import check_text
+from treekit.data.schema import Output, Schema
+from treekit.errors import DataError, PluginError, SettingError
+from treekit.records import task_of
+
+__all__ = ["MOST_CELLS", "answering", "fit_layout", "place_rows", "reading", "recorded_task"]
+
+MOST_CELLS = 4096
+"""Cells of a node's statistics up to which a layout is accepted."""
+
+Placed = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+def reading(settings: Mapping[str, Any], task: str | None = None) -> dict[str, Any]:
+    """How the chosen criterion wants its table read: arguments of `make_dataset`.
+
+    Parameters
+    ----------
+    settings : mapping
+        Of training, as given.
+    task : {"classification", "regression"}, optional
+        As given; a criterion's task says itself how its target is read.
+
+    Raises
+    ------
+    SettingError
+        If `task` is another, or no column is named where the task needs one.
+    """
+    wanted = settings.get("criterion")
+    record = None if wanted is None else registry.criterion(wanted)
+    own = task_of(record)
+    if record is None or own is None:
+        return {"task": task}
+    if task not in (None, own.target):
+        raise SettingError(
+            f"criterion {record.name!r} is for {own.name}, whose target is read for {own.target}, "
+            f"not for {task}; leave task out"
+        )
+    prefix = "criterion."
+    given = {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
+    values = registry.settings_of(record, given)
+    return {"task": own.target, "beside": {role: values[role] for role in own.columns}}
+
+
+def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) -> Layout | None:
+    """The layout of a criterion's task for the training rows; None: it has no task of its own."""
+    task = task_of(record)
+    if task is None:
+        return None
+    where = _where(record, task)
+    _check_target(where, task, dataset)
+    settings = registry.settings_of(record, given)
+    own = {setting.name: settings[setting.name] for setting in task.settings}
+    layout = _call(where, "lay_out", lambda: task.lay_out(_target(dataset), dataset.beside, **own))
+    _check_layout(layout, task, where)
+    return layout  # type: ignore[no-any-return]
+
+
+def place_rows(record: Criterion, layout: Layout, dataset: Dataset) -> Placed:
+    """What each row of a dataset adds: its cell (rows,), or its statistics (rows, S)."""
+    task = task_of(record)
+    assert task is not None  # noqa: S101 - for the type checker
+    where = _where(record, task)
+    placed = _call(where, "place", lambda: layout.place(_target(dataset), dataset.beside))
+    placed = np.asarray(placed)
+    if placed.shape == (dataset.n_rows,) and placed.dtype.kind in "iu":
+        if outside := [int(c) for c in (placed.min(), placed.max()) if not 0 <= c < layout.size]:
+            raise PluginError(
+                f"{where} placed a row in cell {outside[0]}; there are cells 0 to {layout.size - 1}"
+            )
+        return placed.astype(np.int64)
+    if placed.shape != (dataset.n_rows, layout.size) or placed.dtype.kind != "f":
+        raise PluginError(
+            f"{where} placed rows by {placed.dtype} values of shape {placed.shape}; it is to give "
+            f"whole numbers ({dataset.n_rows},), or float64 ({dataset.n_rows}, {layout.size})"
+        )
+    if not np.isfinite(placed).all() or not (placed[:, 0] == 1.0).all():
+        raise PluginError(f"{where} placed rows whose first statistic is not 1, or not finite ones")
+    return placed.astype(np.float64)
+
+
+def answering(dataset: Dataset, record: Criterion, layout: Layout | None) -> Dataset:
+    """The dataset with the schema of what the model answers."""
+    task = task_of(record)
+    if layout is None or task is None or task.answers == "classification":
+        return dataset
+    first, *others = [Output(name) for name in layout.names]
+    schema: Schema = msgspec.structs.replace(
+        dataset.schema, task="regression", target=first.name, classes=(), more=tuple(others)
+    )
+    return replace(dataset, schema=schema)
+
+
+def recorded_task(dataset: Dataset, record: Criterion) -> dict[str, Any]:
+    """What a model's provenance says of its task: name, target and columns beside it."""
+    task = task_of(record)
+    if task is None:
+        return {}
+    columns = {role: column.name for role, column in dataset.beside.items()}
+    return {"task": {"name": task.name, "target": dataset.schema.target, **columns}}
+
+
+def _where(record: Criterion, task: Task) -> str:
+    owner = registry.origin(record)
+    maker = f" (from {owner['distribution']} {owner['version']})" if owner["distribution"] else ""
+    return f"the task {task.name!r} of criterion {record.name!r}{maker}"
+
+
+def _target(dataset: Dataset) -> TaskColumn:
+    return TaskColumn(dataset.schema.target, dataset.y, dataset.schema.classes)
+
+
+def _check_target(where: str, task: Task, dataset: Dataset) -> None:
+    schema = dataset.schema
+    if schema.more:
+        raise SettingError(f"{where} has one target, but {1 + len(schema.more)} are given")
+    if schema.task != task.target:
+        raise SettingError(
+            f"{where} reads its target for {task.target}, but {schema.target!r} is a "
+            f"{schema.task} target"
+        )
+    if absent := [role for role in task.columns if role not in dataset.beside]:
+        raise SettingError(
+            f"{where} reads the column of its setting {absent[0]!r} beside the target, and inputs "
+            "and target alone are given; use treekit.train with a table that holds all of them"
+        )
+
+
+def _check_layout(layout: Any, task: Task, where: str) -> None:
+    if not isinstance(layout, Layout):
+        raise PluginError(f"{where} laid out a {type(layout).__name__}, not a treekit.Layout")
+    size: Any = layout.size
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_CELLS:
+        raise PluginError(
+            f"{where} wants {size!r} cells; a node's statistics have 1 to {MOST_CELLS}"
+        )
+    for name in ("place", "answer"):
+        if not callable(getattr(layout, name)):
+            raise PluginError(f"{name!r} of the layout of {where} is not a function")
+    names: Any = layout.names
+    if (
+        not isinstance(names, tuple)
+        or not all(isinstance(name, str) and name for name in names)
+        or len(set(names)) != len(names)
+        or bool(names) != (task.answers == "regression")
+    ):
+        raise PluginError(
+            f"{where} names its answers {names!r}; it is to give a tuple of different names, one "
+            "for each number, and none where it answers classes"
+        )
+    for name in names:
+        check_text(name, f"an answer of {where}")
+
+
+def _call(where: str, function: str, call: Callable[[], Any]) -> Any:
+    """What a function of a plugin returns, or its error under the plugin's name."""
+    try:
+        return call()
+    except (DataError, SettingError):
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{where} failed in {function}: {type(error).__name__}: {error}"
+        ) from error
