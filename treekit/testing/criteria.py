@@ -7,10 +7,11 @@ from typing import Any
 
 from treekit.contracts import Criterion
 from treekit.testing.component import opened
-from treekit.testing.criterion_laws import FUNCTION_LAWS, Subject
+from treekit.testing.criterion_laws import GATES, LAWS, Subject
 from treekit.testing.examples import counting
 from treekit.testing.laws import judge
 from treekit.testing.report import Report
+from treekit.testing.training import for_criterion
 
 __all__ = ["check_criterion"]
 
@@ -58,5 +59,6 @@ def check_criterion(
     record, functions = found.record, found.functions
     sizes = (2, 3, 1) if record.task == "classification" else (2,)
     countings = tuple(counting(record.task, functions, k) for k in sizes)
-    subject = Subject(record, functions, found.settings, countings)
-    return judge(found.report, subject, FUNCTION_LAWS, record.exempt).settled(fail=fail)
+    by = for_criterion(record, functions, found.settings)
+    subject = Subject(record, functions, found.settings, countings, by)
+    return judge(found.report, subject, LAWS, record.exempt, gates=GATES).settled(fail=fail)

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from treekit.contracts import Criterion, CriterionFunctions
+from treekit.testing import criterion_training as training
 from treekit.testing.calls import ANSWERS, FINITE, NUMBERS, REPEATS, WRITES, asked
 from treekit.testing.examples import Counting, Example, examples, shown_call, shown_numbers
 from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.report import Law
+from treekit.testing.training import Trainer
 
-__all__ = ["FUNCTION_LAWS", "Subject"]
+__all__ = ["GATES", "LAWS", "Subject"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,14 @@ class Subject:
     settings : dict
     countings : tuple of Counting
         Few cells first.
+    trainer : Trainer
     """
 
     record: Criterion
     functions: CriterionFunctions
     settings: dict[str, Any]
     countings: tuple[Counting, ...]
+    trainer: Trainer
 
     def splits(self) -> Iterator[tuple[Counting, Example]]:
         """Every example of every size of statistics, small ones first."""
@@ -181,7 +185,7 @@ DOUBLING = Law(
 
 def _doubling(subject: Subject) -> None:
     for of, split in subject.splits():
-        doubled = _doubled(of, split)
+        doubled = _twice(of, split)
         for (name, arguments, value), (_, twice, other) in zip(
             subject.measures(split), subject.measures(doubled), strict=True
         ):
@@ -195,9 +199,10 @@ def _doubling(subject: Subject) -> None:
             if abs(other - value) > 1e-9 * max(1.0, abs(value)):
                 call = shown_call("leaf_value", split.parent)
                 broken(call, f"{value!r}, and {other!r} at twice the weight", "the same")
+    training.doubled(subject.trainer)
 
 
-def _doubled(of: Counting, split: Example) -> Example:
+def _twice(of: Counting, split: Example) -> Example:
     times = np.full(of.size, 2.0)
     if not of.additive:
         times[1] = 1.0  # a quantile is no sum
@@ -223,6 +228,7 @@ def _classes(subject: Subject) -> None:
                 split.noise,
             )
             _same(subject, split, moved)
+    training.classes_permuted(subject.trainer)
 
 
 BRANCHES = Law(
@@ -306,12 +312,20 @@ def _choice(subject: Subject) -> None:
             broken(shown_call("choose", *given), pick, "a column whose gain is a number, or -1")
 
 
-FUNCTION_LAWS: tuple[tuple[Law, Test], ...] = (
+def _by_training(test: Test) -> Test:
+    return lambda subject: test(subject.trainer)
+
+
+GATES: tuple[tuple[Law, Test], ...] = (
     (ANSWERS, _answers),
     (NUMBERS, _answers),
     (FINITE, _answers),
     (WRITES, _answers),
     (REPEATS, _repeats),
+)
+"""What must hold before anything else can be judged."""
+
+LAWS: tuple[tuple[Law, Test], ...] = (
     (PURITY, _purity),
     (NOT_NEGATIVE, _not_negative),
     (USELESS, _useless),
@@ -322,4 +336,5 @@ FUNCTION_LAWS: tuple[tuple[Law, Test], ...] = (
     (EMPTY, _empty),
     (LOSS, _loss),
     (CHOICE, _choice),
+    *((law, _by_training(test)) for law, test in training.TRAINING_LAWS),
 )

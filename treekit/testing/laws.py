@@ -63,7 +63,11 @@ def inapplicable(why: str) -> NoReturn:
 
 
 def judge(
-    report: Report, subject: Any, laws: Iterable[tuple[Law, Test]], exempt: Mapping[str, str]
+    report: Report,
+    subject: Any,
+    laws: Iterable[tuple[Law, Test]],
+    exempt: Mapping[str, str],
+    gates: Iterable[tuple[Law, Test]] = (),
 ) -> Report:
     """The report with a verdict on every law.
 
@@ -77,12 +81,20 @@ def judge(
         In the order of the report.
     exempt : mapping
         Laws that the component declares cannot hold, with the reason.
+    gates : iterable of (Law, Test)
+        What must hold, or be declared, before the others can be judged: the
+        report then shows the cause of a fault and not its consequences.
     """
-    laws = list(laws)
-    known = {law.name: law for law, _ in laws}
+    first = list(gates)
+    every = [*first, *laws]
+    known = {law.name: law for law, _ in every}
     breaches: dict[str, Breach] = {}
     outcomes: dict[str, tuple[str, str]] = {}
-    for law, test in laws:
+    for i, (law, test) in enumerate(every):
+        shut = [name for name in breaches if name not in exempt]
+        if i >= len(first) and shut and shut[0] in {gate.name for gate, _ in first}:
+            outcomes[law.name] = ("not judged", f"{shut[0]} is broken")
+            continue
         try:
             test(subject)
         except Inapplicable as reason:

@@ -1,0 +1,89 @@
+"""Laws of a criterion, judged by trees that are trained with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from treekit.testing.laws import Test, inapplicable
+from treekit.testing.report import Law
+from treekit.testing.tables import Small, small_tables
+from treekit.testing.training import TRAINS, Trainer, trained, unlike
+
+__all__ = ["TRAINING_LAWS"]
+
+
+def _tables(by: Trainer) -> Iterator[Small]:
+    for classes in by.classes:
+        yield from small_tables(classes, by.least)
+
+
+def trains(by: Trainer) -> None:
+    """Train on every small table, and in every way that a criterion can notice."""
+    for table in _tables(by):
+        trained(by, table)
+        trained(by, table.with_columns("k"))
+    few = next(iter(by.classes))
+    for table in list(small_tables(few, by.least))[::3]:
+        trained(by, table, weighted=True, min_weight_leaf=0.0)
+        trained(by, table, nominal_splits="multiway", empty_branches=True)
+        trained(by, table, nominal_splits="one_vs_rest", max_leaves=4)
+        trained(by, table, missing="fractional")
+
+
+ROWS = Law(
+    "permuting-rows-changes-nothing",
+    "The same rows in another order give the same tree.",
+    "state that outlives a call: what is compiled sees a closure's values once and for all",
+)
+
+
+def rows(by: Trainer) -> None:
+    """Permute the rows of each table."""
+    for table in _tables(by):
+        order = np.random.default_rng(table.rows).permutation(table.rows)
+        one, other = trained(by, table), trained(by, table.taken(order))
+        unlike(table, f"with its rows in the order {order[:9].tolist()}", one, other)
+
+
+COPIES = Law(
+    "integer-weights-equal-repeated-rows",
+    "A row of weight 3 counts as three copies of it.",
+    "counts of rows or of statistics that are not 0, where weights should be added",
+)
+
+
+def copies(by: Trainer) -> None:
+    """Repeat each row as often as it weighs."""
+    for table in _tables(by):
+        one, other = trained(by, table, weighted=True), trained(by, table.repeated())
+        unlike(table, "with each row repeated `w` times in place of weights", one, other)
+
+
+def doubled(by: Trainer) -> None:
+    """Double all weights, and the limits that are weights."""
+    for table in _tables(by):
+        twice = Small(table.columns, table.target, [2] * table.rows, table.call)
+        one = trained(by, table)
+        two = trained(by, twice, weighted=True, min_weight_leaf=2.0, min_weight_split=4.0)
+        unlike(table, "with every weight doubled", one, two, 2.0)
+
+
+def classes_permuted(by: Trainer) -> None:
+    """Declare the classes in another order: columns of numbers only, for subsets follow theirs."""
+    if by.task != "classification":
+        inapplicable("the target is a number")
+    for table in _tables(by):
+        numbers = table.with_columns("x", "z")
+        names = sorted(set(table.target))
+        one = trained(by, numbers, classes=names)
+        other = trained(by, numbers, classes=names[::-1])
+        unlike(numbers, "with the classes declared in reverse", one, other)
+
+
+TRAINING_LAWS: tuple[tuple[Law, Test], ...] = (
+    (TRAINS, trains),
+    (ROWS, rows),
+    (COPIES, copies),
+)

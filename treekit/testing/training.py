@@ -1,0 +1,140 @@
+"""Trees trained on small tables with a component under judgement, and how they differ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from treekit.contracts import Ranks
+from treekit.data.dataset import Dataset, make_dataset
+from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
+from treekit.model.tree import Tree
+from treekit.testing.laws import broken
+from treekit.testing.report import Law
+from treekit.testing.tables import Small
+from treekit.training import fit
+
+__all__ = ["TRAINS", "Trainer", "difference", "trained", "unlike"]
+
+TRAINS = Law(
+    "trains-on-small-tables",
+    "Training works on any table: few rows, one class, ties, missing cells, constant columns.",
+    "what the message says of the statistics or the node",
+)
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Training with the component under judgement.
+
+    Attributes
+    ----------
+    parts : dict
+        Settings of the training: ``{"criterion": record, "criterion.base": 2.0}``.
+    task : str
+    least : float
+        Smallest target number that the criterion is defined for.
+    classes : tuple of int
+        Numbers of classes to try; (0,) for a number.
+    """
+
+    parts: Mapping[str, Any]
+    task: str
+    least: float = -2.0
+    classes: tuple[int, ...] = (2, 3)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def dataset(self, table: Small, weighted: bool = False, classes: Any = None) -> Dataset:
+        """The table, read as `treekit.train` reads it."""
+        return make_dataset(
+            table.source,
+            "y",
+            task=self.task,
+            weights="w" if weighted else None,
+            ignore=() if weighted else ("w",),
+            nominal=[name for name in ("c",) if name in table.columns],
+            numeric=[name for name in ("x", "z", "k") if name in table.columns],
+            classes=classes,
+        )
+
+
+def trainer(kind: str, record: Any, settings: Mapping[str, Any], **options: Any) -> Trainer:
+    """A trainer with a component under its settings."""
+    parts = {kind: record, **{f"{kind}.{key}": value for key, value in settings.items()}}
+    return Trainer({"seed": 0, **parts}, **options)
+
+
+def for_criterion(record: Any, functions: Any, settings: Mapping[str, Any]) -> Trainer:
+    """A trainer with a criterion of classes or of a number."""
+    if record.task == "classification":
+        return trainer("criterion", record, settings, task="classification")
+    statistics = functions.statistics
+    least = None if isinstance(statistics, Ranks) else statistics.smallest
+    return trainer(
+        "criterion", record, settings, task="regression", classes=(0,),
+        least=-2.0 if least is None else least,
+    )  # fmt: skip
+
+
+def trained(
+    by: Trainer, table: Small, *, weighted: bool = False, classes: Any = None, **settings: Any
+) -> Tree | None:
+    """The tree grown on a table; None where treekit itself refuses the table or the settings.
+
+    What the component does wrong is a breach of `TRAINS`.
+    """
+    given = {**by.parts, **settings}
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", TreekitWarning
+        )  # what does not compile is a fact, no breach
+        try:
+            dataset = by.dataset(table, weighted, classes)
+            return fit(dataset, given).model.trees[0]
+        except (DataError, SettingError):
+            return None
+        except PluginError as error:
+            broken(_call(table, settings), error, "a tree", law=TRAINS.name)
+
+
+def _call(table: Small, settings: Mapping[str, Any]) -> str:
+    more = "".join(f", {key}={value!r}" for key, value in settings.items())
+    return f"treekit.train({table}, 'y'{more})"
+
+
+def unlike(
+    table: Small, changed: str, one: Tree | None, other: Tree | None, times: float = 1.0
+) -> None:
+    """A breach of the law under test unless two trees are one; `changed` is what was done."""
+    if one is None or other is None:
+        return
+    apart = difference(one, other, times)
+    if apart:
+        broken(f"{_call(table, {})}, and the same {changed}", apart, "the same tree")
+
+
+def difference(one: Tree, other: Tree, times: float = 1.0) -> str:
+    """The first node in which two trees differ, in words; nothing if they do not.
+
+    `times` is the weight of the second tree's rows for each unit of the first's.
+    """
+    for name in ("kind", "feature", "threshold", "n_children", "missing"):
+        a, b = getattr(one, name), getattr(other, name)
+        n = min(len(a), len(b))
+        where = np.flatnonzero((a[:n] != b[:n]) & ~((a[:n] != a[:n]) & (b[:n] != b[:n])))
+        if len(where):
+            at = int(where[0])
+            return f"node {at}: {name} {a[at]} and {b[at]}"
+    if one.n_nodes != other.n_nodes:
+        return f"{one.n_nodes} and {other.n_nodes} nodes"
+    if not np.array_equal(one.level_branch, other.level_branch):
+        return "other levels in a branch"
+    away = ~np.isclose(one.weight * times, other.weight, rtol=1e-9, atol=1e-9)
+    if away.any():
+        at = int(np.argmax(away))
+        return f"node {at}: weight {one.weight[at] * times} and {other.weight[at]}"
+    return ""
