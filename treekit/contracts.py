@@ -315,7 +315,8 @@ class Task:
         Labels and shares of the target's classes, or the layout's named numbers.
     lay_out : callable
         ``lay_out(target, columns, **settings) -> Layout``, of training rows; see
-        `Layout.place`.  Raises `treekit.DataError` for columns it cannot use.
+        `Layout.place`.  Raises `treekit.DataError` for columns it cannot use.  The
+        settings that name columns are left out: they come as `columns`.
     columns : tuple of str
         Those of `settings`, of type str, whose values name columns of the table
         that are read beside the target.  They are no inputs of the model.

@@ -168,7 +168,6 @@ def _check_task(task: Any, kind: Kind, where: str) -> None:
     if task.answers == "classification" and task.target != "classification":
         raise PluginError(f"{where} answers classes, but its target is a number")
     _check_settings(task.settings, where)
-    _check_callable(task.lay_out, "lay_out", 2, task.settings, where)
     texts = {setting.name for setting in task.settings if isinstance(setting.default, str)}
     columns: object = task.columns
     if not isinstance(columns, tuple) or not texts.issuperset(columns):
@@ -176,6 +175,8 @@ def _check_task(task: Any, kind: Kind, where: str) -> None:
             f"columns of {where} are {task.columns!r}; they are names of its settings whose "
             "default is a text, the name of a column"
         )
+    own = tuple(setting for setting in task.settings if setting.name not in task.columns)
+    _check_callable(task.lay_out, "lay_out", 2, own, where)
 
 
 _ARGUMENTS = {

@@ -47,6 +47,9 @@ def quality(model: Model, table: Table) -> list[tuple[str, float]]:
     DataError
         If the table lacks a target, in a row or as a whole.
     """
+    from treekit.training.tasks import refuse_answers
+
+    refuse_answers(model, "accuracy or R squared")
     outputs = model.schema.outputs
     for output in outputs:
         table.index(output.name, "target column")

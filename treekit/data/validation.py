@@ -30,7 +30,7 @@ def make_validation(
     missing: str = "direction",
     unknown: Literal["missing", "error"] = "missing",
     noun: str = "the validation table",
-    beside: Mapping[str, TaskColumn] | None = None,
+    beside: Mapping[str, TaskColumn | str] | None = None,
 ) -> Dataset:
     """Rows to validate a training by, or to score a model on, in the terms of its schema.
 
@@ -48,8 +48,8 @@ def make_validation(
         training did not see is missing, or an error.
     noun : str
         What errors call the table.
-    beside : mapping of str to TaskColumn, optional
-        What training read beside the target.
+    beside : mapping of str to TaskColumn or str, optional
+        What training read beside the target, or the names of such columns.
 
     Raises
     ------
@@ -67,8 +67,10 @@ def make_validation(
     classes = {output.name: output.classes for output in schema.outputs if output.classes}
     try:
         y = make_targets(table, names, schema.task, classes or None).y
-        known = beside or {}
-        columns = read_beside(table, {role: c.name for role, c in known.items()}, known)
+        given = beside or {}
+        known = {role: c for role, c in given.items() if isinstance(c, TaskColumn)}
+        others = {role: c for role, c in given.items() if isinstance(c, str)}
+        columns = read_beside(table, {r: c.name for r, c in known.items()} | others, known)
     except DataError as error:
         raise DataError(f"in {noun}, {error}") from error
     own = None

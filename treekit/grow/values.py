@@ -10,6 +10,7 @@ import numpy.typing as npt
 from treekit.contracts import Layout
 from treekit.grow.criterion import CompiledCriterion
 from treekit.grow.target import Target
+from treekit.isolation import FOREIGN, cause, isolated
 
 __all__ = ["node_values"]
 
@@ -43,9 +44,9 @@ def _answers(
     rows = stats.copy()
     rows.flags.writeable = False
     try:
-        said = np.array(layout.answer(rows), dtype=np.float64)
-    except Exception as error:
-        raise origin.error(f"raised {type(error).__name__} in answer: {error}") from error
+        said = np.array(isolated(str(origin), layout.answer, rows), dtype=np.float64)
+    except FOREIGN as error:
+        raise origin.error(f"raised {cause(error)} in answer") from error
     if said.shape != (len(rows), n_answers):
         raise origin.error(
             f"answered the statistics of {len(rows)} nodes by numbers of shape {said.shape}, not "

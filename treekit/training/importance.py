@@ -23,6 +23,7 @@ from treekit.model.tree import Split, Tree
 from treekit.training.classes import with_class_weights
 from treekit.training.plan import make_plan
 from treekit.training.settings import check_threads
+from treekit.training.tasks import reading, refuse_answers
 
 __all__ = ["Importances", "gain_importances", "measure_importances", "permutation_importances"]
 
@@ -144,9 +145,10 @@ def permutation_importances(
         If there are no rows out of bag, or no repeats, or for a seed or a number
         of threads that is none.
     """
+    refuse_answers(model, "accuracy or R squared")
     dataset = make_validation(
         source, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
-        noun="the table",
+        noun="the table", beside=reading(model.settings).get("beside") if out_of_bag else None,
     )  # fmt: skip
     return measure_importances(
         model, dataset, out_of_bag=out_of_bag, repeats=repeats, seed=seed, n_jobs=n_jobs

@@ -16,9 +16,19 @@ from treekit.data.dataset import Dataset
 from treekit.data.levels import check_text
 from treekit.data.schema import Output, Schema
 from treekit.errors import DataError, PluginError, SettingError
+from treekit.isolation import FOREIGN, cause, isolated
+from treekit.model.ensemble import Model
 from treekit.records import task_of
 
-__all__ = ["MOST_CELLS", "answering", "fit_layout", "place_rows", "reading", "recorded_task"]
+__all__ = [
+    "MOST_CELLS",
+    "answering",
+    "fit_layout",
+    "place_rows",
+    "reading",
+    "recorded_task",
+    "refuse_answers",
+]
 
 MOST_CELLS = 4096
 """Cells of a node's statistics up to which a layout is accepted."""
@@ -65,7 +75,7 @@ def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) ->
     where = _where(record, task)
     _check_target(where, task, dataset)
     settings = registry.settings_of(record, given)
-    own = {setting.name: settings[setting.name] for setting in task.settings}
+    own = {s.name: settings[s.name] for s in task.settings if s.name not in task.columns}
     layout = _call(where, "lay_out", lambda: task.lay_out(_target(dataset), dataset.beside, **own))
     _check_layout(layout, task, where)
     return layout  # type: ignore[no-any-return]
@@ -115,10 +125,19 @@ def recorded_task(dataset: Dataset, record: Criterion) -> dict[str, Any]:
     return {"task": {"name": task.name, "target": dataset.schema.target, **columns}}
 
 
+def refuse_answers(model: Model, score: str) -> None:
+    """Raise `DataError` for a model whose answers are no column of any table."""
+    task = model.provenance.get("task")
+    if isinstance(task, dict) and model.schema.task == "regression":
+        names = ", ".join(repr(output.name) for output in model.schema.outputs[:3])
+        raise DataError(
+            f"the model answers {names} of the task {task.get('name')!r}, which no column of a "
+            f"table holds: it has no {score}; the plugin that made it has measures of its own"
+        )
+
+
 def _where(record: Criterion, task: Task) -> str:
-    owner = registry.origin(record)
-    maker = f" (from {owner['distribution']} {owner['version']})" if owner["distribution"] else ""
-    return f"the task {task.name!r} of criterion {record.name!r}{maker}"
+    return f"the task {task.name!r} of {registry.described(record)}"
 
 
 def _target(dataset: Dataset) -> TaskColumn:
@@ -170,10 +189,8 @@ def _check_layout(layout: Any, task: Task, where: str) -> None:
 def _call(where: str, function: str, call: Callable[[], Any]) -> Any:
     """What a function of a plugin returns, or its error under the plugin's name."""
     try:
-        return call()
+        return isolated(where, call)
     except (DataError, SettingError):
         raise
-    except Exception as error:
-        raise PluginError(
-            f"{where} failed in {function}: {type(error).__name__}: {error}"
-        ) from error
+    except FOREIGN as error:
+        raise PluginError(f"{where} failed in {function}: {cause(error)}") from error

@@ -1,0 +1,452 @@
+"""Criteria with a task of their own: columns beside the target, cells, answers with names."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treekit
+from treekit import Criterion, CriterionFunctions, Layout, Setting, Task, TaskColumn
+from treekit.contracts import Ranks
+from treekit.errors import DataError, PluginError, SettingError
+from treekit.estimators import DecisionTreeClassifier
+from treekit.training.tasks import MOST_CELLS
+
+NAMES = ("effect", "rate, treated", 'rate "control"', "standard error")
+
+
+def table(rows: int = 400, seed: int = 0) -> dict[str, Any]:
+    """A treatment that helps where a > 0, and more in group u; b has gaps, c says nothing."""
+    rng = np.random.default_rng(seed)
+    a, c = rng.normal(size=(2, rows)).astype(np.float32).round(2)
+    b = rng.integers(0, 6, rows).astype(float)
+    b[::9] = np.nan
+    group = np.array(["u", "v", "w"])[rng.integers(0, 3, rows)]
+    given = rng.random(rows) < 0.5
+    share = 0.2 + given * (0.4 * (a > 0) + 0.2 * (group == "u"))
+    return {
+        "a": a,
+        "b": b,
+        "c": c,
+        "colour": np.array(["red", "green", "blue"])[rng.integers(0, 3, rows)],
+        "group": group,
+        "given": np.where(given, "yes", "no"),
+        "cured": np.where(rng.random(rows) < share, "cured", "ill"),
+        "days": rng.integers(1, 9, rows),
+        "weight": rng.integers(0, 4, rows),
+    }
+
+
+# --- A task that answers named numbers: the effect of a treatment, in four cells.
+
+
+def effects(target: TaskColumn, columns: Any) -> Layout:
+    arms = columns["treatment"].labels
+    if len(arms) != 2:
+        raise DataError(f"a treatment is given or not, and there are {len(arms)} arms")
+
+    def place(target: TaskColumn, columns: Any) -> Any:
+        return 2 * columns["treatment"].codes(arms) + target.values
+
+    def answer(stats: Any) -> Any:
+        control, treated = stats[:, :2] + 0.5, stats[:, 2:] + 0.5
+        p, q = treated[:, 0] / treated.sum(axis=1), control[:, 0] / control.sum(axis=1)
+        error = np.sqrt(p * (1 - p) / treated.sum(axis=1) + q * (1 - q) / control.sum(axis=1))
+        return np.stack([p - q, p, q, error], axis=1)
+
+    return Layout(4, place, answer, NAMES)
+
+
+def apart(stats: Any) -> float:
+    """Squared distance of the rates of the two arms."""
+    control, treated = stats[0] + stats[1], stats[2] + stats[3]
+    if control <= 0.0 or treated <= 0.0:
+        return 0.0
+    return 2.0 * (stats[2] / treated - stats[0] / control) ** 2
+
+
+def further_apart(parent: Any, children: Any) -> float:
+    total = 0.0
+    for b in range(children.shape[0]):
+        total += children[b].sum() * apart(children[b])
+    return total / parent.sum() - apart(parent)
+
+
+def lost_effect(stats: Any, judged: Any) -> float:
+    """Squared error of the effect that `stats` say, for the rows `judged`."""
+    if judged.sum() == 0.0:
+        return 0.0
+    said = (stats[2] + 0.5) / (stats[2] + stats[3] + 1) - (stats[0] + 0.5) / (stats[:2].sum() + 1)
+    true = (judged[2] + 0.5) / (judged[2] + judged[3] + 1)
+    true -= (judged[0] + 0.5) / (judged[:2].sum() + 1)
+    return float(judged.sum() * (said - true) ** 2)
+
+
+TREATMENT = Setting("treatment", "given", "the column of the treatment")
+EFFECT = Task("uplift", "classification", "regression", effects, ("treatment",), (TREATMENT,))
+UPLIFT = Criterion("apart", EFFECT, lambda layout: CriterionFunctions(score=further_apart))
+PRUNABLE = Criterion(
+    "apart", EFFECT, lambda layout: CriterionFunctions(score=further_apart, loss=lost_effect)
+)
+
+# --- A task that answers classes: those of the target, counted apart in each group.
+
+
+def classes_in_groups(target: TaskColumn, columns: Any, spare: int) -> Layout:
+    groups, k = columns["protected"].labels, len(target.levels)
+
+    def place(target: TaskColumn, columns: Any) -> Any:
+        return columns["protected"].codes(groups) * k + target.values
+
+    def answer(stats: Any) -> Any:
+        return stats[:, : k * len(groups)].reshape(len(stats), len(groups), k).sum(axis=1)
+
+    return Layout(k * len(groups) + spare, place, answer, extra=(len(groups), k))
+
+
+def plain_gini(layout: Layout) -> CriterionFunctions:
+    """Gini of the classes alone: whoever counts apart and adds up must grow the very same tree."""
+    n_groups, k = layout.extra
+
+    def impurity(stats: Any) -> float:
+        total, squares = stats.sum(), 0.0
+        for c in range(k):
+            own = 0.0
+            for g in range(n_groups):
+                own += stats[g * k + c]
+            squares += own * own
+        return 1.0 - squares / (total * total) if total > 0.0 else 0.0
+
+    def order(stats: Any) -> float:
+        second = 0.0
+        for g in range(n_groups):
+            second += stats[g * k + 1]
+        return second / stats.sum()
+
+    return CriterionFunctions(impurity=impurity, order=order)
+
+
+PROTECTED = Setting("protected", "group", "the column of the groups")
+SPARE = Setting("spare", 0, "cells that stay empty", minimum=0)
+GROUPS = Task(
+    "groups", "classification", "classification", classes_in_groups, ("protected",),
+    (PROTECTED, SPARE),
+)  # fmt: skip
+APART_GINI = Criterion("gini_of_groups", GROUPS, plain_gini)
+
+# --- A task with dense statistics: a mean, in the way of squared_error.
+
+
+def mean_of(target: TaskColumn, columns: Any) -> Layout:
+    def place(target: TaskColumn, columns: Any) -> Any:
+        return np.column_stack([np.ones(len(target.values)), target.values, target.values**2])
+
+    def answer(stats: Any) -> Any:
+        return stats[:, 1:2] / stats[:, :1]
+
+    return Layout(3, place, answer, ("mean",))
+
+
+def variance(stats: Any) -> float:
+    return stats[2] / stats[0] - (stats[1] / stats[0]) ** 2
+
+
+def squared_loss(stats: Any, judged: Any) -> float:
+    mean = stats[1] / stats[0]
+    return float(judged[2] - 2.0 * mean * judged[1] + mean * mean * judged[0])
+
+
+MEAN = Task("mean", "regression", "regression", mean_of)
+VARIANCE = Criterion(
+    "variance", MEAN, lambda layout: CriterionFunctions(impurity=variance, loss=squared_loss)
+)
+
+
+def trained(
+    criterion: Any, target: str = "cured", data: dict[str, Any] | None = None, **settings: Any
+) -> treekit.Model:
+    ignore = [n for n in ("cured", "days", "group", "given", "weight") if n != target]
+    if getattr(criterion, "task", None) == EFFECT:
+        ignore.remove("given")
+    if getattr(criterion, "task", None) == GROUPS:
+        ignore.remove("group")
+    return treekit.train(
+        data or table(), target, criterion=criterion, ignore=ignore, seed=0,
+        **{"min_weight_leaf": 20} | settings,
+    )  # fmt: skip
+
+
+def same_answers(one: treekit.Model, other: treekit.Model) -> bool:
+    rows = table(300, 5)
+    return all(
+        np.array_equal(getattr(a, name), getattr(b, name))
+        for a, b in zip(one.trees, other.trees, strict=True)
+        for name in ("kind", "feature", "first_child", "missing", "level_branch", "weight", "value")
+    ) and np.array_equal(one.predict(rows), other.predict(rows))
+
+
+def test_leaves_answer_numbers_by_their_names():
+    model, data = trained(UPLIFT, max_depth=2), table()
+    assert tuple(output.name for output in model.schema.outputs) == NAMES
+    assert model.schema.names == ("a", "b", "c", "colour")
+    tree = model.trees[0]
+    left = data["a"] <= np.float32(tree.threshold[0])
+    assert tree.feature[0] == 0
+    for node, rows in ((0, np.ones(400, bool)), (1, left)):
+        cured, given = data["cured"][rows] == "cured", data["given"][rows] == "yes"
+        p = (cured[given].sum() + 0.5) / (given.sum() + 1)
+        q = (cured[~given].sum() + 0.5) / ((~given).sum() + 1)
+        assert tree.value[node, :3] == pytest.approx([p - q, p, q])
+
+
+def test_the_root_is_the_best_cut_of_all():
+    data = table()
+    model = trained(UPLIFT, max_depth=1, splitter="exact")
+    cell = 2 * (data["given"] == "yes") + (data["cured"] == "ill")
+    best = -1.0
+    for column in ("a", "c"):
+        for cut in np.unique(data[column])[:-1]:
+            sides = [data[column] <= cut, data[column] > cut]
+            children = np.array([np.bincount(cell[side], minlength=4) for side in sides], float)
+            if children.sum(axis=1).min() >= 20:
+                best = max(best, further_apart(children.sum(axis=0), children))
+    assert model.trees[0].gain[0] == pytest.approx(best)
+
+
+def test_whole_weights_count_as_copies_and_rows_in_any_order():
+    data = table()
+    weighed = trained(UPLIFT, data={**data}, weights=data["weight"])
+    copies = {name: np.repeat(cells, data["weight"]) for name, cells in data.items()}
+    assert same_answers(weighed, trained(UPLIFT, data=copies))
+    order = np.random.default_rng(1).permutation(400)
+    shuffled = {name: cells[order] for name, cells in data.items()}
+    assert same_answers(trained(UPLIFT), trained(UPLIFT, data=shuffled))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"missing": "fractional"},
+        {"missing": "surrogate"},
+        {"splitter": "histogram", "nominal_splits": "multiway"},
+        {"class_weight": "cured=3"},
+        {"costs": "cured>ill=4"},
+        {"pruner": "cost_complexity", "pruner.folds": 3},
+        {"pruner": "reduced_error"},
+        {"ensemble": "forest", "trees": 3, "bootstrap": False, "max_features": 2},
+    ],
+    ids=str,
+)
+def test_classes_counted_apart_and_added_up_grow_the_tree_of_the_classes(settings):
+    apart = trained(APART_GINI, **settings)
+    data = table()
+    del data["group"]
+    together = treekit.train(
+        data, "cured", criterion="gini", ignore=["days", "given", "weight"], seed=0,
+        **{"min_weight_leaf": 20} | settings,
+    )  # fmt: skip
+    assert apart.schema.classes == ("cured", "ill")
+    assert apart.trees[0].n_nodes > 3 or "pruner" in settings
+    assert same_answers(apart, together)
+
+
+def test_cells_that_stay_empty_change_nothing():
+    spare = {"criterion.spare": 70}  # beyond what is kept on the stack
+    assert same_answers(trained(APART_GINI), trained(APART_GINI, **spare))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"pruner": "cost_complexity", "pruner.folds": 4}, {"missing": "fractional"}],
+    ids=str,
+)  # fmt: skip
+def test_dense_statistics_grow_and_prune_the_tree_of_squared_errors(settings):
+    own = trained(VARIANCE, "days", **settings)
+    plain = trained("squared_error", "days", task="regression", **settings)
+    assert own.schema.outputs[0].name == "mean"
+    for name in ("kind", "feature", "first_child", "missing", "threshold"):
+        assert np.array_equal(
+            getattr(own.trees[0], name), getattr(plain.trees[0], name), equal_nan=True
+        )
+    assert own.trees[0].value == pytest.approx(plain.trees[0].value, rel=1e-12)
+
+
+def test_a_validation_table_is_placed_by_the_layout_of_training():
+    held = table(200, 3)
+    held = {name: cells[held["given"] == "yes"] for name, cells in held.items()}  # one arm only
+    model = trained(
+        PRUNABLE, pruner="reduced_error", validation=held, **{"pruner.prune_ties": True}
+    )
+    assert model.n_leaves < trained(PRUNABLE).n_leaves
+    held["given"] = np.full(len(held["given"]), "maybe")
+    with pytest.raises(DataError, match=r"treatment column 'given' holds 'maybe', which training"):
+        trained(PRUNABLE, pruner="reduced_error", validation=held)
+
+
+def test_a_pruner_needs_a_loss():
+    with pytest.raises(SettingError, match="task has no loss that pruners could judge by"):
+        trained(UPLIFT, pruner="cost_complexity")
+    assert trained(PRUNABLE, pruner="cost_complexity").n_leaves >= 1
+
+
+@pytest.mark.parametrize("missing", ["direction", "fractional", "surrogate"])
+@pytest.mark.parametrize("forest", [False, True])
+def test_every_artifact_gives_the_vector_bit_for_bit(missing, forest, tmp_path: Path):
+    settings = {"ensemble": "forest", "trees": 3} if forest else {}
+    model = trained(UPLIFT, missing=missing, min_weight_leaf=40, **settings)
+    paths = [tmp_path / f"m{end}" for end in (".onnx", ".c", ".py", ".rules.txt")]
+    for path, target in zip(paths, ("onnx", "c", "python", "rules"), strict=True):
+        treekit.export(model, target, path)
+    assert treekit.verify(model, paths).equal
+    model.save(tmp_path / "m.treekit")
+    again = treekit.load(tmp_path / "m.treekit")
+    assert np.array_equal(again.predict(table(50, 2)), model.predict(table(50, 2)))
+    assert again.provenance["task"] == {"name": "uplift", "target": "cured", "treatment": "given"}
+    assert again.settings["criterion.treatment"] == "given"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"class_weight": "balanced"}, "class_weight is set, but criterion 'apart' is for uplift"),
+        ({"costs": "ill>cured=2"}, "costs is set"),
+        ({"priors": "ill=0.5,cured=0.5"}, "priors is set"),
+        ({"voting": "hard", "ensemble": "forest"}, "voting='hard' is for classes"),
+        ({"oob": True, "ensemble": "forest"}, "oob is set"),
+        ({"monotonic": "a=1"}, "monotonic is set"),
+        ({"numeric_side": "c45"}, "numeric_side is set"),
+        ({"pruner": "mdl"}, "pruner 'mdl' is for classification, but criterion 'apart' is for"),
+        ({"task": "regression"}, "whose target is read for classification, not for regression"),
+        ({"min_impurity": 0.1}, "measures no impurity"),
+        ({"criterion.treatment": "nowhere"}, "no treatment column 'nowhere'"),
+        ({"criterion.treatment": "cured"}, "column 'cured' is the target"),
+        ({"criterion.treatment": "days"}, "and there are 8 arms"),
+        ({"criterion.treatment": "b"}, r"the treatment column 'b' is missing in 45 of 400 rows"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_a_task_cannot_mean_is_refused_by_name(settings, message):
+    data = {name: cells for name, cells in table().items() if name not in ("group", "weight")}
+    with pytest.raises((SettingError, DataError), match=message):
+        treekit.train(data, "cured", criterion=UPLIFT, **settings)
+
+
+def test_several_targets_and_estimators_are_refused():
+    data = table()
+    with pytest.raises(SettingError, match="has one target, but 2 are given"):
+        treekit.train(data, ["cured", "group"], criterion=UPLIFT)
+    x = np.column_stack([data["a"], data["c"]])
+    with pytest.raises(SettingError, match=r"reads the column of its setting 'treatment' beside"):
+        DecisionTreeClassifier(criterion=UPLIFT).fit(x, data["cured"])
+
+
+def test_scores_that_compare_with_a_column_are_refused_for_named_numbers():
+    model = trained(UPLIFT)
+    with pytest.raises(DataError, match=r"answers 'effect', .* it has no accuracy or R squared"):
+        treekit.permutation_importances(model, table())
+    assert treekit.gain_importances(model).sum() == pytest.approx(1.0)
+
+
+def test_a_forest_that_answers_classes_is_scored_and_judged_out_of_bag():
+    data = table()
+    model = trained(APART_GINI, data=data, ensemble="forest", trees=20)
+    assert 0.5 < model.provenance["oob"]["accuracy"] < 1.0
+    found = treekit.permutation_importances(model, data, out_of_bag=True)
+    assert found.columns == ("a", "b", "c", "colour")
+    assert found.columns[int(found.mean.argmax())] == "a"
+
+
+LAYOUT = effects(
+    TaskColumn("y", np.zeros(2, np.int32), ("n", "y")),
+    {"treatment": TaskColumn("t", np.array([0, 1], np.int32), ("no", "yes"))},
+)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ("cells", "laid out a str, not a treekit.Layout"),
+        (replace(LAYOUT, size=0), "wants 0 cells"),
+        (replace(LAYOUT, size=MOST_CELLS + 1), f"have 1 to {MOST_CELLS}"),
+        (replace(LAYOUT, size=4.0), r"wants 4\.0 cells"),
+        (replace(LAYOUT, place=None), "'place' of the layout"),
+        (replace(LAYOUT, names=()), "names its answers"),
+        (replace(LAYOUT, names=("a", "a")), "names its answers"),
+        (replace(LAYOUT, names=("a", "b\x00")), "b"),
+        (replace(LAYOUT, place=lambda t, c: t.values + 3), "placed a row in cell 4"),
+        (replace(LAYOUT, place=lambda t, c: t.values[:-1]), "placed rows by int32 values of shape"),
+        (replace(LAYOUT, place=lambda t, c: np.zeros((400, 4))), "whose first statistic is not 1"),
+        (replace(LAYOUT, place=lambda t, c: np.full((400, 4), math.nan)), "first statistic is not"),
+        (replace(LAYOUT, place=lambda t, c: 1 / 0), "failed in place: ZeroDivisionError"),
+        (replace(LAYOUT, answer=lambda s: s[:, :3]), r"shape \(\d+, 3\), not \(\d+, 4\)"),
+        (replace(LAYOUT, answer=lambda s: s * math.nan), "it is to answer numbers that are finite"),
+        (replace(LAYOUT, answer=lambda s: s["x"]), "raised IndexError: .* in answer"),
+    ],
+    ids=itertools.count(),
+)
+def test_a_malformed_layout_is_named(layout, message):
+    task = replace(EFFECT, lay_out=lambda target, columns: layout)
+    with pytest.raises((PluginError, DataError), match=message) as caught:
+        trained(replace(UPLIFT, task=task), max_depth=1, data=table())
+    assert "'apart'" in str(caught.value)
+
+
+def test_a_failing_lay_out_is_named_and_its_own_refusals_pass():
+    def fails(target: Any, columns: Any) -> Layout:
+        raise KeyError(target.name)
+
+    with pytest.raises(PluginError, match="task 'uplift' of criterion 'apart' failed in lay_out"):
+        trained(replace(UPLIFT, task=replace(EFFECT, lay_out=fails)), data=table())
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("survival", "has task 'survival'; known: classification, regression, a treekit.Task"),
+        (replace(EFFECT, name="two words"), "has a task of the name 'two words'"),
+        (replace(EFFECT, name="regression"), "has a task of the name 'regression'"),
+        (replace(EFFECT, target="survival"), "target of task 'uplift' of criterion 'apart' is"),
+        (replace(EFFECT, answers=None), "answers of task"),
+        (replace(MEAN, answers="classification"), "answers classes, but its target is a number"),
+        (replace(EFFECT, columns=("treatment", "time")), "columns of task"),
+        (replace(EFFECT, columns="treatment"), "columns of task"),
+        (replace(EFFECT, lay_out=lambda target: None), "'lay_out' of task"),
+        (replace(EFFECT, settings=(TREATMENT, TREATMENT)), "declares setting 'treatment' twice"),
+    ],
+    ids=itertools.count(),
+)
+def test_a_malformed_task_is_refused_before_training(task, message):
+    with pytest.raises(PluginError, match=message):
+        trained(replace(UPLIFT, task=task), data=table())
+
+
+def test_make_takes_the_layout_and_its_functions_fit_the_task():
+    with pytest.raises(PluginError, match="'make' of criterion 'apart' cannot be called as agreed"):
+        trained(replace(UPLIFT, make=lambda: CriterionFunctions(score=further_apart)), data=table())
+
+    def ranks(layout: Layout) -> CriterionFunctions:
+        return CriterionFunctions(score=further_apart, statistics=Ranks())
+
+    with pytest.raises(PluginError, match="whose layout says what is counted and answered"):
+        trained(replace(UPLIFT, make=ranks), data=table())
+    twice = replace(UPLIFT, settings=(TREATMENT,), make=lambda layout, treatment: None)
+    with pytest.raises(PluginError, match="declares setting 'treatment' twice"):
+        trained(twice, data=table())
+
+
+def test_codes_of_a_column_name_the_cell_that_is_none_of_the_labels():
+    numbers = TaskColumn("t", np.array([2.0, 0.0, 2.0]))
+    assert numbers.labels == (0.0, 2.0)
+    assert numbers.codes((2.0, 0.0)).tolist() == [0, 1, 0]
+    with pytest.raises(DataError, match=r"column 't' holds 2\.0 in row 0"):
+        numbers.codes((0.0, 1.0))
+    texts = TaskColumn("t", np.array([1, 0], np.int32), ("a", "b"))
+    assert texts.codes(("b", "a")).tolist() == [0, 1]
+    with pytest.raises(DataError, match="holds 'b' in row 0"):
+        texts.codes(("a",))
