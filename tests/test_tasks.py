@@ -353,13 +353,16 @@ def test_scores_that_compare_with_a_column_are_refused_for_named_numbers():
     assert treekit.gain_importances(model).sum() == pytest.approx(1.0)
 
 
-def test_a_forest_that_answers_classes_is_scored_and_judged_out_of_bag():
+def test_a_forest_that_answers_classes_is_scored_as_any_other():
     data = table()
     model = trained(APART_GINI, data=data, ensemble="forest", trees=20)
     assert 0.5 < model.provenance["oob"]["accuracy"] < 1.0
-    found = treekit.permutation_importances(model, data, out_of_bag=True)
+    found = treekit.permutation_importances(model, data)
     assert found.columns == ("a", "b", "c", "colour")
     assert found.columns[int(found.mean.argmax())] == "a"
+    # The bags are drawn by what rows add to the statistics: that takes the plugin.
+    with pytest.raises(SettingError, match="unknown criterion 'gini_of_groups'"):
+        treekit.permutation_importances(model, data, out_of_bag=True)
 
 
 LAYOUT = effects(
