@@ -15,7 +15,7 @@ import treekit
 from treekit import Criterion, CriterionFunctions, Layout, Setting, Task, TaskColumn
 from treekit.contracts import Ranks
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.estimators import DecisionTreeClassifier
+from treekit.estimators import DecisionTreeClassifier, DecisionTreeRegressor
 from treekit.training.tasks import MOST_CELLS
 
 NAMES = ("effect", "rate, treated", 'rate "control"', "standard error")
@@ -342,8 +342,18 @@ def test_several_targets_and_estimators_are_refused():
     with pytest.raises(SettingError, match="has one target, but 2 are given"):
         treekit.train(data, ["cured", "group"], criterion=UPLIFT)
     x = np.column_stack([data["a"], data["c"]])
-    with pytest.raises(SettingError, match=r"reads the column of its setting 'treatment' beside"):
+    with pytest.raises(SettingError, match=r"reads the column of its setting 'protected' beside"):
+        DecisionTreeClassifier(criterion=APART_GINI).fit(x, data["cured"])
+    with pytest.raises(SettingError, match="answers numbers of its own, and this is a classifier"):
         DecisionTreeClassifier(criterion=UPLIFT).fit(x, data["cured"])
+
+
+def test_an_estimator_takes_a_task_that_reads_the_target_alone():
+    data = table()
+    x = np.column_stack([data["a"], data["c"]])
+    own = DecisionTreeRegressor(criterion=VARIANCE, max_depth=3).fit(x, data["days"])
+    plain = DecisionTreeRegressor(max_depth=3).fit(x, data["days"])
+    assert own.predict(x) == pytest.approx(plain.predict(x))
 
 
 def test_scores_that_compare_with_a_column_are_refused_for_named_numbers():

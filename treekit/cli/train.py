@@ -10,6 +10,7 @@ import click
 
 from treekit.cli.files import check_place
 from treekit.cli.terminal import print_table
+from treekit.errors import SettingError
 
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
@@ -152,7 +153,13 @@ def train_command(**given: Any) -> None:
 def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
     from treekit.cli.scoring import quality, read_rows
     from treekit.cli.summary import print_model, print_training
+    from treekit.training.tasks import answers_numbers
 
+    if given["test_table"] and answers_numbers(settings):
+        raise SettingError(
+            f"criterion {settings['criterion']!r} answers numbers that no column of a table holds: "
+            "leave --test out, and measure the model by the functions of its plugin"
+        )
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():
         test.index(target, "target column")  # found out before hours of training

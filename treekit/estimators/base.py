@@ -27,6 +27,7 @@ from treekit.model.ensemble import Model
 from treekit.model.predict import leaf_indices, sums
 from treekit.training import Fitted, fit
 from treekit.training.importance import Importances, gain_importances, measure_importances
+from treekit.training.tasks import answers_numbers
 
 __all__ = ["EstimatorBase"]
 
@@ -82,6 +83,11 @@ class EstimatorBase(Parameters, BaseEstimator):
         dataset = self._dataset(x, target, weights, kinds._asdict())
         held = None if validation is None else self._validation(validation, dataset.schema, target)
         settings = by_algorithm(self, self._settings(dataset) | self._further())
+        if self._task == "classification" and answers_numbers(settings):
+            raise SettingError(
+                f"criterion {self.criterion!r} answers numbers of its own, and this is a "
+                "classifier; use treekit.train"
+            )
         fitted = fit(dataset, settings, validation=held, start=self._start())
         self.model_ = fitted.model
         self.n_outputs_ = len(dataset.schema.outputs)

@@ -23,6 +23,7 @@ from treekit.records import task_of
 __all__ = [
     "MOST_CELLS",
     "answering",
+    "answers_numbers",
     "fit_layout",
     "place_rows",
     "reading",
@@ -51,9 +52,7 @@ def reading(settings: Mapping[str, Any], task: str | None = None) -> dict[str, A
     SettingError
         If `task` is another, or no column is named where the task needs one.
     """
-    wanted = settings.get("criterion")
-    record = None if wanted is None else registry.criterion(wanted)
-    own = task_of(record)
+    record, own = _chosen(settings)
     if record is None or own is None:
         return {"task": task}
     if task not in (None, own.target):
@@ -65,6 +64,18 @@ def reading(settings: Mapping[str, Any], task: str | None = None) -> dict[str, A
     given = {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
     values = registry.settings_of(record, given)
     return {"task": own.target, "beside": {role: values[role] for role in own.columns}}
+
+
+def answers_numbers(settings: Mapping[str, Any]) -> bool:
+    """Whether the chosen criterion has a task whose answers are named numbers."""
+    own = _chosen(settings)[1]
+    return own is not None and own.answers == "regression"
+
+
+def _chosen(settings: Mapping[str, Any]) -> tuple[Criterion | None, Task | None]:
+    wanted = settings.get("criterion")
+    record = None if wanted is None else registry.criterion(wanted)
+    return record, task_of(record)
 
 
 def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) -> Layout | None:
