@@ -728,7 +728,7 @@ def broken_plugin(fresh_registry: None, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_plugins_lists_every_component_and_its_source():
     lines = call("plugins").stdout.splitlines()
-    assert lines[0].split() == ["kind", "name", "distribution", "version", "summary"]
+    assert lines[0].split() == ["kind", "name", "distribution", "version", "contract", "summary"]
     rows = [line.split()[:4] for line in lines[1:]]
     assert ["criterion", "gini", "treekit", treekit.__version__] in rows
     assert {row[0] for row in rows} >= {"criterion", "splitter", "pruner", "exporter", "importer"}
