@@ -371,11 +371,15 @@ class SplitterFunctions:
     sums : bool
         Whether it may split on sums of columns.  These need exact coding and a
         model of input type float32, in which products are exact.
+    intervals : bool
+        Whether it may part a number into several intervals at once
+        (`treekit.splitting.interval_split`).
     """
 
     find: Callable[..., Any]
     coding: Literal["exact", "histogram"] = "exact"
     sums: bool = False
+    intervals: bool = False
 
 
 @dataclass(frozen=True)

@@ -238,6 +238,9 @@ def _problem(functions: Functions) -> str:
     elif isinstance(functions, SplitterFunctions):
         if functions.coding not in ("exact", "histogram"):
             return f"has coding {functions.coding!r}; known: exact, histogram"
+        intervals: Any = functions.intervals
+        if not isinstance(intervals, bool):
+            return f"has intervals {intervals!r}; it is true or false"
         if functions.sums is True and functions.coding != "exact":
             return "splits on sums of columns, which needs coding='exact'"
     elif functions.before is None and functions.after is None:

@@ -31,6 +31,7 @@ __all__ = [
     "cut_below",
     "draw_features",
     "heavy_enough",
+    "interval_split",
     "level_split",
     "missing_split",
     "missing_to",
@@ -50,7 +51,7 @@ class Split(NamedTuple):
     Attributes
     ----------
     kind : int
-        A `treekit.model.tree.Split`.
+        A `treekit.model.tree.Split`; 6 for intervals.
     feature : int
     cut : int
         Threshold splits: codes up to it go to branch 0.
@@ -60,8 +61,9 @@ class Split(NamedTuple):
         Branch of missing values; -1: the heaviest.
     branches : int
     levels : (levels,) int32
-        Level splits: branch of each level, -1 the missing way.  Oblique splits:
-        columns and the bits of their weights, by turns.  Else empty.
+        Level splits: branch of each level, -1 the missing way.  Interval splits:
+        the cuts, codes in ascending order.  Oblique splits: columns and the bits
+        of their weights, by turns.  Else empty.
     score : float
     """
 
@@ -82,6 +84,28 @@ def threshold_split(feature: int, cut: int, threshold: float = np.nan) -> Split:
     is rounded down to the model's input type.  NaN: the midpoint is taken.
     """
     return Split(1, feature, cut, threshold, HEAVIEST, 2, np.empty(0, np.int32), 0.0)
+
+
+def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: bool = False) -> Split:
+    """A branch for each interval of a numeric column, the lowest values first.
+
+    For splitters that declare ``SplitterFunctions(intervals=True)``.  The tree
+    holds such a split as a nest of thresholds on the one column; nothing is
+    searched within it, and `max_depth` counts it as one level.
+
+    Parameters
+    ----------
+    feature : int
+    cuts : (intervals - 1,) int32
+        Ascending codes, at least one; codes up to a cut lie below it, and every
+        interval has rows at the node.
+    missing_apart : bool
+        Whether missing values have a branch of their own, which is branch 0, with
+        the intervals behind it.  Otherwise they join an interval (`missing_to`).
+    """
+    first = 1 if missing_apart else 0
+    missing = 0 if missing_apart else HEAVIEST
+    return Split(6, feature, 0, np.nan, missing, len(cuts) + 1 + first, cuts, 0.0)
 
 
 def level_split(feature: int, levels: npt.NDArray[np.int32], branches: int) -> Split:
@@ -199,6 +223,9 @@ def _branch_of(
         return 0 if code <= split.cut else 1
     if split.kind == 4:
         return 1
+    if split.kind == 6:
+        below = np.searchsorted(split.levels, code)
+        return np.int64(below + (split.branches - len(split.levels) - 1))
     if split.levels[code] >= 0:
         return np.int64(split.levels[code])
     return split.missing

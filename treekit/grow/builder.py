@@ -21,6 +21,7 @@ from treekit.grow.scratch import make_scratch
 from treekit.grow.surrogates import make_surrogacy
 from treekit.grow.target import grid_of
 from treekit.kernels.grow import NODE, Grown, grow
+from treekit.kernels.nest import PENDING
 from treekit.kernels.node import Rows, Table
 from treekit.kernels.surrogates import SURROGATE
 
@@ -44,7 +45,11 @@ def grow_tree(
     criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
     seed = int(rng.integers(0, 2**63))
-    scratch = make_scratch(recipe.table, recipe.target, most, seed, splitter.options, recipe.signs)
+    scratch = make_scratch(
+        recipe.table, recipe.target, most, seed, splitter.options, recipe.signs,
+        intervals=splitter.intervals,
+    )  # fmt: skip
+    nest = np.empty(PENDING, np.int64) if splitter.intervals else None
     spare = Rows(
         np.empty(most + 1, np.uint32),
         np.empty(0 if recipe.target.dense else most + 1, np.uint32),
@@ -70,7 +75,7 @@ def grow_tree(
     )
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
-        noise, recipe.target.quantile, steps, surrogacy, ways, splitter.coding == "exact",
+        noise, recipe.target.quantile, steps, surrogacy, nest, ways, splitter.coding == "exact",
         splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
         criterion.penalty, criterion.n_keys, criterion.use_choose, criterion.use_penalty,
         criterion.score, criterion.impurity, criterion.priority, criterion.use_priority,
@@ -149,7 +154,10 @@ def _stopped(recipe: Recipe, status: int, given: list[float]) -> PluginError:
         return splitter.error("returned a split whose score is NaN")
     if status == -5:
         return criterion.error("chose a column that does not exist; choose gives a position, or -1")
-    return splitter.error("returned a split with an empty branch or an impossible column")
+    return splitter.error(
+        "returned a split with an empty branch or an impossible column, or of a kind that its "
+        "SplitterFunctions do not declare (sums, intervals)"
+    )
 
 
 def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:

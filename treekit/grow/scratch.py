@@ -19,8 +19,13 @@ def make_scratch(
     seed: int,
     options: tuple[float, ...] = (),
     signs: npt.NDArray[np.float64] | None = None,
+    *,
+    intervals: bool = False,
 ) -> Scratch:
-    """Working memory for nodes of up to `most` rows; `seed` draws columns."""
+    """Working memory for nodes of up to `most` rows; `seed` draws columns.
+
+    `intervals`: with room for as many cuts as a column has codes.
+    """
     s = target.size
     room = max(most, 256) + 2
     codes = int(table.n_codes.max(initial=0)) + 1
@@ -42,7 +47,7 @@ def make_scratch(
         best=np.append(np.empty(s + 2), [0.0, 0.0, -np.inf, np.inf]),
         pair=np.empty((2, s)),
         offers=_offers(table, target, signs),
-        levels=np.empty(levels, np.int32),
+        levels=np.empty(max(levels, codes) if intervals else levels, np.int32),
         options=np.array(options),
     )
 

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections import namedtuple
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numba as nb
@@ -43,12 +43,13 @@ CriterionView = namedtuple("CriterionView", ["score"])
 
 @dataclass(frozen=True)
 class CompiledSplitter:
-    """The pointer to ``find``, how columns are coded for it, and its options."""
+    """The pointer to ``find``, how columns are coded for it, its options, its kinds of split."""
 
     find: Any
     coding: Coding
     origin: Origin
     options: tuple[float, ...] = ()
+    intervals: bool = False
 
 
 def compile_splitter(
@@ -85,18 +86,24 @@ def compile_splitter(
             )
         find = _own(own, signature)
         return CompiledSplitter(find, functions.coding, origin, functions.find.options)
-    _register_makers()
     core = jitable(functions.find)
     try:
-        find = Pointer(_compiled_find(core, functions.sums), signature)
+        find = _plugin_pointer(core, functions.sums, functions.intervals, signature)
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         warnings.warn(
             f"{origin} does not compile and runs as Python, slower: {numba_complaint(error)}",
             TreekitWarning,
             stacklevel=2,
         )
-        find = Pointer(_python_find(core, functions.sums, origin), signature)
-    return CompiledSplitter(find, functions.coding, origin)
+        find = Pointer(_python_find(core, functions, origin), signature)
+    return CompiledSplitter(find, functions.coding, origin, intervals=functions.intervals)
+
+
+@lru_cache(maxsize=64)
+def _plugin_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> Pointer:
+    """The pointer to a plugin's find; the same function is compiled once in a process."""
+    _register_makers()
+    return Pointer(_compiled_find(core, sums, intervals), signature)
 
 
 def _own(find: Any, signature: Any) -> Pointer:
@@ -127,20 +134,36 @@ def _is_sum(split, table):  # type: ignore[no-untyped-def]
     return True
 
 
-def _write(split, node, sums, levels, out, numbers):  # type: ignore[no-untyped-def]
+def _are_intervals(split, table, room):  # type: ignore[no-untyped-def]
+    """Whether the cuts of a plugin's split on intervals are possible."""
+    cuts, last = split.levels, np.int64(table.n_codes[split.feature]) - 2
+    apart = split.branches - len(cuts) - 1
+    if not 1 <= len(cuts) <= room or not 0 <= apart <= 1 or (apart == 1 and split.missing != 0):
+        return False
+    before = -1
+    for j in range(len(cuts)):
+        if not before < cuts[j] <= last:
+            return False
+        before = cuts[j]
+    return table.nominal[split.feature] == 0
+
+
+def _write(split, node, sums, intervals, levels, out, numbers):  # type: ignore[no-untyped-def]
     """Put a plugin's split where `grow` reads it; kind -3 marks an impossible one."""
     table = node.table
     out[KIND] = -3
-    if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 5:
+    if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 6:
         return
     if split.kind == 5 and not (sums and _is_sum(split, table)):
+        return
+    if split.kind == 6 and not (intervals and _are_intervals(split, table, len(levels))):
         return
     n_codes = np.int64(table.n_codes[split.feature])
     nominal = table.nominal[split.feature] > 0
     by_level = split.kind in (2, 3)
     if split.branches < 2 or not -1 <= split.missing < split.branches:
         return
-    if split.kind != 3 and split.branches != 2:
+    if split.kind != 3 and split.kind != 6 and split.branches != 2:
         return
     if split.kind == 1 and (nominal or not 0 <= split.cut < n_codes - 1):
         return
@@ -162,7 +185,7 @@ def _write(split, node, sums, levels, out, numbers):  # type: ignore[no-untyped-
     out[BRANCHES] = split.branches
     out[LEVELS] = len(split.levels)
     out[AFTER] = split.cut + 1
-    numbers[THRESHOLD_VALUE] = split.threshold
+    numbers[THRESHOLD_VALUE] = np.nan if split.kind == 6 else split.threshold
     numbers[SCORE] = split.score
     if split.missing < 0:
         children = splitting.branch_stats(node, split)
@@ -176,7 +199,7 @@ def _write(split, node, sums, levels, out, numbers):  # type: ignore[no-untyped-
         out[KIND] = -4
 
 
-def _compiled_find(core: Any, sums: bool) -> Any:
+def _compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
     find = nb.njit(error_model="numpy")(core)
     write = nb.njit(error_model="numpy")(_write)
 
@@ -199,19 +222,21 @@ def _compiled_find(core: Any, sums: bool) -> Any:
         split = find(node, CriterionView(score), rng)
         out[KIND] = 0
         if split is not None:
-            write(split, node, sums, scratch.levels, out, numbers)
+            write(split, node, sums, intervals, scratch.levels, out, numbers)
 
     return call
 
 
-def _python_find(core: Any, sums: bool, origin: Origin) -> Any:
+def _python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any:
+    kinds = functions.sums, functions.intervals
+
     def guarded(node: Any, levels: Any, out: Any, numbers: Any) -> None:
         if current.failures:
             return
         try:
             split = core(node, CriterionView(current.score), current.rng)
             if split is not None:
-                _write(split, node, sums, levels, out, numbers)
+                _write(split, node, *kinds, levels, out, numbers)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything; the host reports it
             current.failures.append((origin, error))
 
@@ -248,7 +273,7 @@ def _register_makers() -> None:
     for name in splitting.__all__:
         if name not in ("Node", "Split"):
             register_jitable(getattr(splitting, name))
-    for helper in (*splitting.HELPERS, _is_sum):
+    for helper in (*splitting.HELPERS, _are_intervals, _is_sum):
         register_jitable(helper)
 
     @overload(splitting.summarise_ranks)

@@ -40,6 +40,7 @@ from treekit.kernels.move import (
     total_held,
     variance,
 )
+from treekit.kernels.nest import INTERVALS, hand_cuts, nest_stats, next_test
 from treekit.kernels.node import Node, Rows, Table
 from treekit.kernels.oblique import project
 from treekit.kernels.pointers import borrowed
@@ -112,6 +113,7 @@ def grow(
     quantile,
     steps,
     surrogates,
+    nest,
     ways,
     midpoints,
     find,
@@ -157,6 +159,9 @@ def grow(
         for parts is not compiled.
     surrogates : Surrogacy or None
         Nodes have surrogates; None = that is not compiled.
+    nest : (cuts,) int64, or None
+        Working memory for splits on intervals (`treekit.kernels.nest`); None =
+        the splitter makes none, and the code for them is not compiled.
     ways : Ways
     midpoints : bool
         Thresholds will lie halfway to the next value present in the node, not
@@ -205,6 +210,8 @@ def grow(
     waiting = np.zeros(64, np.int64)
     sides, held_sides, two = np.empty(0, codes.dtype), np.empty(0, codes.dtype), np.uint32(2)
     n, fresh, used, leaves, n_waiting = 1, 0, 0, 1, 0
+    # Of the nest that is being opened: what is left to open, its root, what was there before.
+    n_nested, nest_root, n_before, found_before = 0, 0, 0, 0
     signs, told = scratch.offers[np.uint64(3)], scratch.best[stats.shape[1] + 2 + LOWEST :]
     bounded = False
     for j in range(np.uint64(len(signs))):
@@ -216,8 +223,14 @@ def grow(
     root.weight = total(cells, values, 0, len(ids), stats[zero], quantile)
     total_held(held_cells, held_values, 0, len(held_ids), stats[zero], held_stats[zero], quantile)
     while True:
-        for node in range(fresh, n):
+        last = n
+        if nest is not None:
+            last = fresh if n_nested > 0 else n
+        for node in range(fresh, last):
             this = nodes[np.uint64(node)]
+            if nest is not None:
+                if this.kind != 0:
+                    continue  # a test within a nest
             own_stats = stats[np.uint64(node)]
             begin, end, weight = this.begin, this.end, this.weight
             if (
@@ -301,18 +314,34 @@ def grow(
                 if use_priority:
                     this.priority = rounded(priority(own_stats))
                 sift_up(waiting, n_waiting, nodes)
-        fresh = n
-        if n_waiting == 0:
-            break
-        n_waiting -= 1
-        node = waiting[np.uint64(n_waiting)]
-        if max_leaves > 0:
-            node, waiting[zero] = waiting[zero], node
-            sift_down(waiting, n_waiting, nodes)
+        fresh = last
+        within = n_nested > 0
+        if within:
+            n_nested -= 1
+            if nest is not None:
+                node = nest[np.uint64(n_nested)]
+        else:
+            if n_waiting == 0:
+                break
+            n_waiting -= 1
+            node = waiting[np.uint64(n_waiting)]
+            if max_leaves > 0:
+                node, waiting[zero] = waiting[zero], node
+                sift_down(waiting, n_waiting, nodes)
         branches = np.int64(nodes[np.uint64(node)].n_children)
-        if max_leaves > 0 and leaves + branches - 1 > max_leaves:
+        opened = 0 if within else branches - 1
+        if max_leaves > 0 and leaves + opened > max_leaves:
             _close(nodes, node)
             continue
+        first_cut, cuts, below, lost_in = np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
+        if nest is not None:
+            if not within:
+                nest_root, n_before, found_before = np.int64(node), n, n_found
+            if nodes[np.uint64(node)].kind == INTERVALS:
+                this = nodes[np.uint64(node)]
+                first_cut, cuts, lost_in = this.level_start, this.n_levels, np.int64(this.missing)
+                below = next_test(nodes, node, pool)
+                branches = np.int64(2)
         if branches > len(ends):
             ends = np.zeros(2 * branches, np.int64)
             held_ends = np.zeros(2 * branches, np.int64)
@@ -509,7 +538,7 @@ def grow(
             at = np.uint64(n) + b
             child = nodes[at]
             child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
-            child.depth = this.depth + 1
+            child.depth = this.depth + (0 if within else 1)
             child.begin, child.end = begin, ends[b]
             child.held_begin, child.held_end = held_begin, held_ends[b]
             child.weight = total(cells, values, begin, ends[b], stats[at], quantile)
@@ -538,6 +567,23 @@ def grow(
                 stats[np.uint64(n), np.uint64(1)] / nodes[np.uint64(n)].weight,
                 stats[np.uint64(n + 1), np.uint64(1)] / nodes[np.uint64(n + 1)].weight,
             )
+        if nest is not None:
+            this.first_child = n
+            if cuts > 0:
+                n_nested = hand_cuts(nodes, node, first_cut, cuts, below, lost_in, nest, n_nested)
+            if n_nested > 0 or within:
+                n += branches
+                leaves += opened
+                if n_nested == 0 and use_before:
+                    top_node = np.uint64(nest_root)
+                    parts, held_parts = nest_stats(
+                        nodes, nest_root, n - n_before, stats, held_stats
+                    )
+                    if not before(stats[top_node], parts, held_stats[top_node], held_parts):
+                        leaves -= len(parts) - 1
+                        n, n_found = n_before, found_before
+                        _close(nodes, nest_root)
+                continue
         if use_before and not before(
             stats[np.uint64(node)],
             stats[n : n + branches],

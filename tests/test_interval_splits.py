@@ -1,0 +1,190 @@
+"""A splitter may part a number into several intervals; the tree says it by thresholds."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import treekit
+from treekit import Pruner, PrunerFunctions, Splitter, SplitterFunctions
+from treekit.errors import PluginError
+from treekit.grow.splitter import _are_intervals
+from treekit.kernels.node import Table
+from treekit.model.predict import leaf_indices
+from treekit.splitting import (
+    branch_stats,
+    code_range,
+    interval_split,
+    missing_to,
+    scored,
+    threshold_split,
+)
+
+
+@cache
+def quarters(apart, lost, intervals=True):
+    """Four intervals of as many distinct values each, down to nodes of less than 16 values."""
+
+    def find(node, criterion, rng):
+        low, high, missing = code_range(node, 0)
+        if high - low < 15:
+            return None
+        cuts = np.empty(3, np.int32)
+        for j in range(3):
+            cuts[j] = low + (j + 1) * ((high - low + 1) // 4) - 1
+        split = interval_split(0, cuts, apart and missing > 0)
+        if missing > 0 and not apart:
+            split = missing_to(split, lost)
+        return scored(split, criterion.score(node.stats, branch_stats(node, split)))
+
+    return Splitter("quarters", lambda: SplitterFunctions(find=find, intervals=intervals))
+
+
+def table(rows=300, every=0):
+    """Distinct whole numbers, of class a a third of the lower and two of the upper half."""
+    x = np.random.default_rng(1).permutation(rows).astype(float)
+    y = np.where((x % 3 == 0) == (x < rows / 2), "a", "b")
+    if every:
+        x[::every] = np.nan
+    return {"x": x, "y": y}
+
+
+def partition(known, values, missing, apart, lost):
+    """Groups of rows that the same tests in plain Python make of a node's rows."""
+    seen = [v for v in values if v in known]
+    if seen and max(seen) - min(seen) >= 15:
+        low, high = min(seen), max(seen)
+        step = (high - low + 1) // 4
+        bounds = [low - 1, *(low + (j + 1) * step - 1 for j in range(3)), high]
+        parts = [[v for v in seen if a < v <= b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        rows = [0, 0, 0, 0]
+        groups = [[([], missing)]] if missing and apart else []
+        if not apart:
+            rows[lost] = missing
+        for part, n in zip(parts, rows, strict=True):
+            groups.append(partition(set(part), part, n, apart, lost))
+        return [group for found in groups for group in found]
+    return [(sorted(known), missing)]
+
+
+def leaves(model, data):
+    """The same groups, as the model makes them."""
+    x = data["x"]
+    at = leaf_indices(model, x.reshape(-1, 1))[:, 0]
+    groups = [x[at == leaf] for leaf in np.unique(at)]
+    codes = {v: c for c, v in enumerate(np.unique(x[~np.isnan(x)]))}
+    told = [
+        (sorted(codes[v] for v in group[~np.isnan(group)]), int(np.isnan(group).sum()))
+        for group in groups
+    ]
+    return sorted(told)
+
+
+@pytest.mark.parametrize(("apart", "lost"), [(True, 2), (False, 2), (False, 0)])
+def test_rows_fall_into_the_intervals_that_plain_python_makes(apart, lost):
+    data = table(every=11)
+    model = treekit.train(data, "y", splitter=quarters(apart, lost), min_gain=-1)
+    codes = list(range(len(np.unique(data["x"][~np.isnan(data["x"])]))))
+    wanted = partition(set(codes), codes, int(np.isnan(data["x"]).sum()), apart, lost)
+    assert leaves(model, data) == sorted(wanted)
+
+
+def test_a_split_on_intervals_is_one_level_and_its_inner_tests_gain_nothing():
+    model = treekit.train(table(), "y", splitter=quarters(False, 2), max_depth=1)
+    tree = model.trees[0]
+    assert (model.n_leaves, model.depth) == (4, 2)
+    assert tree.gain[0] > 0
+    assert (tree.gain[1:] == 0).all()
+    assert sorted(tree.threshold[tree.kind == 1]) == [74.5, 149.5, 224.5]
+
+
+def test_it_exports_with_missing_values_apart_or_in_an_interval(tmp_path):
+    for apart in (False, True):
+        model = treekit.train(table(every=11), "y", splitter=quarters(apart, 2), max_depth=2)
+        kinds = ("onnx", "c", "python", "rules")
+        files = [treekit.export(model, kind, tmp_path / "m")[0] for kind in kinds]
+        assert treekit.verify(model, files, random_rows=200).equal
+        assert str(model.rules()).count("is missing") == 2  # once in the words before the rules
+
+
+def test_a_pruner_is_asked_once_about_all_intervals():
+    asked = []
+
+    def make(most):
+        def before(parent, children, held_parent, held_children):
+            asked.append((parent.copy(), children.copy(), held_children.copy()))
+            return children.shape[0] <= most
+
+        return PrunerFunctions(before=before, holdout=0.25)
+
+    data = table()
+    for most in (4, 3):
+        pruner = Pruner("most", lambda m=most: make(m))
+        with pytest.warns(treekit.errors.TreekitWarning, match="runs as Python"):
+            model = treekit.train(
+                data, "y", splitter=quarters(False, 2), pruner=pruner, max_depth=2, seed=0
+            )
+        assert (model.n_leaves > 4) == (most == 4)
+        assert most == 4 or model.n_leaves == 1
+    for parent, children, held in asked:
+        assert children.shape == held.shape == (4, 2)
+        assert np.array_equal(children.sum(axis=0), parent)
+    assert asked[0][2].sum() == 75
+
+
+def test_intervals_count_as_leaves_and_the_best_go_first():
+    data = table()
+    splitter = quarters(False, 2)
+    for most, wanted in ((3, 1), (4, 4), (6, 4), (7, 7), (12, 10)):
+        model = treekit.train(data, "y", splitter=splitter, max_leaves=most, min_gain=-1)
+        assert model.n_leaves == wanted
+
+
+def test_fractional_rows_go_to_every_interval_in_proportion():
+    data = {"x": [1.0] * 4 + [2.0] * 2 + [3.0] * 1 + [4.0] * 1 + [np.nan], "y": list("aaaabbaba")}
+
+    def find(node, criterion, rng):
+        cuts = np.array([0, 1, 2], np.int32)
+        split = interval_split(0, cuts)
+        return scored(split, criterion.score(node.stats, branch_stats(node, split)))
+
+    four = Splitter("four", lambda: SplitterFunctions(find=find, intervals=True))
+    model = treekit.train(data, "y", splitter=four, max_depth=1, missing="fractional")
+    leaf = model.trees[0].leaves
+    assert sorted(model.trees[0].weight[leaf]) == pytest.approx([1.125, 1.125, 2.25, 4.5])
+    (told,) = model.predict_proba({"x": [np.nan]})
+    assert told[0] == pytest.approx((4 + 2 * 0.25 / 2.25 + 1 + 0.125 / 1.125) / 8, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "possible"),
+    [([], 0), ([3, 3], 0), ([5, 2], 0), ([-1], 0), ([299], 0), ([0, 298], 1), ([0], 1)],
+)
+def test_cuts_ascend_and_leave_a_code_above(cuts, possible):
+    nominal, codes = np.zeros(1, np.uint8), np.array([300], np.uint32)
+    none = np.zeros(0)
+    of_table = Table(none, codes, nominal, none, none, none)
+    for apart in (False, True):
+        split = interval_split(0, np.array(cuts, np.int32), apart)
+        assert _are_intervals(split, of_table, 300) == bool(possible)
+    assert not _are_intervals(split, of_table, len(cuts) - 1)
+    assert not _are_intervals(split, of_table._replace(nominal=nominal + 1), 300)
+    assert not _are_intervals(missing_to(split, 1), of_table, 300)
+
+
+def test_a_splitter_declares_that_it_makes_intervals():
+    with pytest.raises(PluginError, match="do not declare"):
+        treekit.train(table(), "y", splitter=quarters(False, 2, intervals=False))
+    with pytest.raises(PluginError, match="has intervals 'yes'; it is true or false"):
+        treekit.train(table(), "y", splitter=quarters(False, 2, intervals="yes"))
+
+
+def test_an_interval_without_rows_stops_the_training():
+    def find(node, criterion, rng):
+        if node.depth == 0:
+            return scored(threshold_split(0, 149), 1.0)
+        return scored(interval_split(0, np.array([100, 200], np.int32)), 1.0)
+
+    wrong = Splitter("wrong", lambda: SplitterFunctions(find=find, intervals=True))
+    with pytest.raises(PluginError, match="empty branch"):
+        treekit.train(table(), "y", splitter=wrong)
