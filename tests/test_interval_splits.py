@@ -1,6 +1,7 @@
 """A splitter may part a number into several intervals; the tree says it by thresholds."""
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def partition(known, values, missing, apart, lost):
         low, high = min(seen), max(seen)
         step = (high - low + 1) // 4
         bounds = [low - 1, *(low + (j + 1) * step - 1 for j in range(3)), high]
-        parts = [[v for v in seen if a < v <= b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        parts = [[v for v in seen if a < v <= b] for a, b in pairwise(bounds)]
         rows = [0, 0, 0, 0]
         groups = [[([], missing)]] if missing and apart else []
         if not apart:

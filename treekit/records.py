@@ -236,17 +236,23 @@ def _problem(functions: Functions) -> str:
         if by_score and not functions.choose:
             return "has levels_by_score, which needs choose: without it the score decides anyway"
     elif isinstance(functions, SplitterFunctions):
-        if functions.coding not in ("exact", "histogram"):
-            return f"has coding {functions.coding!r}; known: exact, histogram"
-        intervals: Any = functions.intervals
-        if not isinstance(intervals, bool):
-            return f"has intervals {intervals!r}; it is true or false"
-        if functions.sums is True and functions.coding != "exact":
-            return "splits on sums of columns, which needs coding='exact'"
+        return _splitter_problem(functions)
     elif functions.before is None and functions.after is None:
         return "gives neither before nor after; a pruner needs one of them"
     elif functions.holdout is not None and not _is_share(functions.holdout):
         return f"has holdout {functions.holdout!r}; it is a share from 0 to below 1"
+    return ""
+
+
+def _splitter_problem(functions: SplitterFunctions) -> str:
+    """What is wrong with a splitter's functions, or nothing."""
+    intervals: Any = functions.intervals
+    if functions.coding not in ("exact", "histogram"):
+        return f"has coding {functions.coding!r}; known: exact, histogram"
+    if not isinstance(intervals, bool):
+        return f"has intervals {intervals!r}; it is true or false"
+    if functions.sums is True and functions.coding != "exact":
+        return "splits on sums of columns, which needs coding='exact'"
     return ""
 
 

@@ -163,7 +163,7 @@ def _write(split, node, sums, intervals, levels, out, numbers):  # type: ignore[
     by_level = split.kind in (2, 3)
     if split.branches < 2 or not -1 <= split.missing < split.branches:
         return
-    if split.kind != 3 and split.kind != 6 and split.branches != 2:
+    if split.kind not in (3, 6) and split.branches != 2:
         return
     if split.kind == 1 and (nominal or not 0 <= split.cut < n_codes - 1):
         return

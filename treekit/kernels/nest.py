@@ -29,7 +29,7 @@ PENDING = 64
 
 @kernel
 def next_test(nodes, node, pool):
-    """Make a node of intervals one test: is the value missing, or up to the middle cut?
+    """Make a node of intervals one test: whether the value is missing, or up to the middle cut.
 
     Returns
     -------
