@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import treekit
 from treekit import Criterion, CriterionFunctions, Layout, Setting, Task, TaskColumn
+from treekit.cli import main
 from treekit.contracts import Ranks
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.estimators import DecisionTreeClassifier, DecisionTreeRegressor
@@ -309,6 +311,19 @@ def test_every_artifact_gives_the_vector_bit_for_bit(missing, forest, tmp_path: 
     assert np.array_equal(again.predict(table(50, 2)), model.predict(table(50, 2)))
     assert again.provenance["task"] == {"name": "uplift", "target": "cured", "treatment": "given"}
     assert again.settings["criterion.treatment"] == "given"
+
+
+def test_inspect_and_predict_tell_the_task_and_its_answers(tmp_path: Path):
+    path, rows = str(tmp_path / "m.treekit"), tmp_path / "rows.csv"
+    trained(UPLIFT, max_depth=1).save(path)
+    rows.write_text("a,b,c,colour\n1,,2,red\n", encoding="utf-8")
+    said = CliRunner().invoke(main, ["inspect", path]).output
+    assert (
+        "target     'cured'\n  treatment  'given'\n  task       uplift\n  answers    'eff" in said
+    )
+    said = CliRunner().invoke(main, ["predict", path, str(rows)]).output.splitlines()
+    assert said[0] == 'effect,"rate, treated","rate ""control""",standard error'
+    assert len(said[1].split(",")) == 4
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,18 @@ def size(model: Model) -> list[tuple[str, str]]:
     ]
 
 
-def _schema_facts(schema: Schema) -> list[tuple[str, str]]:
+def _schema_facts(model: Model) -> list[tuple[str, str]]:
+    schema, task = model.schema, model.provenance.get("task")
     nominal = int(schema.nominal.sum())
     parts = f"{schema.n_features - nominal} numeric, {nominal} nominal"
     facts = [("columns", f"{schema.n_features} ({parts})")]
-    facts += [("target", repr(output.name)) for output in schema.outputs]
+    names = [repr(output.name) for output in schema.outputs]
+    if (
+        isinstance(task, dict) and schema.task == "regression"
+    ):  # a plugin's, with answers of its own
+        facts += [(shown(str(role)), repr(name)) for role, name in task.items() if role != "name"]
+        return [*facts, ("task", shown(str(task.get("name")))), ("answers", _some(names))]
+    facts += [("target", name) for name in names]
     if schema.task == "regression":
         return [*facts, ("task", "regression")]
     for output in schema.outputs:
@@ -74,7 +81,7 @@ def _some(texts: list[str]) -> str:
 def print_training(model: Model, dataset: Dataset) -> None:
     """Print what the model was trained on."""
     heading("trained on")
-    print_facts([("rows", f"{dataset.n_rows:,}"), *_schema_facts(model.schema)])
+    print_facts([("rows", f"{dataset.n_rows:,}"), *_schema_facts(model)])
 
 
 def print_model(model: Model) -> None:
@@ -188,7 +195,7 @@ def print_columns(schema: Schema) -> None:
 def print_inspection(model: Model) -> None:
     """Print all that a model file says, the trees themselves left out."""
     heading("schema")
-    print_facts([*_schema_facts(model.schema), ("type", model.schema.dtype), *_policies(model)])
+    print_facts([*_schema_facts(model), ("type", model.schema.dtype), *_policies(model)])
     click.echo()
     print_columns(model.schema)
     click.echo()
