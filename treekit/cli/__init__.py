@@ -18,6 +18,7 @@ from treekit.cli.importances import importances_command
 from treekit.cli.listing import plugins_command
 from treekit.cli.model import inspect_command, predict_command, rules_command
 from treekit.cli.picture import plot_command
+from treekit.cli.plugin import plugin_group
 from treekit.cli.terminal import Commands, colour_default
 from treekit.cli.train import train_command
 
@@ -36,6 +37,7 @@ __all__ = ["main"]
         export_command,
         verify_command,
         plugins_command,
+        plugin_group,
         demo_command,
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
