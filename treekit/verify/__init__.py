@@ -7,7 +7,6 @@ True
 
 from __future__ import annotations
 
-import itertools
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,14 +21,14 @@ from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.ensemble import Model
 from treekit.model.given import model_of
-from treekit.verify.answers import INCONSISTENT, REFUSED, STRANGE, Answers, differing, expected
+from treekit.verify.answers import Answers, differing, expected, said
 from treekit.verify.bounds import rule_rows
 from treekit.verify.certificate import file_sha256, model_sha256, write_certificate
 from treekit.verify.coverage import Coverage, measure
 from treekit.verify.probes import Probes, make_probes
 from treekit.verify.report import ArtifactResult, Difference, Report
 from treekit.verify.runners import Runner, runner_of
-from treekit.verify.unseen import unseen_text
+from treekit.verify.unseen import cells_of
 
 __all__ = ["ArtifactResult", "Coverage", "Difference", "Probes", "Report", "make_probes", "verify"]
 
@@ -190,31 +189,5 @@ def _difference(
     row: int,
     how: str,
 ) -> Difference:
-    cells: dict[str, float | str | None] = {}
-    for column, x in zip(schema.columns, rows[row].tolist(), strict=True):
-        if x != x:
-            cells[column.name] = None
-        elif column.kind == "numeric":
-            cells[column.name] = x
-        else:
-            known = 0 <= x < len(column.levels) and x == int(x)
-            cells[column.name] = column.levels[int(x)] if known else unseen_text(column)
-    return Difference(how, cells, _said(schema, wanted, row), _said(schema, given, row))
-
-
-def _said(schema: Schema, answers: Answers, row: int) -> str:
-    labels, numbers = answers.label[row].tolist(), answers.number[row].tolist()
-    if REFUSED in labels:
-        return "that it refuses the row"
-    if INCONSISTENT in labels:
-        return "both an answer and that it refuses the row"
-    said = []
-    blocks = itertools.pairwise(schema.blocks)
-    for output, label, (first, last) in zip(schema.outputs, labels, blocks, strict=True):
-        answer = repr(numbers[first])
-        if output.classes:
-            strange = "a label that is none of the classes"
-            name = strange if label == STRANGE else repr(output.classes[label])
-            answer = f"{name}, probabilities {numbers[first:last]}"
-        said.append(f"{output.name!r} is {answer}" if schema.more else answer)
-    return "; ".join(said)
+    cells = dict(zip(schema.names, cells_of(schema, rows[row]), strict=True))
+    return Difference(how, cells, said(schema, wanted, row), said(schema, given, row))

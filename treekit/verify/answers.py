@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Label, Output
+from treekit.data.schema import Label, Output, Schema
 from treekit.model.ensemble import Model
 from treekit.model.votes import least_cost
 from treekit.rules import RuleList
@@ -22,6 +22,7 @@ __all__ = [
     "differing",
     "expected",
     "label_codes",
+    "said",
 ]
 
 REFUSED = -1
@@ -98,3 +99,22 @@ def label_codes(output: Output, labels: list[Label]) -> npt.NDArray[np.int64]:
     """Class numbers of labels; a label of another type is `STRANGE`."""
     codes = {(type(label), label): code for code, label in enumerate(output.classes)}
     return np.array([codes.get((type(x), x), STRANGE) for x in labels], dtype=np.int64)
+
+
+def said(schema: Schema, answers: Answers, row: int) -> str:
+    """What the answers say to a row, in words."""
+    labels, numbers = answers.label[row].tolist(), answers.number[row].tolist()
+    if REFUSED in labels:
+        return "that it refuses the row"
+    if INCONSISTENT in labels:
+        return "both an answer and that it refuses the row"
+    words = []
+    blocks = itertools.pairwise(schema.blocks)
+    for output, label, (first, last) in zip(schema.outputs, labels, blocks, strict=True):
+        answer = repr(numbers[first])
+        if output.classes:
+            strange = "a label that is none of the classes"
+            name = strange if label == STRANGE else repr(output.classes[label])
+            answer = f"{name}, probabilities {numbers[first:last]}"
+        words.append(f"{output.name!r} is {answer}" if schema.more else answer)
+    return "; ".join(words)

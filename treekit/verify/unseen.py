@@ -1,10 +1,13 @@
-"""A category that no training row had, as text."""
+"""Rows of codes as people write them, with the text of categories, unseen ones too."""
 
 from __future__ import annotations
 
-from treekit.data.schema import Column
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["unseen_text"]
+from treekit.data.schema import Column, Schema
+
+__all__ = ["cells_of", "unseen_text"]
 
 
 def unseen_text(column: Column) -> str:
@@ -13,3 +16,17 @@ def unseen_text(column: Column) -> str:
     while text in column.levels:
         text += "~"
     return text
+
+
+def cells_of(schema: Schema, row: npt.NDArray[np.float64]) -> list[float | str | None]:
+    """The cells of a row (features,) of numbers and codes; None = missing."""
+    cells: list[float | str | None] = []
+    for column, x in zip(schema.columns, row.tolist(), strict=True):
+        if x != x:
+            cells.append(None)
+        elif column.kind == "numeric":
+            cells.append(x)
+        else:
+            known = 0 <= x < len(column.levels) and x == int(x)
+            cells.append(column.levels[int(x)] if known else unseen_text(column))
+    return cells

@@ -1,0 +1,264 @@
+"""Laws of an exporter, judged by what it writes and by running that."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treekit.contracts import Exporter
+from treekit.errors import ExportError
+from treekit.model.ensemble import Model
+from treekit.model.store import load
+from treekit.model.tree import DTYPES
+from treekit.testing.artifacts import Execute, difference
+from treekit.testing.calls import look_at, said_by
+from treekit.testing.laws import Test, broken, inapplicable
+from treekit.testing.models import Sample, deepest, hostile, hostile_alone, samples
+from treekit.testing.pairs import Pair, answer_pairs, missing_pairs, unseen_pairs
+from treekit.testing.report import Law
+
+__all__ = ["EXPORTER_LAWS", "Subject"]
+
+STEM = "model"
+Files = Mapping[str, bytes]
+
+WRITES_OR_REFUSES = Law(
+    "writes-or-refuses-by-name",
+    "A model is written, or refused by a treekit.ExportError that says what it cannot express.",
+    "the exception: raise ExportError for what the target has no words for",
+)
+FILES = Law(
+    "main-file-first",
+    "`export(model, name)` returns a mapping of plain file names to bytes, first `name + suffix`.",
+    "what `export` returns: `.encode()` texts, and put the main file first",
+)
+SOMETHING = Law(
+    "writes-a-model",
+    "Some models are written: a threshold, a leaf, a set of levels, a number.",
+    "what every model is refused for",
+)
+REPEATS = Law(
+    "same-model-same-bytes",
+    "Equal models are written with equal bytes, every time.",
+    "the time, random names, `id()`, the order of a set, absolute paths",
+)
+UNTOUCHED = Law(
+    "model-is-not-touched",
+    "The model is after an export what it was before.",
+    "assignments to the model's arrays, settings and provenance: take a copy first",
+)
+DEEP = Law(
+    "deep-trees-are-written",
+    "A tree of 5,000 splits one below the other is written, or refused by name.",
+    "recursion: `treekit.export.nesting` makes functions of subtrees, a table needs no nesting",
+)
+HOSTILE = Law(
+    "names-are-only-data",
+    "Names, levels and labels are written as text that can do nothing, or refused by name.",
+    "each place where a name is written: `string_literal` of treekit.export.literals",
+)
+MISSING = Law(
+    "missing-values-are-written",
+    "Models that differ in what a missing value does are written differently, or refused.",
+    "`missing_yes` of a step, `model.missing`, surrogates: write them out, or raise ExportError",
+)
+UNSEEN = Law(
+    "unseen-values-are-written",
+    "Models that differ in what an unseen level does are written differently, or refused.",
+    "`model.unknown`, and the levels that a step does not list",
+)
+DIFFERENCES = Law(
+    "differences-are-written",
+    "Models that answer differently are written differently, or refused.",
+    "numbers that are rounded (write `repr`), and what of a model is never looked at",
+)
+EQUAL_BITS = Law(
+    "equal-bits",
+    "What is written answers every row as the model does, to the last bit.",
+    "the row: the side of a missing value, `<=`, ties of labels, the one division at the end",
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An exporter under its settings, and how its files are run.
+
+    Attributes
+    ----------
+    record : Exporter
+    settings : dict
+    execute : callable or None
+        See `treekit.testing.artifacts`; None: they cannot be run.
+    """
+
+    record: Exporter
+    settings: dict[str, Any]
+    execute: Execute | None = None
+
+    def files(self, sample: Sample, law: Law = WRITES_OR_REFUSES) -> Files | None:
+        """What is written for a model, checked; None if it is refused.
+
+        `law` is broken by an exception that is no refusal.
+        """
+        call = f"export(<{sample.what}>, {STEM!r})"
+        try:
+            files = self.record.export(sample.model, STEM, **self.settings)
+        except ExportError as refusal:
+            if not str(refusal).strip():
+                broken(call, "an ExportError without a message", "what it cannot express",
+                       law=WRITES_OR_REFUSES.name)  # fmt: skip
+            return None
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            broken(call, said_by(error), "files, or an ExportError", law=law.name,
+                   look=look_at(error, law))  # fmt: skip
+        problem = self._problem(files)
+        if problem:
+            broken(call, problem, f"{{{STEM + self.record.suffix!r}: b'...', ...}}", law=FILES.name)
+        return dict(files)
+
+    def _problem(self, files: Any) -> str:
+        """What is wrong with the files of a model, or nothing."""
+        if not isinstance(files, Mapping) or not files:
+            return f"{files!r:.80}"
+        for name, content in files.items():
+            if not isinstance(name, str) or name != Path(name).name or "\\" in name or not name:
+                return f"a file {name!r}, which is no plain name"
+            if not isinstance(content, bytes):
+                return f"{name!r} holds a {type(content).__name__}"
+        first = next(iter(files))
+        return "" if first == STEM + self.record.suffix else f"{first!r} first"
+
+
+def _writes(subject: Subject) -> None:
+    for sample in samples():
+        subject.files(sample)
+
+
+def _something(subject: Subject) -> None:
+    if all(subject.files(sample) is None for sample in samples()):
+        models = len(samples())
+        broken(f"{models} models of every sort", "every one is refused", "files of some of them")
+
+
+def _repeats(subject: Subject) -> None:
+    for sample in samples():
+        first = subject.files(sample)
+        if first is None:
+            continue
+        with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
+            path = Path(folder) / "copy.treekit"
+            sample.model.save(path)
+            equal = Sample(sample.what, load(path))
+        for what, model in (("a second time", sample), ("of an equal model", equal)):
+            again = subject.files(model)
+            if again != first:
+                broken(f"export(<{sample.what}>) {what}", _apart(first, again or {}), "equal bytes")
+
+
+def _apart(first: Files, again: Files) -> str:
+    """Where two writings of a model part."""
+    for name, content in first.items():
+        other = again.get(name)
+        if other is None:
+            return f"no file {name!r}"
+        if other != content:
+            pairs = zip(content, other, strict=False)
+            length = min(len(content), len(other))
+            at = next((i for i, (a, b) in enumerate(pairs) if a != b), length)
+            start = max(at - 20, 0)
+            return f"{other[start : at + 20]!r} for {content[start : at + 20]!r} in {name!r}"
+    return f"other files: {', '.join(again)}"
+
+
+def _untouched(subject: Subject) -> None:
+    for sample in samples():
+        before = _state(copy.deepcopy(sample.model))
+        subject.files(sample)
+        for name, value in _state(sample.model).items():
+            if value != before[name]:
+                broken(f"export(<{sample.what}>)", f"its {name} is another", f"its {name} as it was")
+
+
+def _state(model: Model) -> dict[str, Any]:
+    """All that a model is made of, by name, as values that compare."""
+    state = {name: getattr(model, name) for name in ("schema", "missing", "unknown", "voting")}
+    state |= {"settings": model.settings, "provenance": model.provenance}
+    state |= {"units": model.units.tobytes(), "exponent": model.exponent}
+    state["costs"] = None if model.costs is None else model.costs.tobytes()
+    for number, tree in enumerate(model.trees):
+        state |= {f"trees[{number}].{name}": getattr(tree, name).tobytes() for name in DTYPES}
+    return state
+
+
+def _deep(subject: Subject) -> None:
+    subject.files(deepest(), DEEP)
+
+
+def _hostile(subject: Subject) -> None:
+    for sample in hostile_alone():
+        subject.files(sample, HOSTILE)
+    _compared(subject, [hostile()], HOSTILE)
+
+
+def _differ(pairs: Iterable[Pair], subject: Subject) -> None:
+    for what, *models in pairs:
+        one, other = (subject.files(Sample(what, model)) for model in models)
+        if one is not None and one == other:
+            broken(f"two models that differ in {what}", "the same files", "other files, or a refusal")
+
+
+def _missing(subject: Subject) -> None:
+    _differ(missing_pairs(), subject)
+
+
+def _unseen(subject: Subject) -> None:
+    _differ(unseen_pairs(), subject)
+
+
+def _differences(subject: Subject) -> None:
+    _differ(answer_pairs(), subject)
+
+
+def _equal_bits(subject: Subject) -> None:
+    if subject.execute is None:
+        inapplicable("no way to run its files is given: check_exporter(..., run=...)")
+    _compared(subject, samples(), WRITES_OR_REFUSES)
+
+
+def _compared(subject: Subject, models: Iterable[Sample], law: Law) -> None:
+    """Run what is written for models, if it can be run."""
+    if subject.execute is None:
+        return
+    for sample, files in _written(subject, models, law):
+        found = difference(sample.model, files, subject.execute)
+        if found is not None:
+            row, got, wanted = found
+            broken(f"export(<{sample.what}>), asked for {row}", got, wanted)
+
+
+def _written(
+    subject: Subject, models: Iterable[Sample], law: Law
+) -> Iterator[tuple[Sample, Files]]:
+    for sample in models:
+        files = subject.files(sample, law)
+        if files is not None:
+            yield sample, files
+
+
+EXPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
+    (WRITES_OR_REFUSES, _writes),
+    (FILES, _writes),
+    (SOMETHING, _something),
+    (REPEATS, _repeats),
+    (UNTOUCHED, _untouched),
+    (DEEP, _deep),
+    (HOSTILE, _hostile),
+    (MISSING, _missing),
+    (UNSEEN, _unseen),
+    (DIFFERENCES, _differences),
+    (EQUAL_BITS, _equal_bits),
+)

@@ -1,0 +1,202 @@
+"""Small models of every sort, to be written by an exporter under test.
+
+From the smallest up: the first that breaks a law is the example that is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from treekit.data.schema import Column, Output, Schema
+from treekit.model.build import (
+    Node,
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
+from treekit.model.ensemble import Model, make_model
+from treekit.model.tree import MAX_DEPTH
+
+__all__ = ["Sample", "deepest", "hostile", "hostile_alone", "made", "samples", "simplest"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A model and what it is, in words: ``"a threshold"``."""
+
+    what: str
+    model: Model
+
+
+SIZE, COLOUR, AGE = (
+    Column("size"),
+    Column("colour", "nominal", ("red", "green", "blue")),
+    Column("age"),
+)
+COLUMNS = (SIZE, COLOUR, AGE)
+YES_NO = Schema(COLUMNS, "y", classes=("no", "yes"))
+THREE = Schema(COLUMNS, "y", classes=("a", "b", "c"))
+NUMBER = Schema(COLUMNS, "y", task="regression")
+"""What most models are asked."""
+
+
+def made(schema: Schema, *roots: Node, **policies: Any) -> Model:
+    """The model of trees given by their roots."""
+    return make_model(schema, [build_tree(root, schema) for root in roots], **policies)
+
+
+def cut(at: float = 0.1, missing: int = 1, column: str = "size") -> Node:
+    """A threshold between two leaves of two classes."""
+    at = float(np.float32(at))
+    return threshold(column, at, leaf([3.0, 1.0]), leaf([1.0, 4.0]), missing)
+
+
+def simplest() -> Sample:
+    """A threshold on a number."""
+    return Sample("a threshold", made(YES_NO, cut()))
+
+
+@cache
+def samples() -> tuple[Sample, ...]:
+    """All models but the hostile and the deepest ones."""
+    return tuple(
+        Sample(what, model)
+        for part in (_questions(), _policies(), _answers(), _forests())
+        for what, model in part
+    )
+
+
+def _questions() -> Iterator[tuple[str, Model]]:
+    """Every kind of split, of two classes."""
+    few, many, some = leaf([5.0, 0.0]), leaf([1.0, 6.0]), leaf([2.0, 3.0])
+    yield "a threshold", simplest().model
+    yield "a threshold, missing values to the left", made(YES_NO, cut(missing=0))
+    yield "a leaf and nothing else", made(YES_NO, leaf([1.0, 2.0]))
+    yield "a set of levels", made(YES_NO, subset("colour", ["red"], few, many, 0, ["blue"]))
+    branches = {"blue": few, "red": many, "green": some}
+    yield "a branch for each level", made(YES_NO, multiway("colour", branches))
+    del branches["green"]
+    yield "a level without a branch", made(YES_NO, multiway("colour", branches, missing=1))
+    yield "missing or not, of a number", made(YES_NO, is_missing("size", few, many))
+    yield "missing or not, of levels", made(YES_NO, is_missing("colour", few, many))
+    yield "a sum of columns", made(YES_NO, oblique({"size": 0.5, "age": -1.25}, 0.3, few, many))
+    spare = (Surrogate("colour", levels={"red": 0}), Surrogate("age", 2.5, below=1))
+    asked = threshold("size", 0.5, few, many, 1, spare)
+    yield "surrogates", made(YES_NO, asked, missing="surrogate")
+    deeper = threshold("age", 7.0, subset("colour", ["red", "blue"], few, some), many, 0)
+    tree = threshold("size", -1.5, deeper, multiway("colour", {"red": cut(), "green": few}))
+    yield "several kinds of splits in one tree", made(YES_NO, tree)
+    levels = tuple(f"town {i}" for i in range(300))
+    towns = Schema((Column("void", "nominal"), Column("town", "nominal", levels)), classes=(0, 1))
+    yield "300 levels", made(towns, subset(1, levels[::3], few, is_missing(0, some, many)))
+    yield "a path of 300 splits", made(YES_NO, _spine(300))
+
+
+def _policies() -> Iterator[tuple[str, Model]]:
+    """What missing and unseen values do."""
+    tree = subset("colour", ["red"], cut(), threshold("age", 2.0, leaf([0.0, 1.0]), cut(3.5), 0))
+    yield "missing values are an error", made(YES_NO, tree, missing="error")
+    yield "unseen levels are an error", made(YES_NO, tree, unknown="error")
+    yield "both are an error", made(YES_NO, tree, missing="error", unknown="error")
+    yield "rows divide at missing values", made(YES_NO, tree, missing="fractional")
+    wide = Schema(COLUMNS, "y", classes=("no", "yes"), dtype="float64")
+    at = 0.1 + 2.0**-40  # no float32
+    yield "inputs in double", made(wide, threshold("size", at, leaf([3.0, 1.0]), leaf([0.0, 1.0])))
+
+
+def _answers() -> Iterator[tuple[str, Model]]:
+    """What a model answers with."""
+    three = [leaf([1.0, 0.0, 2.0]), leaf([0.0, 5.0, 1.0])]
+    yield "three classes", made(THREE, threshold("size", 1.5, three[0], three[1]))
+    for labels in ((False, True), (3, -7), (0.5, 1e300)):
+        yield f"labels {labels}", made(Schema(COLUMNS, classes=labels), cut())
+    costs = [[0, 1], [9, 0]]
+    yield "costs", made(YES_NO, cut(), costs=np.array(costs, dtype=np.int64))
+    numbers = threshold("size", 1.5, leaf(-0.3), threshold("age", 2.0, leaf(1e9), leaf(7.25)), 0)
+    yield "a number", made(NUMBER, numbers)
+    several = Schema(COLUMNS, "y", classes=("no", "yes"), more=(Output("z", ("a", "b", "c")),))
+    votes = [leaf([1.0, 2.0, 0.0, 2.0, 1.0]), leaf([5.0, 0.0, 1.0, 1.0, 3.0])]
+    yield "two labels", made(several, threshold("size", 1.5, votes[0], votes[1]))
+    more = Schema(COLUMNS, "y", task="regression", more=(Output("z"), Output("w")))
+    told = [leaf([1.0, -2.5, 1e-3]), leaf([0.1, 2.0, 3.0])]
+    yield "three numbers", made(more, threshold("size", 1.5, told[0], told[1]))
+
+
+def _forests() -> Iterator[tuple[str, Model]]:
+    trees = [cut(), subset("colour", ["green"], cut(0.7, 0), cut(-3.0)), cut(2.5, column="age")]
+    yield "a forest", made(YES_NO, *trees)
+    yield "a forest of hard votes", made(YES_NO, *trees, voting="hard")
+    numbers = [threshold("size", at, leaf(at / 3.0), leaf(1e6 * at)) for at in (0.5, 1.5, 2.5)]
+    yield "a forest of numbers", made(NUMBER, *numbers)
+
+
+def _spine(depth: int) -> Node:
+    """A path of thresholds, one below the other, with a leaf beside each."""
+    node = leaf([0.0, 1.0])
+    for level in range(depth - 1, -1, -1):
+        node = threshold("size", float(level), leaf([level + 1.0, 2.0]), node, level % 2)
+    return node
+
+
+def deepest() -> Sample:
+    """A path as deep as a model may have."""
+    return Sample(f"a path of {MAX_DEPTH:,} splits", made(YES_NO, _spine(MAX_DEPTH)))
+
+
+def hostile() -> Sample:
+    """A model all of whose names, levels and labels look like parts of a program."""
+    return Sample("names that look like parts of a program", _called(*HOSTILE_NAMES))
+
+
+def hostile_alone() -> Iterator[Sample]:
+    """The same with one such name at a time, and with texts that few languages can hold."""
+    for name in (*HOSTILE_NAMES, *_UNSPEAKABLE):
+        yield Sample(f"names like {name!r}", _called(name))
+
+
+def _called(*names: str) -> Model:
+    levels = (*names, "plain")
+    columns = (*map(Column, names), Column(f"{names[0]} too", "nominal", levels))
+    schema = Schema(columns, f"target {names[0]}", classes=(*names, "other"))
+    first, last = ([float(k == i) for k in range(schema.n_values)] for i in (0, len(names)))
+    kept = threshold(len(names) - 1, 0.5, leaf(first), leaf(last))
+    return made(schema, subset(len(names), [levels[0]], kept, leaf(last), missing=0))
+
+
+HOSTILE_NAMES = (
+    *(
+        'a"b',
+        "a'b",
+        "back\\",
+        "line\nbreak",
+        "return\r",
+        "// comment \\",
+        "*/ end",
+        "??/",
+        "%d {} $x",
+    ),
+    *(
+        "{{ x }}",
+        "{% raw %}",
+        "<b>&amp;",
+        "-->",
+        "\u202eright",
+        "é 行 😀",
+        "class",
+        "",
+        " ",
+        "0",
+        "x",
+    ),
+)
+_UNSPEAKABLE = ("nul\0", "half \ud800")
