@@ -14,6 +14,17 @@ nature cannot hold is declared in its record: ``exempt={"law": "why"}``.
 from __future__ import annotations
 
 from treekit.testing.criteria import check_criterion
+from treekit.testing.exporters import check_exporter
+from treekit.testing.importers import check_importer
 from treekit.testing.report import Breach, ConformanceError, Law, Report, Verdict
 
-__all__ = ["Breach", "ConformanceError", "Law", "Report", "Verdict", "check_criterion"]
+__all__ = [
+    "Breach",
+    "ConformanceError",
+    "Law",
+    "Report",
+    "Verdict",
+    "check_criterion",
+    "check_exporter",
+    "check_importer",
+]

@@ -91,7 +91,9 @@ def difference(
                 found = differing(part, given)
                 if len(found):
                     row = int(found[0])
-                    cells = dict(zip(model.schema.names, cells_of(model.schema, rows[row]), strict=True))
+                    cells = dict(
+                        zip(model.schema.names, cells_of(model.schema, rows[row]), strict=True)
+                    )
                     return (
                         f"the row {cells}",
                         said(model.schema, given, row),

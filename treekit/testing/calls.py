@@ -14,7 +14,18 @@ from treekit.testing.examples import shown_call, shown_numbers
 from treekit.testing.laws import broken
 from treekit.testing.report import Law
 
-__all__ = ["ANSWERS", "FINITE", "NUMBERS", "REPEATS", "WRITES", "asked", "place_of", "raised_at"]
+__all__ = [
+    "ANSWERS",
+    "FINITE",
+    "NUMBERS",
+    "REPEATS",
+    "WRITES",
+    "asked",
+    "look_at",
+    "place_of",
+    "raised_at",
+    "said_by",
+]
 
 ANSWERS = Law(
     "answers-every-node",
@@ -66,7 +77,7 @@ def asked(
     try:
         answer = core(*given)
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        broken(call, _said(error), "a number", law=ANSWERS.name, look=_look(error, ANSWERS))
+        broken(call, said_by(error), "a number", law=ANSWERS.name, look=look_at(error, ANSWERS))
     for before, after in zip(arguments, given, strict=True):
         if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
             got = f"its argument becomes {shown_numbers(after)}"
@@ -92,7 +103,8 @@ def _is(answer: Any, kind: type) -> bool:
     )
 
 
-def _said(error: Exception) -> str:
+def said_by(error: Exception) -> str:
+    """Kind and message of an exception."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -103,7 +115,8 @@ def raised_at(error: BaseException) -> str:
     return f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}" if own else ""
 
 
-def _look(error: Exception, law: Law) -> str:
+def look_at(error: Exception, law: Law) -> str:
+    """The line that raised, and what else the law says to look at."""
     place = raised_at(error)
     return f"{place}\n{law.look}" if place else law.look
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -51,8 +50,9 @@ NUMBER = Schema(COLUMNS, "y", task="regression")
 
 
 def made(schema: Schema, *roots: Node, **policies: Any) -> Model:
-    """The model of trees given by their roots."""
-    return make_model(schema, [build_tree(root, schema) for root in roots], **policies)
+    """The model of trees given by their roots, with a word on how it was trained."""
+    told: dict[str, Any] = {"settings": {"max_depth": 9}, "provenance": {"rows": [12, 3]}}
+    return make_model(schema, [build_tree(root, schema) for root in roots], **told, **policies)
 
 
 def cut(at: float = 0.1, missing: int = 1, column: str = "size") -> Node:
@@ -66,14 +66,11 @@ def simplest() -> Sample:
     return Sample("a threshold", made(YES_NO, cut()))
 
 
-@cache
-def samples() -> tuple[Sample, ...]:
-    """All models but the hostile and the deepest ones."""
-    return tuple(
-        Sample(what, model)
-        for part in (_questions(), _policies(), _answers(), _forests())
-        for what, model in part
-    )
+def samples() -> Iterator[Sample]:
+    """All models but the hostile and the deepest ones, made anew: an exporter may harm them."""
+    for part in (_questions(), _policies(), _answers(), _forests()):
+        for what, model in part:
+            yield Sample(what, model)
 
 
 def _questions() -> Iterator[tuple[str, Model]]:
@@ -99,7 +96,7 @@ def _questions() -> Iterator[tuple[str, Model]]:
     levels = tuple(f"town {i}" for i in range(300))
     towns = Schema((Column("void", "nominal"), Column("town", "nominal", levels)), classes=(0, 1))
     yield "300 levels", made(towns, subset(1, levels[::3], few, is_missing(0, some, many)))
-    yield "a path of 300 splits", made(YES_NO, _spine(300))
+    yield "a path of 120 splits", made(YES_NO, _spine(120))
 
 
 def _policies() -> Iterator[tuple[str, Model]]:
@@ -153,9 +150,13 @@ def deepest() -> Sample:
     return Sample(f"a path of {MAX_DEPTH:,} splits", made(YES_NO, _spine(MAX_DEPTH)))
 
 
-def hostile() -> Sample:
-    """A model all of whose names, levels and labels look like parts of a program."""
-    return Sample("names that look like parts of a program", _called(*HOSTILE_NAMES))
+def hostile() -> tuple[Sample, Sample]:
+    """A model all of whose names and texts look like parts of a program, and a harmless twin."""
+    harmless = (f"name{i}" for i in range(len(HOSTILE_NAMES)))
+    return (
+        Sample("names that look like parts of a program", _called(*HOSTILE_NAMES)),
+        Sample("harmless names", _called(*harmless)),
+    )
 
 
 def hostile_alone() -> Iterator[Sample]:

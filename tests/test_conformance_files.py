@@ -1,0 +1,448 @@
+"""What is installed keeps the laws of exporters and importers, and who breaks one is told which."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from treekit import Exporter, ExportError, Importer, ModelError, registry
+from treekit.data.schema import Column, Schema
+from treekit.export.lower import lower
+from treekit.model.build import build_tree, leaf, threshold
+from treekit.model.ensemble import make_model
+from treekit.model.predict import sums
+from treekit.testing import ConformanceError, check_exporter, check_importer
+from treekit.testing.models import hostile, hostile_alone, samples
+from treekit.testing.pairs import answer_pairs, missing_pairs, unseen_pairs
+from treekit.testing.rows import probe_rows
+from treekit.verify.certificate import model_sha256
+
+PYTHON = registry.exporter("python")
+
+
+def broken(report):
+    return [breach.law.name for breach in report.breaches]
+
+
+@pytest.mark.parametrize("name", ["c", "onnx", "python", "rules"])
+def test_every_exporter_of_treekit_keeps_its_laws(name):
+    report = check_exporter(name, strict=True)
+    assert {verdict.state for verdict in report.verdicts} == {"holds"}
+
+
+def test_the_models_are_of_every_sort():
+    models = [sample.model for sample in samples()]
+    for kind in range(6):
+        assert any((tree.kind == kind).any() for model in models for tree in model.trees)
+    assert {model.missing for model in models} == {"direction", "fractional", "surrogate", "error"}
+    assert {model.schema.task for model in models} == {"classification", "regression"}
+    assert {type(label) for model in models for label in model.schema.classes} == {
+        *(bool, int, float, str)
+    }
+    assert any(model.schema.more for model in models)
+    assert len(list(hostile_alone())) > len(hostile()[0].model.schema.columns)
+
+
+@pytest.mark.parametrize("pair", [*missing_pairs(), *unseen_pairs(), *answer_pairs()])
+def test_a_pair_of_models_answers_some_row_differently(pair):
+    if pair.one.schema != pair.other.schema:  # labels, or the type of inputs
+        return
+    answers = []
+    for model in (pair.one, pair.other):
+        rows = probe_rows(pair.one)[0]
+        takes = ~np.isnan(rows).any(axis=1) | (model.missing != "error")
+        if "error" in (model.missing, model.unknown):
+            takes &= (rows[:, 1] != rows[:, 1]) | np.isin(rows[:, 1], (0, 1, 2))
+        total = np.full((len(rows), model.schema.n_values), -1.0)
+        total[takes] = sums(model, rows[takes]) / (model.n_trees * model.mass)
+        answers.append(total.tobytes() + repr(model.costs).encode())
+    assert answers[0] != answers[1]
+
+
+class Wrapped:
+    """A target with a fault: the digest of a model, or, ending in .py, the target "python"."""
+
+    def __init__(self, suffix=".own", declared=None):
+        self.suffix, self.declared = suffix, declared or suffix
+
+    def record(self):
+        return Exporter("own", self.declared, self.export)
+
+    def text(self, model):
+        if self.suffix == ".py":
+            return PYTHON.export(model, "m")["m.py"]
+        return model_sha256(model).encode()
+
+    def export(self, model, name):
+        return {f"{name}{self.suffix}": self.text(model)}
+
+
+class Texts(Wrapped):
+    def export(self, model, name):
+        return {file: text.decode() for file, text in super().export(model, name).items()}
+
+
+class HeaderFirst(Wrapped):
+    def export(self, model, name):
+        return {f"{name}.h": b"", **super().export(model, name)}
+
+
+class Elsewhere(Wrapped):
+    def export(self, model, name):
+        return {**super().export(model, name), "../more": b""}
+
+
+class Random(Wrapped):
+    def export(self, model, name):
+        return {f"{name}.own": self.text(model) + f"# {random.random()}\n".encode()}
+
+
+class Identity(Wrapped):
+    def export(self, model, name):
+        return {f"{name}.own": self.text(model) + f"# {id(model)}\n".encode()}
+
+
+class ClassesOnly(Wrapped):
+    def export(self, model, name):
+        str(model.schema.classes[0])  # an IndexError for a regression
+        return super().export(model, name)
+
+
+class Silent(Wrapped):
+    def export(self, model, name):
+        if model.schema.task == "regression":
+            raise ExportError("")
+        return super().export(model, name)
+
+
+class Shy(Wrapped):
+    def export(self, model, name):
+        raise ExportError("this is too hard")
+
+
+class Scribbler(Wrapped):
+    def export(self, model, name):
+        model.settings["exported"] = True
+        return super().export(model, name)
+
+
+class Painter(Wrapped):
+    def export(self, model, name):
+        gain = model.trees[0].gain
+        gain.flags.writeable = True
+        gain[0] += 1
+        return super().export(model, name)
+
+
+class Recursive(Wrapped):
+    def export(self, model, name):
+        def walk(tree, node):
+            return [walk(tree, tree.first_child[node] + b) for b in range(tree.n_children[node])]
+
+        walk(model.trees[0], 0)
+        return super().export(model, name)
+
+
+class OneSided(Wrapped):
+    """Thresholds and leaves as JSON; a missing value says no, whatever the model says."""
+
+    side = "no"
+
+    def export(self, model, name):
+        trees = lower(model)
+        if model.missing != "direction" or model.label_costs is not None:
+            raise ExportError("this target has no refusals and no costs")
+        return {f"{name}.own": json.dumps(self.told(model, trees)).encode()}
+
+    def told(self, model, trees):
+        nodes = [
+            [[int(v) for v in node] for node in zip(t.kind, t.feature, t.yes, t.no, strict=True)]
+            for t in trees
+        ]
+        at = [[repr(x) for x in tree.threshold.tolist()] for tree in trees]
+        sets = [[tree.codes(i).tolist() for i in range(tree.n_nodes)] for tree in trees]
+        answers = [model.units.tolist(), model.exponent, list(model.schema.classes)]
+        return [nodes, at, sets, *answers, model.schema.dtype, model.unknown]
+
+
+class Rounding(OneSided):
+    def told(self, model, trees):
+        told = super().told(model, trees)
+        told[1] = [[f"{x:.4f}" for x in tree.threshold.tolist()] for tree in trees]
+        return [*told, [tree.missing_yes.tolist() for tree in trees]]
+
+
+class Trusting(OneSided):
+    def told(self, model, trees):
+        told = super().told(model, trees)
+        return [*told[:-1], [tree.missing_yes.tolist() for tree in trees]]
+
+
+class Unescaped(Wrapped):
+    def export(self, model, name):
+        names = "".join(f"# {column.name}\n" for column in model.schema.columns)
+        return {f"{name}.py": names.encode(errors="replace") + self.text(model)}
+
+
+class Shifted(Wrapped):
+    def export(self, model, name):
+        return {f"{name}.py": self.text(model).replace(b" <= ", b" < ")}
+
+
+@pytest.mark.parametrize(
+    ("fault", "law"),
+    [
+        (Texts(), "main-file-first"),
+        (HeaderFirst(), "main-file-first"),
+        (Elsewhere(), "main-file-first"),
+        (Wrapped(declared=".txt"), "main-file-first"),
+        (Random(), "same-model-same-bytes"),
+        (Identity(), "same-model-same-bytes"),
+        (ClassesOnly(), "writes-or-refuses-by-name"),
+        (Silent(), "writes-or-refuses-by-name"),
+        (Shy(), "writes-a-model"),
+        (Scribbler(), "model-is-not-touched"),
+        (Painter(), "model-is-not-touched"),
+        (Recursive(), "deep-trees-are-written"),
+        (OneSided(), "missing-values-are-written"),
+        (Trusting(), "unseen-values-are-written"),
+        (Rounding(), "differences-are-written"),
+        (Unescaped(".py"), "names-are-only-data"),
+        (Shifted(".py"), "equal-bits"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Wrapped) else value,
+)
+def test_a_broken_exporter_is_told_the_law_that_it_breaks(fault, law):
+    report = check_exporter(fault.record(), fail=False)
+    assert broken(report) == [law]
+
+
+def test_a_breach_shows_the_smallest_model_the_row_and_both_answers():
+    with pytest.raises(ConformanceError) as failure:
+        check_exporter(Shifted(".py").record())
+    text = str(failure.value)
+    assert "smallest example: export(<a threshold>), asked for the row {'size': 0.1" in text
+    assert "got:              'yes', probabilities [0.1999" in text
+    assert "expected:         'no', probabilities [0.75, 0.25]" in text
+
+
+def test_an_exception_is_shown_with_the_line_that_raised_it():
+    (breach,) = check_exporter(ClassesOnly().record(), fail=False).breaches
+    assert breach.example == "export(<a number>, 'model')"
+    assert breach.got == "IndexError: tuple index out of range"
+    assert "model.schema.classes[0]" in breach.look
+
+
+def test_files_that_nobody_can_run_are_judged_by_all_other_laws():
+    report = check_exporter(Wrapped().record())
+    states = {verdict.law.name: verdict.state for verdict in report.verdicts}
+    assert states.pop("equal-bits") == "does not apply"
+    assert set(states.values()) == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("run", "what"),
+    [
+        (lambda path, schema, rows: [], "run gave 0 answers"),
+        (lambda path, schema, rows: [1] * len(rows), "an answer is a pair of 1 labels and 2"),
+        (lambda path, schema, rows: 1 / 0, "ZeroDivisionError"),
+        (lambda path, schema, rows: [None] * len(rows), "that it refuses the row"),
+        (lambda path, schema, rows: [(["?"], [1, 0])] * len(rows), "none of the classes"),
+    ],
+)
+def test_what_runs_the_files_is_told_how_to_answer(run, what):
+    (breach,) = check_exporter(Wrapped().record(), run=run, fail=False).breaches
+    assert breach.law.name == "equal-bits"
+    assert what in breach.got
+
+
+# ------------------------------------------------------------------ importers
+
+
+def numbers(rows):
+    return np.array(rows, dtype=np.float64).clip(-1e30, 1e30)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 3)).round(2)
+    y = (x[:, 0] > 0).astype(int) + (x[:, 1] > 0.3)
+    return [
+        DecisionTreeClassifier(max_depth=4, random_state=0).fit(x, y),
+        RandomForestClassifier(5, max_depth=3, random_state=0).fit(x, y),
+        ExtraTreesRegressor(5, max_depth=3, random_state=0).fit(x, 3 * x[:, 2]),
+    ]
+
+
+def test_the_importer_of_treekit_keeps_its_laws(fitted):
+    report = check_importer(
+        "scikit-learn",
+        sources=fitted,
+        predict=lambda source, schema, rows: source.predict(numbers(rows)),
+        missing=False,
+        strict=True,
+    )
+    states = {verdict.law.name: verdict.state for verdict in report.verdicts}
+    assert states.pop("corrupt-files-are-refused") == "does not apply"  # there are no files
+    assert set(states.values()) == {"holds"}
+
+
+def test_without_sources_only_foreign_things_are_judged():
+    report = check_importer("scikit-learn")
+    held = {verdict.law.name for verdict in report.verdicts if verdict.state == "holds"}
+    assert {"foreign-things-are-passed-over", "read-refuses-by-name"} <= held
+    assert "predictions-are-equal" not in held
+
+
+class Stumps:
+    """Reads ``{"at": 0.5, "left": [3, 1], "right": [0, 2]}``, as it should be."""
+
+    def record(self):
+        return Importer("own", self.recognises, self.read)
+
+    def recognises(self, source):
+        ends = isinstance(source, Path) and source.suffix == ".stump"
+        return ends and source.name.isascii() and len(source.name) < 99 and source.exists()
+
+    def read(self, source):
+        try:
+            told = json.loads(source.read_text(encoding="utf-8"))
+            return self.model(float(told["at"]), told["left"], told["right"])
+        except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            raise ModelError(f"{source!r:.80} is no stump: {error}") from error
+
+    def model(self, at, left, right, **other):
+        schema = Schema((Column("x"),), classes=(0, 1), dtype="float64")
+        root = threshold("x", at, leaf(left), leaf(right), 0)
+        return make_model(schema, [build_tree(root, schema)], **other)
+
+
+def predict(source, schema, rows):
+    told = json.loads(source.read_text(encoding="utf-8"))
+    return [
+        int(np.argmax(told["left" if x is None or x <= told["at"] else "right"])) for (x,) in rows
+    ]
+
+
+class Greedy(Stumps):
+    def recognises(self, source):
+        return True
+
+
+class Curious(Stumps):
+    def recognises(self, source):
+        return source.suffix == ".stump" and super().recognises(source)
+
+
+class Vague(Stumps):
+    def recognises(self, source):
+        return super().recognises(source) or None
+
+
+class Hasty(Stumps):
+    def recognises(self, source):
+        return isinstance(source, Path) and source.suffix == ".stump"
+
+
+class Thorough(Stumps):
+    def recognises(self, source):
+        return super().recognises(source) and b"left" in source.read_bytes()
+
+
+class Heavy(Stumps):
+    def recognises(self, source):
+        sys.modules.setdefault("a_heavy_library", sys)
+        return super().recognises(source)
+
+
+class Blind(Stumps):
+    def recognises(self, source):
+        return super().recognises(source) and source.suffix == ".tree"
+
+
+class Careless(Stumps):
+    def read(self, source):
+        if not isinstance(source, Path):
+            raise ModelError("only files")
+        told = json.loads(source.read_bytes())
+        return self.model(told["at"], told["left"], told["right"])
+
+
+class Gullible(Stumps):
+    def read(self, source):
+        return super().read(Path(source))
+
+
+class Rough(Stumps):
+    """Takes the leaf's units as they come."""
+
+    def model(self, at, left, right):
+        model = super().model(at, left, right)
+        object.__setattr__(model, "units", model.units + 1)
+        return model
+
+
+class Dict(Stumps):
+    def model(self, at, left, right):
+        return {"at": at} if super().model(at, left, right) else None
+
+
+class Counting(Stumps):
+    times = 0
+
+    def model(self, at, left, right):
+        self.times += 1
+        return super().model(at + self.times * 1e-3, left, right)
+
+
+class Logging(Stumps):
+    def read(self, source):
+        model = super().read(source)
+        source.with_suffix(".log").write_text("read", encoding="utf-8")
+        return model
+
+
+class Strict(Stumps):
+    """Takes ``<=`` of the file for ``<``."""
+
+    def model(self, at, left, right):
+        return super().model(float(np.nextafter(at, -np.inf)), left, right)
+
+
+@pytest.mark.parametrize(
+    ("fault", "laws"),
+    [
+        (Stumps(), []),
+        (Greedy(), ["foreign-things-are-passed-over"]),
+        (Curious(), ["foreign-things-are-passed-over"]),
+        (Vague(), ["foreign-things-are-passed-over"]),
+        (Hasty(), ["foreign-things-are-passed-over"]),
+        (Thorough(), ["recognising-is-cheap"]),
+        (Heavy(), ["recognising-is-cheap"]),
+        (Blind(), ["own-sources-are-recognised"]),
+        (Careless(), ["corrupt-files-are-refused"]),
+        (Gullible(), ["read-refuses-by-name"]),
+        (Rough(), ["reads-a-model"]),
+        (Dict(), ["reads-a-model"]),
+        (Counting(), ["same-source-same-model", "predictions-are-equal"]),
+        (Logging(), ["source-is-not-touched"]),
+        (Strict(), ["predictions-are-equal"]),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Stumps) else "",
+)
+def test_a_broken_importer_is_told_the_law_that_it_breaks(fault, laws, tmp_path: Path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "a_heavy_library", raising=False)
+    paths = [tmp_path / "one.stump", tmp_path / "two.stump"]
+    paths[0].write_text('{"at": 0.5, "left": [3, 1], "right": [0, 2]}', encoding="utf-8")
+    paths[1].write_text('{"at": -1e300, "left": [0, 1],\n "right": [4, 2]}', encoding="utf-8")
+    report = check_importer(fault.record(), sources=paths, predict=predict, fail=False)
+    sys.modules.pop("a_heavy_library", None)
+    assert broken(report) == laws
