@@ -1,0 +1,93 @@
+"""The factor that gains are divided by (Rzepakowski and Jaroszewicz 2012, section 3).
+
+For the divergence of Kullback and Leibler, with P^T(A) and P^C(A) how the treated and the
+control rows spread over the branches of a test A::
+
+    I(A) = H(N^T/N, N^C/N) KL(P^T(A) : P^C(A)) + N^T/N H(P^T(A)) + N^C/N H(P^C(A)) + 1/2
+
+and for the others the same, J(A), with the Gini index in place of the entropy H and the
+divergence itself in place of KL.  Of several treatments, the paper's section 4: the first
+term stands for all treated rows together, ``between`` of it for each treatment alone, and
+each treatment has a term of its own for its spread.
+"""
+
+import math
+
+__all__ = ["normaliser"]
+
+
+def normaliser(parent, children, which, between):
+    """I(A) for ``which == 0``, else J(A): 1/2 or more, infinite where an arm fills no branch."""
+    arms, total = parent.shape[0] // 2, parent.sum()
+    control, treated = _weight(parent, 0), 0.0
+    for arm in range(1, arms):
+        treated += _weight(parent, arm)
+    parted = _mixed(treated, control, which) * _parted(children, 0, which)
+    factor = 0.5 + (1.0 - between) * parted + control / total * _spread(children, 0, which)
+    for arm in range(1, arms):
+        weight = _weight(parent, arm)
+        if weight > 0.0:
+            factor += weight / total * _spread(children, arm, which)
+            if between > 0.0:
+                alone = _mixed(weight, control, which) * _parted(children, arm, which)
+                factor += between * alone
+    return factor
+
+
+def _weight(cells, arm):
+    return max(cells[2 * arm] + cells[2 * arm + 1], 0.0)
+
+
+def _mixed(one, other, which):
+    """H or Gini of two weights."""
+    p = one / (one + other)
+    if which == 0:
+        return _bits(p) + _bits(1.0 - p)
+    return 1.0 - p * p - (1.0 - p) * (1.0 - p)
+
+
+def _bits(p):
+    return -p * math.log2(p) if p > 0.0 else 0.0
+
+
+def _spread(children, arm, which):
+    """H(P(A)) or Gini(P(A)) of the rows of an arm."""
+    total = 0.0
+    for b in range(children.shape[0]):
+        total += _weight(children[b], arm)
+    if total <= 0.0:
+        return 0.0
+    bits, squares = 0.0, 0.0
+    for b in range(children.shape[0]):
+        share = _weight(children[b], arm) / total
+        bits += _bits(share)
+        squares += share * share
+    return bits if which == 0 else 1.0 - squares
+
+
+def _parted(children, arm, which):
+    """Divergence of P(A) of an arm, or of all treatments for 0, from the control group's."""
+    treated, control = 0.0, 0.0
+    for b in range(children.shape[0]):
+        treated += _arms_weight(children[b], arm)
+        control += _weight(children[b], 0)
+    if treated <= 0.0 or control <= 0.0:
+        return 0.0
+    apart = 0.0
+    for b in range(children.shape[0]):
+        p, q = _arms_weight(children[b], arm) / treated, _weight(children[b], 0) / control
+        if which == 1:
+            apart += (p - q) ** 2
+        elif q > 0.0:
+            apart += p * math.log2(p / q) if which == 0 and p > 0.0 else 0.0
+            apart += (p - q) ** 2 / q if which == 2 else 0.0
+        elif p > 0.0:
+            return math.inf
+    return apart
+
+
+def _arms_weight(cells, arm):
+    """Weight of a treatment; of all of them for 0."""
+    if arm > 0:
+        return _weight(cells, arm)
+    return max(cells.sum() - cells[0] - cells[1], 0.0)
