@@ -4,6 +4,20 @@ This page is the whole contract.  A plugin is a package with an entry point in
 the group ``treekit`` whose module implements some of the hooks in
 `treekit.hookspecs`; each hook returns a list of these records.
 
+Fields of every record
+----------------------
+name : str
+    As users type it (``--criterion NAME``): letters, digits, ``_``, ``-`` and ``.``.
+make : callable
+    Of a criterion, splitter or pruner: ``make(**settings)`` returns its functions.
+settings : tuple of Setting
+    The keywords of ``make`` (of ``export``, of ``read``), checked before it is called.
+summary : str
+    A few words for the listing ``treekit plugins``.
+exempt : mapping of str to str
+    Laws of `treekit.testing` that by its nature do not hold for the component, each
+    with the reason.
+
 Versions
 --------
 The contract has a version of its own, `CONTRACT_VERSION`, a whole number that grows
@@ -342,9 +356,6 @@ class Criterion:
     make : callable
         ``make(**settings) -> CriterionFunctions``; with a `Task`
         ``make(layout, **settings)``, the layout being fitted to the training rows.
-    exempt : mapping of str to str
-        As every record has it: laws of `treekit.testing` that by its nature do
-        not hold for this component, each with the reason.
     """
 
     name: str

@@ -16,8 +16,11 @@ from treekit.contracts import Criterion, Exporter, Importer, Pruner, Splitter
 __all__ = ["PROJECT", "hookimpl", "hookspec"]
 
 PROJECT = "treekit"
+"""The name of pluggy's project, and of the group of entry points."""
 hookspec = pluggy.HookspecMarker(PROJECT)
+"""Marks the hooks below; treekit's own."""
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a plugin's function of a hook's name: ``@treekit.hookimpl`` above it."""
 
 
 @hookspec

@@ -1,0 +1,156 @@
+"""The reference page of the contract, made of its docstrings.
+
+    python -m treekit.testing.reference > plugins/CONTRACT.md
+
+A docstring is in NumPy's style.  `undocumented` lists what has none: a hook, a
+public name, a field of a record.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import itertools
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from treekit.testing.docstrings import entries, markdown
+
+__all__ = ["reference", "undocumented"]
+
+
+class Part(NamedTuple):
+    """A part of the page: its title, a module, and which of its names (none: all public ones)."""
+
+    title: str
+    module: str
+    names: tuple[str, ...] = ()
+
+
+PARTS = (
+    Part("Hooks", "treekit.hookspecs"),
+    Part("Records", "treekit.contracts"),
+    Part("What a splitter works with", "treekit.splitting"),
+    Part("What a node's rows and columns are", "treekit.kernels.node", ("Table", "Rows")),
+    Part("What a pruner works with", "treekit.pruners.context"),
+    Part("How a pruner cuts", "treekit.pruners.collapse"),
+    Part("What judges a component", "treekit.testing"),
+)
+SHARED = "Fields of every record"
+"""The section of the contract's docstring that documents what all records have."""
+
+HEAD = """# The contract
+
+<!-- Made by `python -m treekit.testing.reference > plugins/CONTRACT.md`; edit the docstrings. -->
+
+What a plugin provides, what it is given, and what it may call. [TUTORIAL.md](TUTORIAL.md) shows
+it at work.
+"""
+
+
+def reference() -> str:
+    """The whole page as Markdown."""
+    return "\n".join([HEAD, *(text for part in PARTS for text in _part(part))]).rstrip() + "\n"
+
+
+def undocumented() -> list[str]:
+    """Hooks, public names and fields of records without a word, by their dotted names."""
+    return [name for part in PARTS for name in _silent(part)]
+
+
+def _public(part: Part) -> list[tuple[str, Any]]:
+    """Names and values of a part: of the hooks every hook, whether it is in ``__all__`` or not."""
+    module = importlib.import_module(part.module)
+    hooks = [name for name in vars(module) if name.startswith("treekit_")]
+    names = part.names or (*hooks, *module.__all__)
+    return [(name, getattr(module, name)) for name in dict.fromkeys(names)]
+
+
+def _part(part: Part) -> Iterator[str]:
+    module = importlib.import_module(part.module)
+    yield f"## {part.title}\n\n`{part.module}`\n"
+    if not part.names:
+        yield markdown(_doc(module), "###")
+    constants = _constants(module)
+    for name, value in _public(part):
+        if name in constants:
+            yield f"### `{name}`\n\n{markdown(constants[name], '####')}"
+        else:
+            yield f"### `{name}{_signature(value)}`\n\n{markdown(_doc(value), '####')}"
+
+
+def _silent(part: Part) -> Iterator[str]:
+    module = importlib.import_module(part.module)
+    constants, shared = _constants(module), entries(_doc(module), SHARED)
+    for name, value in _public(part):
+        where = f"{part.module}.{name}"
+        if not constants.get(name, "") and (name in _assigned(module) or not _doc(value)):
+            yield where
+        elif fields := _fields(value):
+            known = entries(_doc(value), "Attributes") | shared
+            yield from (f"{where}.{field}" for field in fields if field not in known)
+
+
+def _doc(thing: Any) -> str:
+    """A docstring of its own: not one that a class inherits or that dataclasses write."""
+    text = inspect.cleandoc(thing.__doc__ or "")
+    made = f"{getattr(thing, '__name__', '')}("
+    return "" if text.startswith(made) and "\n" not in text else text
+
+
+def _fields(thing: Any) -> list[str]:
+    """Names of the fields of a record."""
+    if dataclasses.is_dataclass(thing):
+        return [field.name for field in dataclasses.fields(thing)]
+    return list(getattr(thing, "_fields", ()))
+
+
+def _assigned(module: ModuleType) -> set[str]:
+    """Names that a module assigns, which no docstring of their value can tell of."""
+    body = ast.parse(inspect.getsource(module)).body
+    return {
+        target.id
+        for statement in body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _constants(module: ModuleType) -> dict[str, str]:
+    """What the string below an assignment says of it."""
+    body = ast.parse(inspect.getsource(module)).body
+    return {
+        one.targets[0].id: inspect.cleandoc(str(after.value.value))
+        for one, after in itertools.pairwise(body)
+        if isinstance(one, ast.Assign)
+        and isinstance(one.targets[0], ast.Name)
+        and isinstance(after, ast.Expr)
+        and isinstance(after.value, ast.Constant)
+    }
+
+
+def _signature(thing: Any) -> str:
+    """``(name, default=1)``, without annotations: the docstring has types."""
+    if not callable(thing):
+        return ""
+    told, keywords = [], False
+    for name, parameter in inspect.signature(thing).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and not keywords:
+            told.append("*")
+            keywords = True
+        default = parameter.default
+        if default is parameter.empty:
+            told.append(name)
+        else:
+            shown = "{}" if repr(default) == "<factory>" else repr(default)
+            told.append(f"{name}={shown}")
+    return f"({', '.join(told)})"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
