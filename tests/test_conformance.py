@@ -1,11 +1,18 @@
 """The kit that judges components: what it reports, and that what is installed passes."""
 
+import importlib
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from treekit import Criterion, CriterionFunctions, PluginError, SettingError, registry
+from treekit.cli import main
+from treekit.discovery import Component
 from treekit.records import KINDS, check_record
-from treekit.testing import ConformanceError, check_criterion
+from treekit.testing import ConformanceError, check_criterion, check_pruner, check_splitter
 
 
 def of_classes(exempt=(), **functions):
@@ -23,9 +30,42 @@ def counted(stats):
     return gini(stats) * stats.sum()
 
 
-@pytest.mark.parametrize("name", sorted(registry.criteria()))
-def test_every_installed_criterion_keeps_its_laws(name):
-    report = check_criterion(name, strict=True)
+CHECKS = {"criterion": check_criterion, "splitter": check_splitter, "pruner": check_pruner}
+PLUGINS = Path(__file__).parents[1] / "plugins"
+
+
+def listed(module):
+    """What a module's hooks list: kind and record of each."""
+    hooks = [(kind.name, getattr(module, kind.hook, list)) for kind in KINDS.values()]
+    return [(kind, record) for kind, hook in hooks for record in hook()]
+
+
+def built_in():
+    modules = [importlib.import_module(kind.builtin) for kind in KINDS.values()]
+    return [found for module in modules for found in listed(module)]
+
+
+def of_packages():
+    """Records of the packages in plugins/, as they are here and not as they are installed."""
+    found = []
+    for path in sorted(PLUGINS.glob("*/treekit_*.py")):
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        found += listed(module)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "record"),
+    [
+        pytest.param(kind, record, id=record.name)
+        for kind, record in [*built_in(), *of_packages()]
+        if kind in CHECKS
+    ],
+)
+def test_every_component_here_keeps_its_laws(kind, record):
+    report = CHECKS[kind](record, strict=True)
     assert report.ok
     assert {verdict.state for verdict in report.verdicts} <= {"holds", "does not apply", "declared"}
 
@@ -85,3 +125,37 @@ def test_records_with_exemptions_can_still_be_told_apart_by_hash():
     one = of_classes({"purity-is-zero": "so"}, impurity=gini)
     assert len({one, one}) == 1
     assert np.isfinite(hash(one))
+
+
+def invoked(*arguments):
+    return CliRunner().invoke(main, ["plugin", "check", *arguments])
+
+
+def test_the_command_shows_what_is_declared_and_exits_with_0():
+    done = invoked("mdl", "--kind", "pruner")
+    assert done.exit_code == 0, done.output
+    assert "declared doubling-weights-changes-nothing: more rows of a kind" in done.output
+    assert "\x1b" not in done.output
+    assert "purity" not in done.output
+
+
+def test_the_command_exits_with_1_for_a_breach(monkeypatch):
+    broken = Component("criterion", of_classes(impurity=counted), "own", "treekit-own", "0.1")
+    monkeypatch.setattr(registry, "components", lambda: (broken,))
+    done = invoked("treekit-own", "--verbose")
+    assert done.exit_code == 1
+    assert "BROKEN doubling-weights-changes-nothing" in done.output
+    assert "ok purity-is-zero" in done.output
+    assert "smallest example: impurity([1, 1])" in done.output
+
+
+def test_the_command_says_which_names_there_are():
+    done = invoked("ginni")
+    assert done.exit_code == 2
+    assert "did you mean 'gini'?" in done.output
+
+
+def test_a_setting_that_the_component_does_not_have_is_refused():
+    done = invoked("entropy", "--set", "bass=2")
+    assert done.exit_code == 2
+    assert "did you mean 'base'?" in done.output

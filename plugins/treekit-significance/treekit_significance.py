@@ -36,11 +36,6 @@ def make(alpha):
             The same in each branch.
         held_parent, held_children : float64
             Held-out rows; not used.
-
-        Raises
-        ------
-        ValueError
-            For a negative weight: a regression's statistics are no counts.
         """
         total = children.sum()
         branches = classes = 0
@@ -51,8 +46,6 @@ def make(alpha):
             in_class = children[:, k].sum()
             classes += in_class > 0.0
             for b in range(children.shape[0]):
-                if children[b, k] < -1e-6 * abs(total):
-                    raise ValueError("significance counts classes; it cannot prune a regression")
                 in_branch = children[b].sum()
                 if in_class > 0.0 and in_branch > 0.0:
                     expected = in_class * in_branch / total
@@ -79,4 +72,13 @@ ALPHA = Setting("alpha", 0.05, "largest p-value at which a split is made", minim
 @hookimpl
 def treekit_pruners():
     """Offer the pruner to treekit."""
-    return [Pruner("significance", make, (ALPHA,), "chi-squared test before a split")]
+    return [
+        Pruner(
+            "significance",
+            make,
+            (ALPHA,),
+            "chi-squared test before a split",
+            task="classification",
+            exempt={"doubling-weights-changes-nothing": "twice the rows are stronger evidence"},
+        )
+    ]

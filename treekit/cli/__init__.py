@@ -3,8 +3,8 @@
 Nothing heavy is imported before a command runs, so that ``treekit --help`` is
 there at once.
 
-Exit codes: 0, done; 1, ``verify`` found a difference; 2, a command, table or
-file that cannot be used, with one message on stderr that says why.
+Exit codes: 0, done; 1, ``verify`` found a difference or ``plugin check`` a breach;
+2, a command, table or file that cannot be used, with one message on stderr that says why.
 """
 
 from __future__ import annotations

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.terminal import print_facts, shown
+from treekit.errors import SettingError
+from treekit.settings import parse_assignments, suggestion
+
+if TYPE_CHECKING:
+    from treekit.discovery import Component
+    from treekit.testing.report import Breach, Report
+
 __all__ = ["plugin_group"]
 
+KINDS = ("criterion", "splitter", "pruner", "exporter", "importer")
 
-@click.group("plugin", short_help="Start a plugin of your own.")
+
+@click.group("plugin", short_help="Start a plugin of your own, or check one.")
 def plugin_group() -> None:
-    """Write plugins; `treekit plugins` lists those that are installed."""
+    """Write plugins and check them; `treekit plugins` lists those that are installed."""
 
 
 @plugin_group.command("new", short_help="Write a package that works, for you to change.")
@@ -32,7 +43,6 @@ def plugin_group() -> None:
 )
 def new_command(name: str, kind: str, directory: Path) -> None:
     """Write treekit-NAME, an installable package with one working component and its tests."""
-    from treekit.cli.terminal import shown
     from treekit.scaffold import new_plugin
 
     made = new_plugin(name, kind, directory)
@@ -48,3 +58,110 @@ def _quoted(path: Path) -> str:
     """A path as a shell takes it: as one word that is no option."""
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
+@plugin_group.command("check", short_help="Judge components by the laws of their contract.")
+@click.argument("name")
+@click.option("--kind", type=click.Choice(KINDS), help="Check components of this kind only.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE",
+    help="A setting of the component; may be repeated.",
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="A declared law that holds is a breach, too.")
+@click.option("--verbose", is_flag=True, help="Show every law, not only what is worth a look.")
+@click.pass_context
+def check_command(
+    ctx: click.Context,
+    name: str,
+    kind: str | None,
+    assignments: tuple[str, ...],
+    strict: bool,
+    verbose: bool,
+) -> None:
+    """Judge components by the laws of their contract.
+
+    NAME is a component, or an entry point or a distribution, all of whose
+    components are judged.  Exit code 1: a law is broken.
+    """
+    found = _components(name, kind)
+    if assignments and len(found) > 1:
+        raise SettingError(
+            f"--set is for one component, and {name!r} brings {len(found)}; name one of "
+            + ", ".join(component.name for component in found)
+        )
+    broken = 0
+    for component in found:
+        report = _checked(component, assignments, strict)
+        _print(report, verbose)
+        broken += not report.ok
+    if broken:
+        ctx.exit(1)
+
+
+def _components(name: str, kind: str | None) -> list[Component]:
+    """The components that a name stands for: their own, their plugin's or their distribution's."""
+    from treekit import registry
+
+    every = [c for c in registry.components() if kind in (None, c.kind)]
+    for attribute in ("name", "plugin", "distribution"):
+        found = [c for c in every if getattr(c, attribute) == name]
+        if found:
+            return found
+    known = {getattr(c, a) for c in every for a in ("name", "plugin", "distribution")}
+    faults = [fault for fault in registry.faults() if name in fault]
+    left_out = f"; left out: {'; '.join(faults)}" if faults else ""
+    raise SettingError(
+        f"no component, plugin or distribution is called {name!r}"
+        f"{suggestion(name, known)}{left_out}; treekit plugins lists them"
+    )
+
+
+def _checked(component: Component, assignments: tuple[str, ...], strict: bool) -> Report:
+    import treekit.testing as kit
+    from treekit.records import declared_settings
+
+    where = f"{component.kind} {component.name!r}"
+    settings = parse_assignments(declared_settings(component.record), assignments, where)
+    check: Any = getattr(kit, f"check_{component.kind}")
+    report: Report = check(component.record, settings, strict=strict, fail=False)
+    return report
+
+
+_MARKS = {
+    "holds": ("ok", "green"),
+    "broken": ("BROKEN", "red"),
+    "declared": ("declared", "yellow"),
+    "declared, yet holds": ("declared, yet holds", "yellow"),
+    "does not apply": ("does not apply", None),
+    "not judged": ("not judged", None),
+}
+
+
+def _print(report: Report, verbose: bool) -> None:
+    click.secho(shown(report.title), bold=True)
+    for verdict in report.verdicts:
+        mark, colour = _MARKS[verdict.state]
+        if not verbose and verdict.state in ("holds", "does not apply"):
+            continue
+        why = f": {shown(verdict.why)}" if verdict.why else ""
+        click.echo(f"  {click.style(mark, fg=colour)} {verdict.law.name}{why}")
+    for breach in report.breaches:
+        _print_breach(breach)
+    if report.facts:
+        click.echo()
+        print_facts(report.facts)
+    held = sum(verdict.state == "holds" for verdict in report.verdicts)
+    aside = sum(verdict.state == "does not apply" for verdict in report.verdicts)
+    click.echo(
+        f"  {held} laws hold, {len(report.breaches)} broken, {len(report.declared)} declared, "
+        f"{aside} do not apply"
+    )
+    click.echo()
+
+
+def _print_breach(breach: Breach) -> None:
+    click.echo()
+    head, *lines = str(breach).splitlines()
+    click.secho(f"  {shown(head)}", fg="red")
+    for line in lines:
+        click.echo(f"  {shown(line)}")

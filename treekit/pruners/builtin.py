@@ -9,6 +9,8 @@ from treekit.hookspecs import hookimpl
 
 __all__ = ["treekit_pruners"]
 
+_BY_WEIGHT = {"doubling-weights-changes-nothing": "more rows of a kind are stronger evidence"}
+
 
 def _cost_complexity(**settings: Any) -> PrunerFunctions:
     from treekit.pruners.cost_complexity import cost_complexity
@@ -104,6 +106,7 @@ def treekit_pruners() -> list[Pruner]:
             ),
             summary="error-based pruning (Quinlan 1993)",
             task="classification",
+            exempt=_BY_WEIGHT,
         ),
         Pruner(
             "mdl",
@@ -111,6 +114,7 @@ def treekit_pruners() -> list[Pruner]:
             summary="minimum description length (Mehta, Rissanen and Agrawal 1995)",
             task="classification",
             costs=False,
+            exempt=_BY_WEIGHT,
         ),
         Pruner(
             "holdout",
@@ -136,5 +140,6 @@ def treekit_pruners() -> list[Pruner]:
             ),
             summary="split only where class and branch depend (Quinlan 1986)",
             task="classification",
+            exempt=_BY_WEIGHT,
         ),
     ]  # fmt: skip

@@ -16,7 +16,9 @@ from __future__ import annotations
 from treekit.testing.criteria import check_criterion
 from treekit.testing.exporters import check_exporter
 from treekit.testing.importers import check_importer
+from treekit.testing.pruners import check_pruner
 from treekit.testing.report import Breach, ConformanceError, Law, Report, Verdict
+from treekit.testing.splitters import check_splitter
 
 __all__ = [
     "Breach",
@@ -27,4 +29,6 @@ __all__ = [
     "check_criterion",
     "check_exporter",
     "check_importer",
+    "check_pruner",
+    "check_splitter",
 ]

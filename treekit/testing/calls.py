@@ -77,7 +77,8 @@ def asked(
     try:
         answer = core(*given)
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        broken(call, said_by(error), "a number", law=ANSWERS.name, look=look_at(error, ANSWERS))
+        look = look_at(error, ANSWERS)
+        broken(call, said_by(error), f"a {_NAMES[kind]}", law=ANSWERS.name, look=look)
     for before, after in zip(arguments, given, strict=True):
         if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
             got = f"its argument becomes {shown_numbers(after)}"

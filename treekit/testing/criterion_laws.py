@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from treekit.contracts import Criterion, CriterionFunctions
+from treekit.contracts import Criterion, CriterionFunctions, Layout
 from treekit.testing import criterion_training as training
+from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, FINITE, NUMBERS, REPEATS, WRITES, asked
 from treekit.testing.examples import Counting, Example, examples, shown_call, shown_numbers
 from treekit.testing.laws import Test, broken, inapplicable
@@ -31,6 +32,8 @@ class Subject:
     countings : tuple of Counting
         Few cells first.
     trainer : Trainer
+    layout : Layout or None
+        Of the criterion's task.
     """
 
     record: Criterion
@@ -38,6 +41,7 @@ class Subject:
     settings: dict[str, Any]
     countings: tuple[Counting, ...]
     trainer: Trainer
+    layout: Layout | None = None
 
     def splits(self) -> Iterator[tuple[Counting, Example]]:
         """Every example of every size of statistics, small ones first."""
@@ -312,6 +316,16 @@ def _choice(subject: Subject) -> None:
             broken(shown_call("choose", *given), pick, "a column whose gain is a number, or -1")
 
 
+def _bounds(subject: Subject) -> None:
+    """Call the functions with every setting at its ends."""
+    try_bounds(
+        subject.record,
+        subject.settings,
+        lambda functions: _answers(replace(subject, functions=functions)),
+        subject.layout,
+    )
+
+
 def _by_training(test: Test) -> Test:
     return lambda subject: test(subject.trainer)
 
@@ -336,5 +350,6 @@ LAWS: tuple[tuple[Law, Test], ...] = (
     (EMPTY, _empty),
     (LOSS, _loss),
     (CHOICE, _choice),
+    (BOUNDS, _bounds),
     *((law, _by_training(test)) for law, test in training.TRAINING_LAWS),
 )

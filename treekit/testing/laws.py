@@ -78,7 +78,7 @@ def judge(
     subject : object
         What the tests take.
     laws : iterable of (Law, Test)
-        In the order of the report.
+        In the order of the report; a law may have several tests.
     exempt : mapping
         Laws that the component declares cannot hold, with the reason.
     gates : iterable of (Law, Test)
@@ -93,12 +93,12 @@ def judge(
     for i, (law, test) in enumerate(every):
         shut = [name for name in breaches if name not in exempt]
         if i >= len(first) and shut and shut[0] in {gate.name for gate, _ in first}:
-            outcomes[law.name] = ("not judged", f"{shut[0]} is broken")
+            outcomes.setdefault(law.name, ("not judged", f"{shut[0]} is broken"))
             continue
         try:
             test(subject)
         except Inapplicable as reason:
-            outcomes[law.name] = ("does not apply", str(reason))
+            outcomes.setdefault(law.name, ("does not apply", str(reason)))
         except Broken as found:
             other = known[found.law] if found.law else law
             breaches.setdefault(other.name, _breach(other, found))

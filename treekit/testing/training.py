@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from treekit.testing.report import Law
 from treekit.testing.tables import Small
 from treekit.training import fit
 
-__all__ = ["TRAINS", "Trainer", "difference", "trained", "unlike"]
+__all__ = ["TRAINS", "Trainer", "difference", "for_criterion", "trained", "trainer", "unlike"]
 
 TRAINS = Law(
     "trains-on-small-tables",
@@ -30,6 +30,9 @@ TRAINS = Law(
 @dataclass(frozen=True)
 class Trainer:
     """Training with the component under judgement.
+
+    Classes are declared, so that small tables lack some of them, and what is
+    compiled for one table serves all.
 
     Attributes
     ----------
@@ -43,10 +46,9 @@ class Trainer:
     """
 
     parts: Mapping[str, Any]
-    task: str
+    task: Literal["classification", "regression"]
     least: float = -2.0
-    classes: tuple[int, ...] = (2, 3)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    classes: tuple[int, ...] = (3,)
 
     def dataset(self, table: Small, weighted: bool = False, classes: Any = None) -> Dataset:
         """The table, read as `treekit.train` reads it."""
@@ -58,13 +60,23 @@ class Trainer:
             ignore=() if weighted else ("w",),
             nominal=[name for name in ("c",) if name in table.columns],
             numeric=[name for name in ("x", "z", "k") if name in table.columns],
-            classes=classes,
+            classes=classes or self.vocabulary,
         )
 
+    @property
+    def vocabulary(self) -> list[str] | None:
+        """The declared classes; None for a number."""
+        most = max(self.classes)
+        return [f"class {k}" for k in range(most)] if most else None
 
-def trainer(kind: str, record: Any, settings: Mapping[str, Any], **options: Any) -> Trainer:
-    """A trainer with a component under its settings."""
+
+def trainer(
+    kind: str, record: Any, settings: Mapping[str, Any], criterion: str = "", **options: Any
+) -> Trainer:
+    """A trainer with a component under its settings, and a criterion beside it if one is named."""
     parts = {kind: record, **{f"{kind}.{key}": value for key, value in settings.items()}}
+    if criterion:
+        parts["criterion"] = criterion
     return Trainer({"seed": 0, **parts}, **options)
 
 

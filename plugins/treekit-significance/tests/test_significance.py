@@ -15,7 +15,7 @@ from treekit_significance import make
 
 import treekit
 from treekit import registry
-from treekit.errors import PluginError, SettingError
+from treekit.errors import SettingError
 
 
 def allows(children, alpha=0.05, function=None):
@@ -79,11 +79,6 @@ def test_a_table_of_one_row_or_column_is_no_reason_to_split(children):
     assert not allows(children)
 
 
-def test_a_regression_is_refused():
-    with pytest.raises(ValueError, match="cannot prune a regression"):
-        allows([[10, -7.5], [10, 7.5]])
-
-
 def test_numba_compiles_it_to_the_same_decisions():
     compiled = numba.njit(error_model="numpy")(make(0.05).before)
     rng = np.random.default_rng(0)
@@ -134,8 +129,8 @@ def test_it_compiles_in_training_without_a_warning(noise: Path):
         treekit.train(noise, target="label", pruner="significance", seed=0)
 
 
-def test_a_regression_stops_with_the_plugin_s_name(noise: Path):
-    with pytest.raises(PluginError, match="significance"):
+def test_a_regression_is_refused_by_name(noise: Path):
+    with pytest.raises(SettingError, match="'significance' is for one target of classification"):
         treekit.train(noise, target="z", ignore=["label"], pruner="significance", seed=0)
 
 
