@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from treekit import registry
+from treekit.contracts import Layout
 from treekit.errors import PluginError
 from treekit.records import KINDS, kind_of
 from treekit.settings import resolve
@@ -54,7 +55,13 @@ class Opened:
         return self.report.ok
 
 
-def opened(kind: str, wanted: Any, settings: Mapping[str, Any] | None, strict: bool) -> Opened:
+def opened(
+    kind: str,
+    wanted: Any,
+    settings: Mapping[str, Any] | None,
+    strict: bool,
+    ground: Callable[[Any, dict[str, Any]], tuple[dict[str, Any], Layout | None]] | None = None,
+) -> Opened:
     """Find a component and call its ``make``.
 
     Parameters
@@ -66,6 +73,8 @@ def opened(kind: str, wanted: Any, settings: Mapping[str, Any] | None, strict: b
         Its own settings; the others take their defaults.
     strict : bool
         See `Report`.
+    ground : callable, optional
+        ``ground(record, settings)``: more settings, and the layout of a task.
 
     Raises
     ------
@@ -91,8 +100,11 @@ def opened(kind: str, wanted: Any, settings: Mapping[str, Any] | None, strict: b
     if "make" not in dict(KINDS[kind].callables):
         where = f"{kind_of(record).name} {record.name!r}"
         return Opened(record, None, resolve(record.settings, given, where), report)
+    layout = None
     try:
-        functions, made = registry.make(record, given)
+        if ground is not None:
+            given, layout = ground(record, given)
+        functions, made = registry.make(record, given, layout)
     except PluginError as error:
         return Opened(record, None, given, _failed(report, MAKES, error))
     return Opened(record, functions, made, report.with_verdicts([Verdict(MAKES, "holds")]))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from treekit.contracts import Criterion
+from treekit.contracts import Criterion, Layout
+from treekit.records import task_of
 from treekit.testing.component import opened
 from treekit.testing.criterion_laws import GATES, LAWS, Subject
-from treekit.testing.examples import counting
+from treekit.testing.examples import Counting, counting
 from treekit.testing.laws import judge
 from treekit.testing.report import Report
+from treekit.testing.tasks import LAYOUT_GATES, Ground, ground_of
 from treekit.testing.training import for_criterion
 
 __all__ = ["check_criterion"]
@@ -20,6 +22,7 @@ def check_criterion(
     criterion: str | Criterion,
     settings: Mapping[str, Any] | None = None,
     *,
+    rows: Mapping[str, Sequence[Any]] | None = None,
     strict: bool = False,
     fail: bool = True,
 ) -> Report:
@@ -31,6 +34,9 @@ def check_criterion(
         An installed name, or a record.
     settings : mapping, optional
         The criterion's own settings; the others take their defaults.
+    rows : mapping of str to sequence, optional
+        For a `Task` that cannot be judged by generated tables: some 30 rows of
+        its target, ``y``, and of its columns, by role.
     strict : bool
         A law that the criterion declares broken, and that holds, is a breach.
     fail : bool
@@ -53,12 +59,26 @@ def check_criterion(
     >>> check_criterion("gini").ok
     True
     """
-    found = opened("criterion", criterion, settings, strict)
+    grounds: list[Ground] = []
+
+    def ground(record: Criterion, given: dict[str, Any]) -> tuple[dict[str, Any], Layout | None]:
+        if task_of(record) is None:
+            return given, None
+        grounds.append(ground_of(record, given, rows))
+        return grounds[0].settings, grounds[0].layout
+
+    found = opened("criterion", criterion, settings, strict, ground)
     if not found.usable:
         return found.report.settled(fail=fail)
     record, functions = found.record, found.functions
-    sizes = (2, 3, 1) if record.task == "classification" else (2,)
-    countings = tuple(counting(record.task, functions, k) for k in sizes)
-    by = for_criterion(record, functions, found.settings)
-    subject = Subject(record, functions, found.settings, countings, by)
-    return judge(found.report, subject, LAWS, record.exempt, gates=GATES).settled(fail=fail)
+    gates, layout = GATES, None
+    if grounds:
+        gates, layout = (*LAYOUT_GATES, *GATES), grounds[0].layout
+        countings: tuple[Counting, ...] = (grounds[0].counting,)
+        by = grounds[0].trainer
+    else:
+        sizes = (2, 3, 1) if record.task == "classification" else (2,)
+        countings = tuple(counting(record.task, functions, k) for k in sizes)
+        by = for_criterion(record, functions, found.settings)
+    subject = Subject(record, functions, found.settings, countings, by, layout)
+    return judge(found.report, subject, LAWS, record.exempt, gates=gates).settled(fail=fail)

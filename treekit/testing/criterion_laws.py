@@ -107,6 +107,8 @@ PURITY = Law(
 
 
 def _purity(subject: Subject) -> None:
+    if subject.layout is not None:
+        inapplicable("what its rows say is known to its task only")
     for _, split in subject.splits():
         if split.pure:
             for name, arguments, value in subject.measures(split):
@@ -155,6 +157,8 @@ LARGER = Law(
 
 
 def _larger(subject: Subject) -> None:
+    if subject.layout is not None:
+        inapplicable("which rows should part is known to its task only")
     if subject.functions.score is None:
         inapplicable("its score is the decrease of its impurity")
     for of in subject.countings:

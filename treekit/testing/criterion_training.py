@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from treekit.testing.laws import Test, inapplicable
 from treekit.testing.report import Law
-from treekit.testing.tables import Small, small_tables
 from treekit.testing.training import TRAINS, Trainer, trained, unlike
 
 __all__ = ["TRAINING_LAWS"]
 
 
-def _tables(by: Trainer) -> Iterator[Small]:
-    for classes in by.classes:
-        yield from small_tables(classes, by.least)
-
-
 def trains(by: Trainer) -> None:
     """Train on every small table, and in every way that a criterion can notice."""
-    for table in _tables(by):
+    for table in by.tables():
         trained(by, table)
         trained(by, table.with_columns("k"))
-    few = next(iter(by.classes))
-    for table in list(small_tables(few, by.least))[::3]:
+    for table in list(by.tables())[::3]:
         trained(by, table, weighted=True, min_weight_leaf=0.0)
         trained(by, table, nominal_splits="multiway", empty_branches=True)
         trained(by, table, nominal_splits="one_vs_rest", max_leaves=4)
@@ -41,7 +34,7 @@ ROWS = Law(
 
 def rows(by: Trainer) -> None:
     """Permute the rows of each table."""
-    for table in _tables(by):
+    for table in by.tables():
         order = np.random.default_rng(table.rows).permutation(table.rows)
         one, other = trained(by, table), trained(by, table.taken(order))
         unlike(table, f"with its rows in the order {order[:9].tolist()}", one, other)
@@ -56,15 +49,15 @@ COPIES = Law(
 
 def copies(by: Trainer) -> None:
     """Repeat each row as often as it weighs."""
-    for table in _tables(by):
+    for table in by.tables():
         one, other = trained(by, table, weighted=True), trained(by, table.repeated())
         unlike(table, "with each row repeated `w` times in place of weights", one, other)
 
 
 def doubled(by: Trainer) -> None:
     """Double all weights, and the limits that are weights."""
-    for table in _tables(by):
-        twice = Small(table.columns, table.target, [2] * table.rows, table.call)
+    for table in by.tables():
+        twice = replace(table, weights=[2] * table.rows)
         one = trained(by, table)
         two = trained(by, twice, weighted=True, min_weight_leaf=2.0, min_weight_split=4.0)
         unlike(table, "with every weight doubled", one, two, 2.0)
@@ -74,7 +67,7 @@ def classes_permuted(by: Trainer) -> None:
     """Declare the classes in another order: columns of numbers only, for subsets follow theirs."""
     if by.task != "classification":
         inapplicable("the target is a number")
-    for table in _tables(by):
+    for table in by.tables():
         numbers = table.with_columns("x", "z")
         names = by.vocabulary or []
         one, other = trained(by, numbers), trained(by, numbers, classes=names[::-1])

@@ -18,12 +18,13 @@ from treekit.model.tree import Split, Tree
 from treekit.pruners.context import Context
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, REPEATS, WRITES, look_at, said_by
+from treekit.testing.criterion_training import doubled
 from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.pruner_laws import DOUBLING, Subject
 from treekit.testing.report import Law
 from treekit.testing.subtree import is_subtree
-from treekit.testing.tables import Small, small_tables
-from treekit.testing.training import TRAINS, Trainer, difference, trained, unlike
+from treekit.testing.tables import Small
+from treekit.testing.training import TRAINS, Trainer, difference, trained
 from treekit.training import fit
 
 __all__ = ["AFTER_GATES", "AFTER_LAWS"]
@@ -72,12 +73,11 @@ def _all_grown(subject: Subject) -> Iterator[Grown]:
     if subject.functions.after is None:
         inapplicable("it has no `after`")
     for by in subject.trainers:
-        for classes in by.classes:
-            for table in small_tables(classes):
-                for settings in ({}, {"max_depth": 0}):
-                    grown = _grown(subject, by, table, **settings)
-                    if grown is not None:
-                        yield grown
+        for table in by.tables():
+            for settings in ({}, {"max_depth": 0}):
+                grown = _grown(subject, by, table, **settings)
+                if grown is not None:
+                    yield grown
 
 
 def _after(subject: Subject, grown: Grown) -> tuple[Any, str]:
@@ -174,20 +174,14 @@ def _values(subject: Subject) -> None:
 
 def _trains(subject: Subject) -> None:
     for by in subject.trainers:
-        for classes in by.classes:
-            for table in small_tables(classes):
-                trained(by, table)
-                trained(by, table, weighted=True, nominal_splits="multiway", empty_branches=True)
+        for table in by.tables():
+            trained(by, table)
+            trained(by, table, weighted=True, nominal_splits="multiway", empty_branches=True)
 
 
 def _doubled(subject: Subject) -> None:
     for by in subject.trainers:
-        for classes in by.classes:
-            for table in small_tables(classes):
-                twice = Small(table.columns, table.target, [2] * table.rows, table.call)
-                one = trained(by, table)
-                two = trained(by, twice, weighted=True, min_weight_leaf=2.0, min_weight_split=4.0)
-                unlike(table, "with every weight doubled", one, two, 2.0)
+        doubled(by)
 
 
 def _bounds(subject: Subject) -> None:

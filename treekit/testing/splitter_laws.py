@@ -138,18 +138,21 @@ LEGAL = Law(
 
 def _legal(subject: Subject) -> None:
     for made, split, call in _splits(subject):
-        problem = _problem(made, split, subject.functions.sums)
+        problem = _problem(made, split, subject.functions)
         if problem:
             broken(call, problem, "a split of one of the node's columns")
 
 
-def _problem(made: Prepared, split: Split, sums: bool) -> str:
+def _problem(made: Prepared, split: Split, functions: SplitterFunctions) -> str:
     table = made.node.table
     if not 0 <= split.feature < len(table.n_codes):
         return f"column {split.feature} of {len(table.n_codes)}"
     if split.kind == 5:
-        return "" if sums else "a sum of columns, which SplitterFunctions(sums=True) declares"
-    if split.kind not in (1, 2, 3, 4):
+        declared = functions.sums
+        return "" if declared else "a sum of columns, which SplitterFunctions(sums=True) declares"
+    if split.kind == 6 and not functions.intervals:
+        return "a split on intervals, which SplitterFunctions(intervals=True) declares"
+    if split.kind not in (1, 2, 3, 4, 6):
         return f"kind {split.kind}"
     nominal = table.nominal[split.feature] > 0
     if split.kind in (2, 3):
@@ -159,7 +162,7 @@ def _problem(made: Prepared, split: Split, sums: bool) -> str:
             return f"{len(split.levels)} levels of {table.n_codes[split.feature]}"
         if ((split.levels < -1) | (split.levels >= split.branches)).any():
             return f"levels {split.levels.tolist()} of {split.branches} branches"
-    if split.kind == 1 and nominal:
+    if split.kind in (1, 6) and nominal:
         return f"a threshold of the nominal column {made.names[split.feature]!r}"
     if not -1 <= split.missing < split.branches:
         return f"missing rows sent to branch {split.missing} of {split.branches}"
@@ -168,7 +171,7 @@ def _problem(made: Prepared, split: Split, sums: bool) -> str:
 
 def _legal_splits(subject: Subject) -> Iterator[tuple[Prepared, Split, str]]:
     for made, split, call in _splits(subject):
-        if not _problem(made, split, subject.functions.sums):
+        if not _problem(made, split, subject.functions):
             yield made, split, call
 
 

@@ -13,7 +13,7 @@ from treekit.testing.laws import Test, broken
 from treekit.testing.report import Law
 from treekit.testing.routing import rows_of_nodes
 from treekit.testing.splitter_laws import CLAIMED, FEATURES, LEAF_WEIGHT, REPEATS
-from treekit.testing.tables import Small, small_table, small_tables
+from treekit.testing.tables import Small, small_table
 from treekit.testing.training import TRAINS, Trainer, difference, trained
 
 __all__ = ["GROWN_LAWS", "Grower"]
@@ -24,11 +24,10 @@ Grower = tuple[Trainer, ...]
 
 def _trees(growers: Grower, **settings: Any) -> Iterator[tuple[Trainer, Small, Tree]]:
     for by in growers:
-        for classes in by.classes:
-            for table in small_tables(classes):
-                tree = trained(by, table, **settings)
-                if tree is not None:
-                    yield by, table, tree
+        for table in by.tables():
+            tree = trained(by, table, **settings)
+            if tree is not None:
+                yield by, table, tree
 
 
 def trains(growers: Grower) -> None:
@@ -36,7 +35,7 @@ def trains(growers: Grower) -> None:
     for _ in _trees(growers):
         pass
     for by in growers:
-        for table in list(small_tables(by.classes[0]))[::3]:
+        for table in list(by.tables())[::3]:
             trained(by, table.with_columns("k"))
             trained(by, table, weighted=True, nominal_splits="multiway", max_features=1)
             trained(by, table, max_leaves=3)

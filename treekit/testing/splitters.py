@@ -11,7 +11,7 @@ from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.component import opened
 from treekit.testing.laws import Test, inapplicable, judge
 from treekit.testing.report import Report
-from treekit.testing.splitter_laws import FIND_LAWS, Subject
+from treekit.testing.splitter_laws import CLAIMED, FIND_LAWS, LEAF_WEIGHT, Subject
 from treekit.testing.splitter_training import GROWN_LAWS, Grower
 from treekit.testing.training import trainer
 
@@ -51,7 +51,10 @@ def check_splitter(
         )
     )  # fmt: skip
     subject = _Both(found.record, found.functions, found.settings, growers=growers)
-    laws = [*((law, _of_trees(test)) for law, test in GROWN_LAWS), (BOUNDS, _bounds)]
+    # A split on intervals is a nest of thresholds in the tree: judged when it is proposed.
+    nested = (LEAF_WEIGHT, CLAIMED) if found.functions.intervals else ()
+    laws = [(law, _of_trees(test)) for law, test in GROWN_LAWS if law not in nested]
+    laws.append((BOUNDS, _bounds))
     return judge(found.report, subject, laws, found.record.exempt, gates=FIND_LAWS).settled(
         fail=fail
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -27,12 +27,15 @@ class Small:
         1 to 3.
     call : str
         What makes the same table again.
+    beside : dict of str to list
+        Columns that a task reads beside the target.
     """
 
     columns: dict[str, list[Any]]
     target: list[Any]
     weights: list[int]
     call: str
+    beside: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -42,18 +45,31 @@ class Small:
     @property
     def source(self) -> dict[str, list[Any]]:
         """Columns, target ``y`` and weights ``w``, as `treekit.train` takes them."""
-        return {**self.columns, "y": self.target, "w": self.weights}
+        return {**self.columns, **self.beside, "y": self.target, "w": self.weights}
 
     def taken(self, order: Any) -> Small:
         """The rows of that order, with repetitions."""
-        picked = {name: [cells[i] for i in order] for name, cells in self.columns.items()}
-        target = [self.target[i] for i in order]
-        return Small(picked, target, [self.weights[i] for i in order], self.call)
+
+        def picked(cells: list[Any]) -> list[Any]:
+            return [cells[i] for i in order]
+
+        return Small(
+            {name: picked(cells) for name, cells in self.columns.items()},
+            picked(self.target),
+            picked(self.weights),
+            self.call,
+            {name: picked(cells) for name, cells in self.beside.items()},
+        )
 
     def repeated(self) -> Small:
         """Each row as many times as it weighs, of weight 1."""
         long = self.taken(np.repeat(np.arange(self.rows), self.weights))
         return replace(long, weights=[1] * long.rows)
+
+    def answering(self, target: list[Any], beside: dict[str, list[Any]]) -> Small:
+        """The same columns with another target, and columns beside it."""
+        call = f"{self.call} with columns {', '.join(map(repr, beside))} beside the target"
+        return replace(self, target=target, beside=beside, call=call if beside else self.call)
 
     def with_columns(self, *names: str) -> Small:
         """The same rows with these columns only."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.model.tree import Tree
 from treekit.testing.laws import broken
 from treekit.testing.report import Law
-from treekit.testing.tables import Small
+from treekit.testing.tables import Small, small_tables
 from treekit.training import fit
 
 __all__ = ["TRAINS", "Trainer", "difference", "for_criterion", "trained", "trainer", "unlike"]
@@ -43,12 +43,27 @@ class Trainer:
         Smallest target number that the criterion is defined for.
     classes : tuple of int
         Numbers of classes to try; (0,) for a number.
+    beside : mapping of str to str
+        Roles of the columns that a task reads beside the target, and their names.
+    table : Small or None
+        All rows to train on, where they are a task's.
     """
 
     parts: Mapping[str, Any]
     task: Literal["classification", "regression"]
     least: float = -2.0
     classes: tuple[int, ...] = (3,)
+    beside: Mapping[str, str] = field(default_factory=dict)
+    table: Small | None = None
+
+    def tables(self) -> Iterator[Small]:
+        """Tables to train on, small ones first; for a task the first rows of its own table."""
+        if self.table is None:
+            for classes in self.classes:
+                yield from small_tables(classes, self.least)
+            return
+        for rows in (self.table.rows // 2, self.table.rows):
+            yield self.table.taken(range(rows))
 
     def dataset(self, table: Small, weighted: bool = False, classes: Any = None) -> Dataset:
         """The table, read as `treekit.train` reads it."""
@@ -61,12 +76,15 @@ class Trainer:
             nominal=[name for name in ("c",) if name in table.columns],
             numeric=[name for name in ("x", "z", "k") if name in table.columns],
             classes=classes or self.vocabulary,
+            beside=self.beside or None,
         )
 
     @property
     def vocabulary(self) -> list[str] | None:
         """The declared classes; None for a number."""
         most = max(self.classes)
+        if self.table is not None and most:
+            return sorted(set(self.table.target))
         return [f"class {k}" for k in range(most)] if most else None
 
 
