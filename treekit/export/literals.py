@@ -21,6 +21,7 @@ __all__ = [
     "Code",
     "StringStyle",
     "float_literal",
+    "hex_literal",
     "identifier",
     "identifiers",
     "lines",
@@ -28,8 +29,12 @@ __all__ = [
     "string_literals",
 ]
 
-StringStyle = Literal["c", "python"]
-"""How a language writes strings; a target names the style it uses."""
+StringStyle = Literal["bytes", "c", "json", "python"]
+"""How a language writes strings; a target names the style it uses.
+
+``bytes``: UTF-8, with ``\\x41`` of exactly two digits for what is no plain letter
+(Zig, Go, Lua, Rust's b""); ``json``: ``\\u0041`` of exactly four (JavaScript, JSON).
+"""
 
 
 class Code(Markup):
@@ -80,12 +85,42 @@ def _c_string(text: str) -> str:
     return "(const char[]){\n" + body + ", 0}"
 
 
-_STYLES: dict[StringStyle, Callable[[str], str]] = {"c": _c_string, "python": ascii}
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;=+()")
+"""Characters that no language reads in a string as anything but themselves."""
+
+
+def _byte_string(text: str) -> str:
+    try:
+        encoded = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it") from None
+    body = (chr(byte) if chr(byte) in _PLAIN else f"\\x{byte:02x}" for byte in encoded)
+    return '"' + "".join(body) + '"'
+
+
+def _json_string(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (units[i] << 8 | units[i + 1] for i in range(0, len(units), 2))
+    body = (chr(code) if chr(code) in _PLAIN else f"\\u{code:04x}" for code in codes)
+    return '"' + "".join(body) + '"'
+
+
+_STYLES: dict[StringStyle, Callable[[str], str]] = {
+    "bytes": _byte_string,
+    "c": _c_string,
+    "json": _json_string,
+    "python": ascii,
+}
 
 
 def float_literal(number: float) -> Code:
     """Write a finite double as the shortest decimal that reads back equal, in C and Python."""
     return Code(repr(float(number)))
+
+
+def hex_literal(number: float) -> Code:
+    """Write a finite double in hexadecimal, which no compiler rounds: ``-0x1.8p+3``."""
+    return Code(float(number).hex())
 
 
 def lines(numbers: npt.NDArray[Any], separator: str = ", ", per_line: int = 8) -> Code:

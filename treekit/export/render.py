@@ -7,6 +7,7 @@ slip into generated source, not even through a user's own template.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from treekit.export.literals import Code
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render", "template_folders"]
+__all__ = ["render", "render_from", "template_folders"]
 
 
 def template_folders(user: str | Path | None = None) -> list[Path]:
@@ -53,11 +54,23 @@ def render(template: str, user_folder: str | Path | None = None, **values: Any) 
 
     Values are integers and `Code`, in any nesting of lists and records.
     """
+    return render_from(template_folders(user_folder), template, **values)
+
+
+def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> bytes:
+    """The same with the templates of other folders, the first that has one."""
     from jinja2 import TemplateError
 
-    folders = tuple(str(folder) for folder in template_folders(user_folder))
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise ExportError(f"templates: {str(folder)!r} is not a folder of templates")
     try:
-        return _environment(folders).get_template(template).render(values).encode("utf-8")
+        return (
+            _environment(tuple(map(str, folders)))
+            .get_template(template)
+            .render(values)
+            .encode("utf-8")
+        )
     except TemplateError as error:
         place = f"{getattr(error, 'name', None) or template}"
         raise ExportError(f"template {place}: {error}") from error

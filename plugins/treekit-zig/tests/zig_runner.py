@@ -1,0 +1,119 @@
+"""Runs generated Zig in this process: compiled to a shared library, called by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+FACE = """\
+const m = @import("{name}.zig");
+
+export fn {face}_answer(x: [*]const f64, rows: usize, labels: [*]i64, out: [*]f64) void {{
+    for (0..rows) |row| {{
+        const cells = x[row * m.features ..][0..m.features];
+        const told = out[row * m.outputs ..][0..m.outputs];
+        const said = labels[row * m.targets ..][0..m.targets];
+        @memset(said, -1);
+        if (m.classes == 0 and m.targets == 1) {{
+            if (m.predict(cells)) |number| {{
+                told[0] = number;
+                said[0] = 0;
+            }}
+        }} else if (m.classes == 0) {{
+            if (m.predict(cells)) |numbers| {{
+                told.* = numbers;
+                @memset(said, 0);
+            }}
+        }} else if (m.targets == 1) {{
+            if (m.predict(cells, told)) |label| said[0] = @intCast(label);
+        }} else {{
+            if (m.predict(cells, told)) |found| {{
+                for (said, found) |*one, label| one.* = @intCast(label);
+            }}
+        }}
+    }}
+}}
+
+export fn {face}_code(feature: usize, text: [*]const u8, size: usize) f64 {{
+    return m.levelCode(feature, text[0..size]) orelse -1.0;
+}}
+
+/// Names of features (kind 0), targets (1), labels of target `a` (2), levels of feature `a` (3).
+export fn {face}_name(kind: usize, a: usize, b: usize, size: *usize) ?[*]const u8 {{
+    const names: []const []const u8 = switch (kind) {{
+        0 => &m.feature_names,
+        1 => &m.target_names,
+        2 => m.labels[a],
+        else => m.levels[a],
+    }};
+    if (b >= names.len) return null;
+    size.* = names[b].len;
+    return names[b].ptr;
+}}
+"""
+
+
+class Zig:
+    """A generated file, compiled."""
+
+    def __init__(self, library: ctypes.CDLL, face: str, schema) -> None:
+        self.schema = schema
+        self._answer, self._code, self._name = (
+            getattr(library, f"{face}_{what}") for what in ("answer", "code", "name")
+        )
+        self._code.restype = ctypes.c_double
+        self._name.restype = ctypes.c_void_p
+
+    def answers(self, rows):
+        """Labels (rows, targets), -1 = refused, and numbers (rows, outputs)."""
+        rows = np.ascontiguousarray(rows, dtype=np.float64)
+        labels = np.zeros((len(rows), len(self.schema.outputs)), np.int64)
+        numbers = np.zeros((len(rows), self.schema.n_values))
+        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (rows, labels, numbers)]
+        self._answer(pointers[0], ctypes.c_size_t(len(rows)), *pointers[1:])
+        return labels, numbers
+
+    def code(self, feature, text):
+        """The code of a level, -1 if the vocabulary lacks it."""
+        content = text.encode()
+        return self._code(ctypes.c_size_t(feature), content, ctypes.c_size_t(len(content)))
+
+    def names(self, kind, a=0):
+        """Names as the file tells them, see `FACE`."""
+        found, size = [], ctypes.c_size_t()
+        while True:
+            place = [ctypes.c_size_t(n) for n in (kind, a, len(found))]
+            pointer = self._name(*place, ctypes.byref(size))
+            if pointer is None:
+                return found
+            found.append(ctypes.string_at(pointer, size.value).decode())
+
+
+def compiled(sources, schemas, folder: Path):
+    """Compile generated files, all at once: a `Zig` for each.
+
+    Parameters
+    ----------
+    sources : list of bytes
+    schemas : list of Schema
+    folder : Path
+        To work in.
+    """
+    main = []
+    for number, source in enumerate(sources):
+        (folder / f"model{number}.zig").write_bytes(source)
+        face = FACE.format(name=f"model{number}", face=f"m{number}")
+        (folder / f"face{number}.zig").write_text(face, encoding="utf-8")
+        main.append(f'comptime {{ _ = @import("face{number}.zig"); }}\n')
+    (folder / "main.zig").write_text("".join(main), encoding="utf-8")
+    cache = ["--cache-dir", str(folder / "cache"), "--global-cache-dir", str(folder / "cache")]
+    build = [sys.executable, "-m", "ziglang", "build-obj", "-fPIC", "-O", "Debug"]
+    build += ["-fno-stack-check", "-fno-compiler-rt", *cache, "-femit-bin=main.o", "main.zig"]
+    subprocess.run(build, cwd=folder, check=True)
+    subprocess.run(["gcc", "-shared", "-o", "models.so", "main.o"], cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "models.so"))
+    return [Zig(library, f"m{number}", schema) for number, schema in enumerate(schemas)]
