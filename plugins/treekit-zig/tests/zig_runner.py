@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,13 @@ export fn {face}_name(kind: usize, a: usize, b: usize, size: *usize) ?[*]const u
 """
 
 
+MAIN = 'pub const panic = @import("std").debug.no_panic;\n'
+"""A fault ends the process; texts about it would take a second to compile."""
+
+CACHE = tempfile.TemporaryDirectory(prefix="treekit-zig-")
+"""What the compiler keeps between its runs."""
+
+
 class Zig:
     """A generated file, compiled."""
 
@@ -82,6 +90,12 @@ class Zig:
         content = text.encode()
         return self._code(ctypes.c_size_t(feature), content, ctypes.c_size_t(len(content)))
 
+    def cell(self, feature, value):
+        """A cell of a row as the number that the file asks for; an unseen text is -1."""
+        if value is None:
+            return np.nan
+        return self.code(feature, value) if isinstance(value, str) else value
+
     def names(self, kind, a=0):
         """Names as the file tells them, see `FACE`."""
         found, size = [], ctypes.c_size_t()
@@ -103,17 +117,39 @@ def compiled(sources, schemas, folder: Path):
     folder : Path
         To work in.
     """
-    main = []
+    folder.mkdir(exist_ok=True)
+    main = [MAIN]
     for number, source in enumerate(sources):
         (folder / f"model{number}.zig").write_bytes(source)
         face = FACE.format(name=f"model{number}", face=f"m{number}")
         (folder / f"face{number}.zig").write_text(face, encoding="utf-8")
         main.append(f'comptime {{ _ = @import("face{number}.zig"); }}\n')
     (folder / "main.zig").write_text("".join(main), encoding="utf-8")
-    cache = ["--cache-dir", str(folder / "cache"), "--global-cache-dir", str(folder / "cache")]
-    build = [sys.executable, "-m", "ziglang", "build-obj", "-fPIC", "-O", "Debug"]
-    build += ["-fno-stack-check", "-fno-compiler-rt", *cache, "-femit-bin=main.o", "main.zig"]
-    subprocess.run(build, cwd=folder, check=True)
-    subprocess.run(["gcc", "-shared", "-o", "models.so", "main.o"], cwd=folder, check=True)
+    build("main.zig", "main.o", folder)
+    link = ["gcc", "-shared", "-z", "noexecstack", "-o", "models.so", "main.o"]
+    subprocess.run(link, cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "models.so"))
     return [Zig(library, f"m{number}", schema) for number, schema in enumerate(schemas)]
+
+
+def build(source, target, folder: Path, *options):
+    """Compile one file; the compiler is that of the package ziglang."""
+    cache = ["--cache-dir", CACHE.name, "--global-cache-dir", CACHE.name]
+    command = [sys.executable, "-m", "ziglang", "build-obj", "-fPIC", "-fno-stack-check", *cache]
+    command += [*options, f"-femit-bin={target}", str(source)]
+    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"zig does not compile {source}: {done.stderr}")
+
+
+def run(path, schema, rows):
+    """Answers of a file to rows of numbers and texts, for `treekit.testing.check_exporter`."""
+    with tempfile.TemporaryDirectory() as folder:
+        (zig,) = compiled([path.read_bytes()], [schema], Path(folder))
+        cells = [[zig.cell(f, value) for f, value in enumerate(row)] for row in rows]
+        labels, numbers = zig.answers(np.array(cells).reshape(len(rows), schema.n_features))
+        told = []
+        for label, number in zip(labels.tolist(), numbers.tolist(), strict=True):
+            said = [o.classes[k] for o, k in zip(schema.outputs, label, strict=True) if o.classes]
+            told.append((said, number) if min(label) >= 0 else None)
+    return told
