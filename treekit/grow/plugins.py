@@ -21,7 +21,15 @@ from numba.extending import register_jitable
 
 from treekit.errors import PluginError, TreekitWarning
 
-__all__ = ["Origin", "compiled", "current", "jitable", "numba_complaint"]
+__all__ = [
+    "Complaint",
+    "Origin",
+    "attempt",
+    "compiled",
+    "current",
+    "jitable",
+    "numba_complaint",
+]
 
 current = threading.local()
 """Of the tree that grows in this thread: `score` and `rng`, for a splitter called as
@@ -63,22 +71,42 @@ def compiled(
     returns : {float, int, bool}
         The result is cast to it.
     """
-    core = jitable(function)
-    try:
-        jitted = nb.njit(error_model="numpy")(core)
-        jitted.compile(argument_types)
-        result = jitted.overloads[argument_types].signature.return_type
-        if isinstance(result, (nb.types.Number, nb.types.Boolean)):
-            return jitted
-        complaint = f"it returns {result}, not a number"
-    except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
-        complaint = numba_complaint(error)
+    jitted, complaint = attempt(function, argument_types)
+    if complaint is None:
+        return jitted
     warnings.warn(
         f"{origin} does not compile and runs as Python, slower: {complaint}",
         TreekitWarning,
         stacklevel=2,
     )
-    return _python_call(core, origin, returns)
+    return _python_call(jitable(function), origin, returns)
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """Why numba cannot compile a function: a sentence, and the line that stopped it, if known."""
+
+    reason: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.reason}" if self.file else self.reason
+
+
+def attempt(
+    function: Callable[..., Any], argument_types: tuple[Any, ...]
+) -> tuple[Any, Complaint | None]:
+    """`function` compiled for `argument_types`, or None and numba's complaint."""
+    try:
+        jitted = nb.njit(error_model="numpy")(jitable(function))
+        jitted.compile(argument_types)
+        result = jitted.overloads[argument_types].signature.return_type
+    except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
+        return None, complaint_of(error)
+    if isinstance(result, (nb.types.Number, nb.types.Boolean)):
+        return jitted, None
+    return None, Complaint(f"it returns {result}, not a number")
 
 
 def jitable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,15 +147,19 @@ def _named_by(function: types.FunctionType) -> Iterator[Any]:
 _JITABLE: set[types.FunctionType] = set()
 
 
-def numba_complaint(error: Exception) -> str:
+def complaint_of(error: Exception) -> Complaint:
     """The line that stopped numba, and the first sentence of why."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     place = re.findall(r'File "([^"]*)", line (\d+)', text)
     place += re.findall(r"Raised from (.+) \((\d+)\)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     reason = next((line for line in lines if not line.startswith("Failed in")), repr(error))
-    where = f"{place[-1][0]}, line {place[-1][1]}: " if place else ""
-    return f"{where}{reason}"
+    return Complaint(reason, place[-1][0], int(place[-1][1])) if place else Complaint(reason)
+
+
+def numba_complaint(error: Exception) -> str:
+    """`complaint_of` in words."""
+    return str(complaint_of(error))
 
 
 def _python_call(function: Callable[..., Any], origin: Origin, returns: type) -> Any:

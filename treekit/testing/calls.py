@@ -75,7 +75,8 @@ def asked(
     given = [np.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
     call = shown_call(name, *arguments)
     try:
-        answer = core(*given)
+        with np.errstate(all="ignore"):  # as where it is compiled
+            answer = core(*given)
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         look = look_at(error, ANSWERS)
         broken(call, said_by(error), f"a {_NAMES[kind]}", law=ANSWERS.name, look=look)

@@ -8,10 +8,11 @@ from typing import Any
 from treekit.contracts import Criterion, Layout
 from treekit.records import task_of
 from treekit.testing.component import opened
-from treekit.testing.criterion_laws import GATES, LAWS, Subject
+from treekit.testing.criterion_laws import GATES, LAWS, TREE_LAWS, Subject
 from treekit.testing.examples import Counting, counting
 from treekit.testing.laws import judge
 from treekit.testing.report import Report
+from treekit.testing.speed import speed_facts
 from treekit.testing.tasks import LAYOUT_GATES, Ground, ground_of
 from treekit.testing.training import for_criterion
 
@@ -81,4 +82,7 @@ def check_criterion(
         countings = tuple(counting(record.task, functions, k) for k in sizes)
         by = for_criterion(record, functions, found.settings)
     subject = Subject(record, functions, found.settings, countings, by, layout)
-    return judge(found.report, subject, LAWS, record.exempt, gates=gates).settled(fail=fail)
+    report = judge(found.report, subject, LAWS, record.exempt, gates=gates, then=TREE_LAWS)
+    if report.ok:
+        report = report.with_facts(speed_facts(subject))
+    return report.settled(fail=fail)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ from treekit.contracts import Criterion, CriterionFunctions, Layout
 from treekit.testing import criterion_training as training
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, FINITE, NUMBERS, REPEATS, WRITES, asked
+from treekit.testing.compiling import COMPILED, Machine, compiled_equal
 from treekit.testing.examples import Counting, Example, examples, shown_call, shown_numbers
 from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.report import Law
 from treekit.testing.training import Trainer
 
-__all__ = ["GATES", "LAWS", "Subject"]
+__all__ = ["GATES", "LAWS", "TREE_LAWS", "Subject"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Subject:
     trainer : Trainer
     layout : Layout or None
         Of the criterion's task.
+    machine : Machine
+        The functions as numba compiles them.
     """
 
     record: Criterion
@@ -42,6 +45,7 @@ class Subject:
     countings: tuple[Counting, ...]
     trainer: Trainer
     layout: Layout | None = None
+    machine: Machine = field(default_factory=Machine)
 
     def splits(self) -> Iterator[tuple[Counting, Example]]:
         """Every example of every size of statistics, small ones first."""
@@ -207,7 +211,6 @@ def _doubling(subject: Subject) -> None:
             if abs(other - value) > 1e-9 * max(1.0, abs(value)):
                 call = shown_call("leaf_value", split.parent)
                 broken(call, f"{value!r}, and {other!r} at twice the weight", "the same")
-    training.doubled(subject.trainer)
 
 
 def _twice(of: Counting, split: Example) -> Example:
@@ -236,7 +239,6 @@ def _classes(subject: Subject) -> None:
                 split.noise,
             )
             _same(subject, split, moved)
-    training.classes_permuted(subject.trainer)
 
 
 BRANCHES = Law(
@@ -355,5 +357,14 @@ LAWS: tuple[tuple[Law, Test], ...] = (
     (LOSS, _loss),
     (CHOICE, _choice),
     (BOUNDS, _bounds),
-    *((law, _by_training(test)) for law, test in training.TRAINING_LAWS),
+    (COMPILED, compiled_equal),
 )
+TREE_LAWS: tuple[tuple[Law, Test], ...] = tuple(
+    (law, _by_training(test))
+    for law, test in (
+        *training.TRAINING_LAWS,
+        (DOUBLING, training.doubled),
+        (CLASSES, training.classes_permuted),
+    )
+)
+"""What costs trainings, and is judged when the functions are in order."""

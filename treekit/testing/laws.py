@@ -68,6 +68,7 @@ def judge(
     laws: Iterable[tuple[Law, Test]],
     exempt: Mapping[str, str],
     gates: Iterable[tuple[Law, Test]] = (),
+    then: Iterable[tuple[Law, Test]] = (),
 ) -> Report:
     """The report with a verdict on every law.
 
@@ -84,31 +85,46 @@ def judge(
     gates : iterable of (Law, Test)
         What must hold, or be declared, before the others can be judged: the
         report then shows the cause of a fault and not its consequences.
+    then : iterable of (Law, Test)
+        What is judged only if all of `laws` hold, or are declared, too.
     """
-    first = list(gates)
-    every = [*first, *laws]
+    stages = [list(gates), list(laws), list(then)]
+    every = [pair for stage in stages for pair in stage]
     known = {law.name: law for law, _ in every}
     breaches: dict[str, Breach] = {}
     outcomes: dict[str, tuple[str, str]] = {}
-    for i, (law, test) in enumerate(every):
-        shut = [name for name in breaches if name not in exempt]
-        if i >= len(first) and shut and shut[0] in {gate.name for gate, _ in first}:
-            outcomes.setdefault(law.name, ("not judged", f"{shut[0]} is broken"))
-            continue
-        try:
-            test(subject)
-        except Inapplicable as reason:
-            outcomes.setdefault(law.name, ("does not apply", str(reason)))
-        except Broken as found:
-            other = known[found.law] if found.law else law
-            breaches.setdefault(other.name, _breach(other, found))
-            if other is not law:
-                outcomes[law.name] = ("not judged", f"{other.name} is broken")
-        else:
-            outcomes[law.name] = ("holds", "")
+    for stage in stages:
+        shut = next((name for name in breaches if name not in exempt), "")
+        for law, test in stage:
+            if shut:
+                outcomes.setdefault(law.name, ("not judged", f"{shut} is broken"))
+            else:
+                _try(law, test, subject, known, breaches, outcomes)
     verdicts = [_declared(exempt, known)]
     verdicts += [_verdict(law, breaches, outcomes, exempt) for law in known.values()]
     return report.with_verdicts(verdicts)
+
+
+def _try(
+    law: Law,
+    test: Test,
+    subject: Any,
+    known: Mapping[str, Law],
+    breaches: dict[str, Breach],
+    outcomes: dict[str, tuple[str, str]],
+) -> None:
+    """Put a law's outcome, and what broke it or another one, into the dictionaries."""
+    try:
+        test(subject)
+    except Inapplicable as reason:
+        outcomes.setdefault(law.name, ("does not apply", str(reason)))
+    except Broken as found:
+        other = known[found.law] if found.law else law
+        breaches.setdefault(other.name, _breach(other, found))
+        if other is not law:
+            outcomes[law.name] = ("not judged", f"{other.name} is broken")
+    else:
+        outcomes[law.name] = ("holds", "")
 
 
 def _breach(law: Law, found: Broken) -> Breach:

@@ -246,6 +246,8 @@ CLAIMED = Law(
 
 def _claimed(subject: Subject) -> None:
     for made, split, call in _placed(subject):
+        if not np.isfinite(split.score):
+            continue
         wanted = [
             made.score(made.node.stats, children)
             for children in (made.children(split), branch_stats(made.node, split))

@@ -1,0 +1,172 @@
+"""Criteria that break one law each."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from treekit import Criterion, CriterionFunctions, Layout, Setting, Task
+from treekit.criteria.numbers import squared_error
+
+
+def gini(stats):
+    total = 0.0
+    squares = 0.0
+    for k in range(stats.shape[0]):
+        total += stats[k]
+        squares += stats[k] * stats[k]
+    return 1.0 - squares / (total * total)
+
+
+def decrease(parent, children):
+    left = 0.0
+    for b in range(children.shape[0]):
+        weight = children[b].sum()
+        if weight > 0.0:
+            left += weight * gini(children[b])
+    return gini(parent) - left / parent.sum()
+
+
+def of_classes(name, settings=(), exempt=(), make=None, **functions):
+    make = make or (lambda **own: CriterionFunctions(**functions))
+    return Criterion(name, "classification", make, settings, exempt=dict(exempt))
+
+
+def entropy_without_a_guard(stats):
+    total = stats.sum()
+    return -sum(p / total * math.log(p / total) for p in stats)
+
+
+def nothing_for_pure_nodes(stats):
+    return gini(stats) if stats.max() < stats.sum() else None
+
+
+def entropy_of_zeros(stats):
+    shares = stats / stats.sum()
+    return -(shares * np.log(shares)).sum()
+
+
+def in_place(stats):
+    stats /= stats.sum()
+    return 1.0 - (stats * stats).sum()
+
+
+calls = []
+
+
+def restless(stats):
+    calls.append(stats)
+    return gini(stats) * (1.0 + 1e-3 * (len(calls) % 2))
+
+
+def never_pure(stats):
+    return gini(stats) + 0.1
+
+
+def upside_down(stats):
+    return -gini(stats)
+
+
+def generous(parent, children):
+    return gini(parent) + decrease(parent, children)
+
+
+def smaller_is_better(parent, children):
+    return -decrease(parent, children)
+
+
+def counts_rows(stats):
+    return gini(stats) * stats.sum()
+
+
+def first_class_first(stats):
+    share = stats[0] / stats.sum()
+    return gini(stats) + share * (1.0 - share)
+
+
+def left_is_better(parent, children):
+    return decrease(parent, children) * (1.0 + 0.01 * children[0].sum() / parent.sum())
+
+
+def few_branches(parent, children):
+    return decrease(parent, children) / children.shape[0]
+
+
+def loss_of_weight_squared(stats, judged):
+    return judged[0] * judged[0] + 0.0 * stats[0]
+
+
+def always_the_first(gains, scores, levels):
+    return 0
+
+
+def powered(power):
+    scale = 1.0 / power
+
+    def impurity(stats):
+        return scale * gini(stats)
+
+    return CriterionFunctions(impurity=impurity)
+
+
+def beyond_64_bits(stats):
+    large = 2**40 + int(stats.sum())
+    return gini(stats) if float(large * large) > 1e20 else 2.0 * gini(stats)
+
+
+def stumbles_at_80_rows(stats):
+    if stats.sum() == 80.0 and stats[0] == 27.0:
+        raise ValueError("80 rows")
+    return gini(stats)
+
+
+def mean_of_an_empty_arm(target, columns):
+    def place(target, columns):
+        return columns["arm"].codes(columns["arm"].labels)
+
+    def answer(stats):
+        return stats[:, :1] - 1.0
+
+    return Layout(len(columns["arm"].labels), place, answer, ())
+
+
+ARMS = Task(
+    "arms", "classification", "classification", mean_of_an_empty_arm, ("arm",),
+    (Setting("arm", "arm", "column of the arms"),),
+)  # fmt: skip
+
+BROKEN = {
+    "record-is-well-formed": Criterion("ranks", "ranking", powered),
+    "makes-its-functions": of_classes("a_dict", make=lambda: {"impurity": gini}),
+    "declares-laws-there-are": of_classes(
+        "misspelt", exempt={"purity-is-nil": "a slip"}, impurity=gini
+    ),
+    "answers-every-node": of_classes("unguarded", impurity=entropy_without_a_guard),
+    "returns-numbers": of_classes("none", impurity=nothing_for_pure_nodes),
+    "finite-values": of_classes("nan", impurity=entropy_of_zeros),
+    "inputs-are-not-written": of_classes("in_place", impurity=in_place),
+    "same-input-same-answer": of_classes("restless", impurity=restless),
+    "purity-is-zero": of_classes("never_pure", impurity=never_pure),
+    "impurity-is-not-negative": of_classes("upside_down", impurity=upside_down),
+    "useless-split-scores-zero": of_classes("generous", score=generous),
+    "larger-is-better": of_classes("smaller", score=smaller_is_better),
+    "doubling-weights-changes-nothing": of_classes("counts", impurity=counts_rows),
+    "permuting-classes-changes-nothing": of_classes("favours", impurity=first_class_first),
+    "permuting-branches-changes-nothing": of_classes("leans", score=left_is_better),
+    "empty-branches-change-nothing": of_classes("few", score=few_branches),
+    "loss-adds-up": Criterion(
+        "squares", "regression", lambda: replace(squared_error(), loss=loss_of_weight_squared)
+    ),
+    "chooses-among-columns": of_classes(
+        "first", impurity=gini, score=decrease, choose=always_the_first
+    ),
+    "settings-work-at-their-bounds": of_classes(
+        "powered", (Setting("power", 1.0, "the power", minimum=0.0),), make=powered
+    ),
+    "compiled-equals-plain": of_classes("large", impurity=beyond_64_bits),
+    "trains-on-small-tables": of_classes("stumbles", impurity=stumbles_at_80_rows),
+    "layout-answers-every-node": Criterion(
+        "arms", ARMS, lambda layout: CriterionFunctions(score=decrease)
+    ),
+}
+"""One criterion for each law, which breaks that law and no other."""

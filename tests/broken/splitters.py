@@ -1,0 +1,148 @@
+"""Splitters that break one law each."""
+
+import numpy as np
+
+from treekit import Setting, Splitter, SplitterFunctions
+from treekit.splitting import (
+    branch_stats,
+    code_range,
+    draw_features,
+    heavy_enough,
+    level_split,
+    missing_to,
+    scored,
+    threshold_split,
+)
+
+
+def proposed(node, feature, low, high):
+    """A cut in the middle, or the lowest level present against the rest."""
+    if node.table.nominal[feature] == 0:
+        return threshold_split(feature, (low + high - 1) // 2)
+    levels = np.full(node.table.n_codes[feature], -1, np.int32)
+    for i in range(len(node.rows.ids)):
+        level = node.table.codes[feature][node.rows.ids[i]]
+        if level < node.table.n_codes[feature]:
+            levels[level] = 0 if level == low else 1
+    return level_split(feature, levels, 2)
+
+
+def search(node, criterion, rng, *, most=None, heavy=heavy_enough, propose=proposed):
+    found, best, tried = None, 0.0, 0
+    for feature in draw_features(node, rng):
+        low, high, n_missing = code_range(node, feature)
+        if low >= high or tried == (most or node.n_try):
+            continue
+        tried += 1
+        split = missing_to(propose(node, feature, low, high), n_missing % 2)
+        children = branch_stats(node, split)
+        if heavy(node, children):
+            score = criterion.score(node.stats, children)
+            if score > best:
+                best, found = score, scored(split, score)
+    return found
+
+
+def stumbles(node, criterion, rng):
+    if (node.table.codes[1][node.rows.ids] == node.table.n_codes[1]).any():
+        raise IndexError("a value is missing")
+    return search(node, criterion, rng)
+
+
+def sorts_rows(node, criterion, rng):
+    node.rows.ids[:] = node.rows.ids[::-1].copy()
+    return search(node, criterion, rng)
+
+
+def a_tuple(node, criterion, rng):
+    found = search(node, criterion, rng)
+    return None if found is None else (found.feature, found.cut)
+
+
+def nan(node, criterion, rng):
+    found = search(node, criterion, rng)
+    return None if found is None else scored(found, np.nan)
+
+
+hidden = np.random.default_rng(0)
+
+
+def draws_elsewhere(node, criterion, rng):
+    return search(node, criterion, hidden, most=1)
+
+
+def cuts_levels(node, criterion, rng):
+    def propose(node, feature, low, high):
+        return threshold_split(feature, low)
+
+    return search(node, criterion, rng, propose=propose)
+
+
+def beyond(node, criterion, rng):
+    def propose(node, feature, low, high):
+        split = proposed(node, feature, low, high)
+        if split.kind != 1:
+            return split
+        at = node.table.value_start[feature] + split.cut
+        return threshold_split(feature, split.cut, node.table.low[at + 1])
+
+    return search(node, criterion, rng, propose=propose)
+
+
+def spare_branch(node, criterion, rng):
+    def propose(node, feature, low, high):
+        split = proposed(node, feature, low, high)
+        return split if split.kind == 1 else level_split(feature, split.levels, 3)
+
+    return search(node, criterion, rng, propose=propose)
+
+
+def light(node, criterion, rng):
+    def not_empty(node, children):
+        return children.shape[0] == 2 and (children.sum(axis=1) > 0.0).all()
+
+    return search(node, criterion, rng, heavy=not_empty)
+
+
+def boasts(node, criterion, rng):
+    found = search(node, criterion, rng)
+    return None if found is None else scored(found, 2.0 * found.score)
+
+
+def tries_all(node, criterion, rng):
+    return search(node, criterion, rng, most=len(node.table.n_codes))
+
+
+def blind(node, criterion, rng):
+    return None
+
+
+def made_with(share):
+    """Fails where a share of the columns is asked for that is none."""
+    most = int(1.0 / share)
+    assert most >= 1
+    return SplitterFunctions(search)
+
+
+def splitter(find, **options):
+    return Splitter(find.__name__, lambda: SplitterFunctions(find), **options)
+
+
+BROKEN = {
+    "answers-every-node": splitter(stumbles),
+    "inputs-are-not-written": splitter(sorts_rows),
+    "returns-a-split-or-none": splitter(a_tuple),
+    "finite-values": splitter(nan),
+    "reproducible-by-its-rng": splitter(draws_elsewhere),
+    "split-fits-its-column": splitter(cuts_levels),
+    "threshold-lies-in-the-node": splitter(beyond),
+    "no-branch-is-empty": splitter(spare_branch),
+    "min-weight-leaf-is-obeyed": splitter(light),
+    "claimed-score-is-the-criterion-s": splitter(boasts),
+    "max-features-is-obeyed": splitter(tries_all),
+    "finds-what-separates": splitter(blind),
+    "settings-work-at-their-bounds": Splitter(
+        "shares", made_with, (Setting("share", 0.5, "of the columns", minimum=0.0, maximum=1.0),)
+    ),
+}
+"""One splitter for each law, which breaks that law and no other."""

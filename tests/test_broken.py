@@ -1,0 +1,23 @@
+"""Planted faults: each broken component is reported under the law that it breaks, and no other."""
+
+import pytest
+
+from tests.broken import criteria, pruners, splitters
+from treekit.testing import check_criterion, check_pruner, check_splitter
+
+FAULTS = [
+    *((check_criterion, law, record) for law, record in criteria.BROKEN.items()),
+    *((check_splitter, law, record) for law, record in splitters.BROKEN.items()),
+    *((check_pruner, law, record) for law, record in pruners.BROKEN),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "law", "record"),
+    [pytest.param(*fault, id=f"{fault[2].name}-{fault[1]}") for fault in FAULTS],
+)
+def test_a_fault_is_reported_under_its_law(check, law, record):
+    report = check(record, fail=False)
+    assert [breach.law.name for breach in report.breaches] == [law]
+    breach = report.breaches[0]
+    assert all((breach.example, breach.got, breach.expected, breach.look))
