@@ -468,6 +468,70 @@ def test_make_takes_the_layout_and_its_functions_fit_the_task():
         trained(twice, data=table())
 
 
+# --- What a layout knows of its rows, and what is compiled anew for it.
+
+
+def test_a_layout_knows_what_its_rows_weigh():
+    seen = []
+
+    def lay_out(target: TaskColumn, columns: Any) -> Layout:
+        seen.append((target.weights, columns["treatment"].weights))
+        return effects(target, columns)
+
+    data = table(40)
+    criterion = replace(UPLIFT, task=replace(EFFECT, lay_out=lay_out))
+    treekit.train(data, "cured", criterion=criterion, max_depth=1, weights="weight", seed=0)
+    treekit.train(data, "cured", criterion=criterion, max_depth=1, ignore=["weight"], seed=0)
+    assert np.array_equal(seen[0][0], data["weight"])
+    assert seen[0][1] is seen[1][0] is None
+
+
+def leaning(constant: Any, costs: list[float]) -> Criterion:
+    """A criterion whose score holds an array, and its loss a number, that come with the table."""
+
+    def make(layout: Layout) -> CriterionFunctions:
+        cost = costs[0]
+
+        def score(parent: Any, children: Any) -> float:
+            return further_apart(parent, children) * constant[0]
+
+        def lost(stats: Any, judged: Any) -> float:
+            return cost * float(judged.sum())
+
+        return CriterionFunctions(score=score, loss=lost)
+
+    return Criterion("leaning", EFFECT, make)
+
+
+def test_arrays_are_constants_of_compiled_code_and_equal_ones_compile_once(monkeypatch):
+    from treekit.training import compiled
+
+    made = []
+
+    def compile_criterion(*arguments: Any, **options: Any) -> Any:
+        made.append(arguments)
+        return criterion_compiled(*arguments, **options)
+
+    criterion_compiled = compiled.compile_criterion
+    monkeypatch.setattr(compiled, "compile_criterion", compile_criterion)
+    constant = np.array([1.0])
+    record = leaning(constant, [1.0])
+    gains = []
+    for value in (1.0, 1.0, 2.0):
+        constant[0] = value
+        gains.append(trained(record, max_depth=1, data=table()).trees[0].gain[0])
+    assert len(made) == 2
+    assert gains[0] == gains[1] == gains[2] / 2
+
+
+def test_a_loss_is_that_of_its_own_table_though_the_score_is_compiled_already():
+    costs = [1.0]
+    record = leaning(np.array([1.0]), costs)
+    for costs[0] in (1.0, 3.0):
+        model = trained(record, max_depth=2, data=table(), pruner="cost_complexity")
+        assert model.provenance["pruner"]["sequence"]["risk"] == [costs[0]]
+
+
 def test_codes_of_a_column_name_the_cell_that_is_none_of_the_labels():
     numbers = TaskColumn("t", np.array([2.0, 0.0, 2.0]))
     assert numbers.labels == (0.0, 2.0)

@@ -245,11 +245,15 @@ class TaskColumn:
     levels : tuple
         Text, truth values and categories are codes: the label of each, in order.
         Empty for numbers.
+    weights : (rows,) float64 or None
+        Of a target: what each row weighs; None: 1 each.  A row of whole weight w is
+        to count as w rows of the table, and one of weight 0 as none.
     """
 
     name: str
     values: npt.NDArray[np.float64] | npt.NDArray[np.int32]
     levels: tuple[Any, ...] = ()
+    weights: npt.NDArray[np.float64] | None = None
 
     @property
     def labels(self) -> tuple[Any, ...]:

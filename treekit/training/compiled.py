@@ -7,11 +7,12 @@ name: two plugins of one name stay apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from treekit.contracts import CriterionFunctions
 from treekit.grow.before import compile_before
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
@@ -38,7 +39,7 @@ def _origin(part: Part) -> Origin:
 def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     try:
         values = tuple((type(value), value) for value in part.settings.values())
-        key = (part.record, values, _identity(part.functions), shape)
+        key = (part.record, values, _identity(_compiled_of(part.functions)), shape)
         kept = _kept.get(key)
     except (TypeError, ValueError):  # something in it cannot be hashed, or is not yet bound
         return make()
@@ -53,12 +54,22 @@ def _identity(value: Any) -> tuple[Any, ...]:
     """What tells the functions of one ``make()`` from those of another: code and closure."""
     if is_dataclass(value):
         return tuple(_identity(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        # In compiled code an array is a constant, as it was then.
+        return value.dtype.str, value.shape, value.tobytes()
     core = getattr(value, "py_func", value)
     code = getattr(core, "__code__", None)
     if code is None:
         return type(core), core
     cells = tuple(_identity(cell.cell_contents) for cell in core.__closure__ or ())
     return code, core.__defaults__, cells
+
+
+def _compiled_of(functions: Any) -> Any:
+    """The functions without those that are called as Python."""
+    if not isinstance(functions, CriterionFunctions):
+        return functions
+    return replace(functions, loss=None, leaf_value=None)
 
 
 def criterion_pointers(
@@ -80,7 +91,7 @@ def criterion_pointers(
     kept: CompiledCriterion = _keep(
         part, (target.size, target.dense, known_only, target.blocks, bounded), make
     )
-    return kept
+    return replace(kept, functions=part.functions)
 
 
 def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitter:

@@ -152,7 +152,7 @@ def _where(record: Criterion, task: Task) -> str:
 
 
 def _target(dataset: Dataset) -> TaskColumn:
-    return TaskColumn(dataset.schema.target, dataset.y, dataset.schema.classes)
+    return TaskColumn(dataset.schema.target, dataset.y, dataset.schema.classes, dataset.weights)
 
 
 def _check_target(where: str, task: Task, dataset: Dataset) -> None:
