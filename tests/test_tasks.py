@@ -13,7 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 import treekit
-from treekit import Criterion, CriterionFunctions, Layout, Setting, Task, TaskColumn
+from treekit import (
+    Criterion,
+    CriterionFunctions,
+    Layout,
+    Pruner,
+    PrunerFunctions,
+    Setting,
+    Task,
+    TaskColumn,
+)
 from treekit.cli import main
 from treekit.contracts import Ranks
 from treekit.errors import DataError, PluginError, SettingError
@@ -350,6 +359,23 @@ def test_what_a_task_cannot_mean_is_refused_by_name(settings, message):
     data = {name: cells for name, cells in table().items() if name not in ("group", "weight")}
     with pytest.raises((SettingError, DataError), match=message):
         treekit.train(data, "cured", criterion=UPLIFT, **settings)
+
+
+def says_what_its_cells_say(tree: Any, context: Any) -> Any:
+    """A pruned tree whose values are taken from the cells of `GROUPS`."""
+    n_groups, k = context.losses.layout.extra
+    return tree.with_value(context.stats.reshape(-1, n_groups, k).sum(axis=1))
+
+
+def test_a_pruner_may_be_for_a_task_whose_cells_it_knows():
+    pruner = Pruner("leading", lambda: PrunerFunctions(after=says_what_its_cells_say), task=GROUPS)
+    assert same_answers(trained(APART_GINI, pruner=pruner), trained(APART_GINI))
+    with pytest.raises(SettingError, match="'leading' is for groups, but criterion 'gini'"):
+        trained("gini", pruner=pruner)
+    with pytest.raises(SettingError, match="'apart' is for uplift; choose a criterion for groups"):
+        trained(UPLIFT, pruner=pruner)
+    with pytest.raises(PluginError, match="target of task 'groups' of pruner 'leading' is 'time'"):
+        trained(APART_GINI, pruner=replace(pruner, task=replace(GROUPS, target="time")))
 
 
 def test_several_targets_and_estimators_are_refused():

@@ -439,8 +439,9 @@ class Pruner:
 
     Attributes
     ----------
-    task : {"classification", "regression"} or None
-        The only task that it is for; None: both.
+    task : {"classification", "regression"}, Task or None
+        The only task that it is for; None: any.  With a `Task`, it knows what the
+        statistics of that task's layout mean (``context.losses.layout``).
     costs : bool
         Whether it judges by what mistakes cost; if not, costs are refused beside it.
     """
@@ -449,7 +450,7 @@ class Pruner:
     make: Callable[..., PrunerFunctions]
     settings: tuple[Setting, ...] = ()
     summary: str = ""
-    task: Literal["classification", "regression"] | None = None
+    task: Literal["classification", "regression"] | Task | None = None
     costs: bool = True
     exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
 

@@ -139,8 +139,9 @@ def check_record(record: Any, kind: Kind) -> None:
 
 def task_of(record: Any) -> Task | None:
     """The task of a criterion that learns neither classes nor a number."""
-    task = getattr(record, "task", None)
-    return task if isinstance(task, Task) else None
+    if not isinstance(record, Criterion) or not isinstance(record.task, Task):
+        return None
+    return record.task
 
 
 def declared_settings(record: Record) -> tuple[Setting, ...]:
@@ -153,9 +154,8 @@ def _check_task(task: Any, kind: Kind, where: str) -> None:
     tasks = ("classification", "regression")
     if task in tasks or (task is None and kind.name == "pruner"):
         return
-    if not isinstance(task, Task) or kind.name != "criterion":
-        known = ", ".join(tasks) + (", a treekit.Task" if kind.name == "criterion" else "")
-        raise PluginError(f"{where} has task {task!r}; known: {known}")
+    if not isinstance(task, Task):
+        raise PluginError(f"{where} has task {task!r}; known: {', '.join(tasks)}, a treekit.Task")
     name: object = task.name
     if not isinstance(name, str) or str(name) in tasks or not _is_name(name):
         raise PluginError(f"{where} has a task of the name {task.name!r}; name it in one word")

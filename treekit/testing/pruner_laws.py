@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treekit.contracts import CriterionFunctions, Pruner, PrunerFunctions
+from treekit.contracts import CriterionFunctions, Pruner, PrunerFunctions, Task
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, NUMBERS, REPEATS, WRITES, asked
 from treekit.testing.examples import Counting, Example, counting, examples, shown_call
@@ -34,7 +34,10 @@ class Subject:
     @property
     def tasks(self) -> tuple[str, ...]:
         """What it is for."""
-        return ("classification", "regression") if self.record.task is None else (self.record.task,)
+        task = self.record.task
+        if isinstance(task, Task):  # its layout alone knows how rows are counted
+            return ()
+        return ("classification", "regression") if task is None else (task,)
 
     def countings(self) -> Iterator[Counting]:
         """How rows may be counted."""

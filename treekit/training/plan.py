@@ -242,11 +242,15 @@ def _check_task(
 
 
 def _refuse_for_task(criterion: Part, pruner: Part) -> None:
-    task = task_of(criterion.record)
-    if task is not None and pruner.record.task is not None:
+    """Refuse a pruner of one task beside a criterion of another."""
+    task, only = task_of(criterion.record), pruner.record.task
+    own = isinstance(only, Task)
+    if (own and only != task) or (only is not None and not own and task is not None):
+        known = task.name if task is not None else criterion.record.task
+        also = f"a criterion for {only.name}, or " if own else ""
         raise SettingError(
-            f"pruner {pruner.record.name!r} is for {pruner.record.task}, but criterion "
-            f"{criterion.record.name!r} is for {task.name}; choose another pruner, such as "
+            f"pruner {pruner.record.name!r} is for {only.name if own else only}, but criterion "
+            f"{criterion.record.name!r} is for {known}; choose {also}another pruner, such as "
             "cost_complexity"
         )
 
@@ -288,7 +292,7 @@ def _check_pruner(pruner: Part, schema: Schema, *, costs: bool) -> None:
             f"pruner {pruner.record.name!r} does not judge by what mistakes cost; prune by "
             "cost_complexity, reduced_error or error_based, or leave costs out"
         )
-    only = pruner.record.task
+    only = None if isinstance(pruner.record.task, Task) else pruner.record.task
     if schema.more and not only and pruner.functions.before is not None:
         raise SettingError(
             f"pruner {pruner.record.name!r} stops splits by the statistics of one target, but "
