@@ -1,0 +1,68 @@
+"""Disparities are the largest differences of rates, and refuse what has no rate."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+import treekit_fairness
+from treekit_fairness import (
+    adult,
+    demographic_parity_difference,
+    equalised_odds_difference,
+)
+
+from treekit.errors import DataError
+
+GROUPS = ["a", "a", "a", "a", "b", "b", "b", "b", "c", "c"]
+TRUE = [1, 1, 0, 0, 1, 0, 0, 0, 1, 0]
+SAID = [1, 0, 1, 0, 1, 0, 0, 0, 0, 0]
+
+
+def test_parity_compares_how_often_groups_are_chosen():
+    assert demographic_parity_difference(SAID, GROUPS, 1) == 0.5  # a: 2 of 4, c: none
+    assert demographic_parity_difference(SAID[:8], GROUPS[:8], 1) == 0.25
+    assert demographic_parity_difference(SAID, ["a"] * 10, 1) == 0.0
+
+
+def test_odds_compare_the_rates_of_either_truth():
+    # Of the truly positive a 1/2, b 1/1, c 0/1 are chosen; of the others a 1/2, b and c none.
+    assert equalised_odds_difference(TRUE, SAID, GROUPS, 1) == 1.0
+    assert equalised_odds_difference(TRUE[:8], SAID[:8], GROUPS[:8], 1) == 0.5
+    assert equalised_odds_difference(TRUE, TRUE, GROUPS, 1) == 0.0
+
+
+def test_the_other_class_has_the_same_disparities():
+    for positive in (0, 1):
+        assert equalised_odds_difference(TRUE, SAID, GROUPS, positive) == 1.0
+        assert demographic_parity_difference(SAID, GROUPS, positive) == 0.5
+
+
+def test_what_has_no_rate_is_refused_by_name():
+    with pytest.raises(DataError, match="group 'b' has no rows that are 1"):
+        equalised_odds_difference([1, 0, 0], [1, 0, 0], ["a", "a", "b"], 1)
+    with pytest.raises(DataError, match=r"one length, not \(3,\), \(2,\)"):
+        demographic_parity_difference([1, 0, 0], ["a", "b"], 1)
+    with pytest.raises(DataError, match=r"one length, not \(0,\), \(0,\)"):
+        demographic_parity_difference([], [], 1)
+
+
+def test_the_table_is_that_of_the_census():
+    table = adult()
+    assert {len(cells) for cells in table.values()} == {4000}
+    assert set(table["income"].tolist()) == {"<=50K", ">50K"}
+    assert (table["income"] == ">50K").mean() == pytest.approx(0.24, abs=0.02)
+    # Women earn so much three times less often than men: what a model learns of, asked or not.
+    assert demographic_parity_difference(table["income"], table["sex"], ">50K") > 0.15
+
+
+def test_the_package_has_no_other_names():
+    assert all(hasattr(treekit_fairness, name) for name in treekit_fairness.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        treekit_fairness.nonsense  # noqa: B018 - the access is the test
+
+
+def test_the_benchmark_runs(capsys):
+    script = runpy.run_path(str(Path(__file__).parents[1] / "benchmark.py"))
+    script["main"].__globals__["_fairlearns"] = dict
+    script["main"](["--seeds", "1"])
+    assert "treekit difference 1" in capsys.readouterr().out

@@ -1,0 +1,78 @@
+"""Splits that tell classes apart, and not groups (Kamiran, Calders and Pechenizkiy 2010).
+
+Section 3 of the paper: IGC is what a split says about the class, IGS what it says about
+the group, both as the decrease of an impurity; the criterion is their difference, their
+ratio, or their sum, which makes leaves of one class and one group for `relabel`.
+"""
+
+import math
+
+from treekit import CriterionFunctions, Setting
+
+__all__ = ["COMBINE", "LITTLE", "MEASURES", "SETTINGS", "make"]
+
+COMBINE = ("difference", "ratio", "sum")
+MEASURES = ("entropy", "gini")
+
+LITTLE = 1e-3
+"""What a split says of the groups at least, where it is divided by: 0 would excuse any split."""
+
+SETTINGS = (
+    Setting(
+        "combine", "difference",
+        "of what a split says about class and group: difference, ratio, or sum (for relabel)",
+        choices=COMBINE,
+    ),
+    Setting(
+        "strength", 1.0,
+        "how much groups count: factor of what is said about them, exponent in a ratio; 0: nothing",
+        minimum=0.0,
+    ),
+    Setting("measure", "entropy", "the impurity: entropy (in bits) or gini", choices=MEASURES),
+)  # fmt: skip
+
+
+def make(layout, combine, strength, measure):
+    """The functions of the criterion; see `SETTINGS`, and `treekit_fairness.task` for the cells."""
+    classes, groups = layout.extra.classes, layout.extra.groups
+    how, which = COMBINE.index(combine), MEASURES.index(measure)
+
+    def score(parent, children):
+        """IGC - strength * IGS, IGC / IGS**strength, or IGC + strength * IGS."""
+        of_class = _gain(parent, children, classes, groups, True, which)
+        if strength == 0.0:
+            return of_class
+        of_group = _gain(parent, children, classes, groups, False, which)
+        if how == 0:
+            return of_class - strength * of_group
+        if how == 1:
+            return of_class / max(of_group, LITTLE) ** strength
+        return of_class + strength * of_group
+
+    return CriterionFunctions(score=score)
+
+
+def _gain(parent, children, classes, groups, by_class, which):
+    """Decrease of the impurity of classes, or of groups."""
+    total = parent.sum()
+    left = 0.0
+    for b in range(children.shape[0]):
+        left += _spread(children[b], classes, groups, by_class, which)
+    return (_spread(parent, classes, groups, by_class, which) - left) / total
+
+
+def _spread(cells, classes, groups, by_class, which):
+    """Weight times impurity of classes or groups: w H in bits, or w (1 - sum p**2)."""
+    kinds = classes if by_class else groups
+    weight = parts = 0.0
+    for kind in range(kinds):
+        own = 0.0
+        for other in range(groups if by_class else classes):
+            own += cells[kind * groups + other] if by_class else cells[other * groups + kind]
+        # A weight got by subtraction may be a rounding below 0.
+        if own > 0.0:
+            weight += own
+            parts += own * math.log2(own) if which == 0 else own * own
+    if weight <= 0.0:
+        return 0.0
+    return weight * math.log2(weight) - parts if which == 0 else weight - parts / weight
