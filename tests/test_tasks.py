@@ -27,6 +27,7 @@ from treekit.cli import main
 from treekit.contracts import Ranks
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.estimators import DecisionTreeClassifier, DecisionTreeRegressor
+from treekit.testing import check_pruner
 from treekit.training.tasks import MOST_CELLS
 
 NAMES = ("effect", "rate, treated", 'rate "control"', "standard error")
@@ -376,6 +377,8 @@ def test_a_pruner_may_be_for_a_task_whose_cells_it_knows():
         trained(UPLIFT, pruner=pruner)
     with pytest.raises(PluginError, match="target of task 'groups' of pruner 'leading' is 'time'"):
         trained(APART_GINI, pruner=replace(pruner, task=replace(GROUPS, target="time")))
+    with pytest.raises(SettingError, match="is for groups, and no installed criterion is"):
+        check_pruner(pruner)
 
 
 def test_several_targets_and_estimators_are_refused():

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from treekit.contracts import CriterionFunctions, Pruner, PrunerFunctions, Task
+from treekit.contracts import Pruner, PrunerFunctions
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, NUMBERS, REPEATS, WRITES, asked
-from treekit.testing.examples import Counting, Example, counting, examples, shown_call
+from treekit.testing.examples import Counting, Example, examples, shown_call
 from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.report import Law
 from treekit.testing.training import Trainer
@@ -24,32 +24,19 @@ Arguments = tuple[Any, Any, Any, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A pruner, its functions, and trainers with it: of classes, and of a number."""
+    """A pruner, its functions, trainers with it, and how their rows are counted."""
 
     record: Pruner
     functions: PrunerFunctions
     settings: dict[str, Any]
     trainers: tuple[Trainer, ...]
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """What it is for."""
-        task = self.record.task
-        if isinstance(task, Task):  # its layout alone knows how rows are counted
-            return ()
-        return ("classification", "regression") if task is None else (task,)
-
-    def countings(self) -> Iterator[Counting]:
-        """How rows may be counted."""
-        for task in self.tasks:
-            for classes in (2, 3) if task == "classification" else (0,):
-                yield counting(task, CriterionFunctions(), classes)
+    countings: tuple[Counting, ...]
 
     def questions(self) -> Iterator[tuple[Counting, Example, Arguments]]:
         """Every example, without held-out rows and with some, small ones first."""
         if self.functions.before is None:
             inapplicable("it has no `before`")
-        for of in self.countings():
+        for of in self.countings:
             for split in examples(of):
                 nothing = np.zeros_like(split.children)
                 held = np.ascontiguousarray(split.children[::-1])

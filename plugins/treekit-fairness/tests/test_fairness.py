@@ -20,6 +20,7 @@ from treekit_fairness.task import Cells, lay_out
 import treekit
 from treekit import Layout, TaskColumn, registry
 from treekit.errors import DataError, SettingError
+from treekit.testing import check_criterion, check_pruner
 
 BY_SEX = {"criterion": "fairness", "criterion.protected": "sex"}
 LIMITS = {"max_depth": 6, "min_weight_leaf": 40, "seed": 0}
@@ -256,6 +257,11 @@ def test_it_trains_from_the_command_line(people, tmp_path: Path):
     loaded = treekit.load(model)
     assert loaded.provenance["task"]["protected"] == "sex"
     assert parity(loaded, people[0]) <= 0.05
+
+
+def test_both_parts_keep_the_laws_of_their_contract():
+    check_criterion("fairness", strict=True)
+    check_pruner("relabel", strict=True)
 
 
 def test_the_registry_traces_both_parts_to_this_distribution():

@@ -8,7 +8,7 @@ import importlib
 
 from treekit import Criterion, Pruner, hookimpl
 from treekit_fairness.criterion import SETTINGS, make
-from treekit_fairness.relabel import RELABEL_SETTINGS, relabel
+from treekit_fairness.relabel import EXEMPT, RELABEL_SETTINGS, relabel
 from treekit_fairness.task import FAIRNESS
 
 __all__ = ["adult", "demographic_parity_difference", "equalised_odds_difference"]
@@ -34,7 +34,7 @@ def treekit_pruners():
     return [
         Pruner(
             "relabel", relabel, RELABEL_SETTINGS, "leaves change sides until groups fare alike",
-            task=FAIRNESS, costs=False,
+            task=FAIRNESS, costs=False, exempt=EXEMPT,
         ),
     ]  # fmt: skip
 

@@ -8,7 +8,7 @@ the end those go back that the bound does not need, costly ones first.
 
 from treekit import PrunerFunctions, Setting, SettingError
 
-__all__ = ["RELABEL_SETTINGS", "relabel"]
+__all__ = ["EXEMPT", "RELABEL_SETTINGS", "relabel"]
 
 RELABEL_SETTINGS = (
     Setting(
@@ -23,6 +23,8 @@ RELABEL_SETTINGS = (
         minimum=0.0, maximum=0.9,
     ),
 )  # fmt: skip
+
+EXEMPT = {"leaves-keep-their-values": "a relabelled leaf says the other class: that is the point"}
 
 
 def relabel(bound, holdout):

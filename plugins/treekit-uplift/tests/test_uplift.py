@@ -18,6 +18,7 @@ from treekit_uplift.task import lay_out
 import treekit
 from treekit import Layout, TaskColumn, registry
 from treekit.errors import DataError, SettingError
+from treekit.testing import check_criterion
 
 TREAT = {"criterion": "uplift", "criterion.treatment": "treat"}
 
@@ -364,6 +365,10 @@ def test_it_trains_from_the_command_line(experiment, tmp_path: Path):
     assert [output.name for output in loaded.schema.outputs][:2] == ["effect", "standard error"]
     assert loaded.provenance["components"][0]["distribution"] == "treekit-uplift"
     assert "treat" not in loaded.schema.names
+
+
+def test_it_keeps_the_laws_of_its_contract():
+    check_criterion("uplift", strict=True)
 
 
 def test_the_registry_traces_it_to_this_distribution():
