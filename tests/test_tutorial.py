@@ -1,0 +1,142 @@
+"""The tutorial runs as it stands: every block of sh and python, in order, and what they print.
+
+In a fresh environment that borrows the libraries of the one that runs the tests, without a
+network: what pip would download is there already.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import treekit
+
+PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
+TEXT = (PLUGINS / "TUTORIAL.md").read_text(encoding="utf-8")
+
+
+@dataclass
+class Step:
+    """A block of the tutorial: a file to write, or what to run and what it prints."""
+
+    kind: str
+    code: str
+    line: int
+    file: str = ""
+    output: str | None = None
+
+
+def steps(text: str) -> Iterator[Step]:
+    """The blocks in order; an output belongs to the block before it."""
+    blocks = re.compile(r"(?:<!-- file: (\S+) -->\n+)?^```(\w+)\n(.*?)^```$", re.M | re.S)
+    last = None
+    for found in blocks.finditer(text):
+        file, kind, code = found.groups()
+        line = text.count("\n", 0, found.start(2)) + 1
+        if kind == "text":
+            assert last is not None, f"line {line}: an output of nothing"
+            last.output = code
+            continue
+        if last is not None:
+            yield last
+        last = Step(kind, code, line, file or "")
+    if last is not None:
+        yield last
+
+
+def agree(wanted: str, got: str) -> bool:
+    """Whether an output is as shown, where ``...`` stands for anything."""
+    pattern = ".*?".join(map(re.escape, wanted.strip().split("...")))
+    lines = "\n".join(line.rstrip() for line in got.strip().splitlines())
+    return re.fullmatch(pattern, lines, re.S) is not None
+
+
+class Shell:
+    """A person at a terminal: commands in a folder, from block to block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.place = folder / "work", folder / "place"
+        self.folder.mkdir()
+        self.home = folder / "venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.home], check=True)
+        self.scripts = self.home / ("Scripts" if os.name == "nt" else "bin")
+        python = self.scripts / "python"
+        where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+        library = subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
+        libraries = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+        # As site folders, so that packages that are installed in place are found, too.
+        lines = [str(Path(treekit.__file__).parents[1])]
+        lines += [f"import site; site.addsitedir({path!r})" for path in libraries]
+        (Path(library) / "borrowed.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self._script("treekit", f'exec "{python}" -m treekit "$@"')
+        self._script("pytest", f'exec "{python}" -m pytest "$@"')
+        self._script("pip", f'exec "{sys.executable}" -m pip --python "{python}" "$@"')
+
+    def _script(self, name: str, line: str) -> None:
+        path = self.scripts / name
+        path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def run(self, step: Step) -> str:
+        """What a block prints, warnings among it."""
+        if step.kind == "python":
+            (self.home / "block.py").write_text(step.code, encoding="utf-8")
+            command = f'"{self.scripts / "python"}" "{self.home / "block.py"}"'
+        else:
+            command = step.code
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f'{command}\npwd > "{self.place}"'],
+            cwd=self.folder,
+            env=os.environ
+            | {
+                "PATH": f"{self.scripts}{os.pathsep}{os.environ['PATH']}",
+                "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+                "PIP_NO_BUILD_ISOLATION": "0",  # means: without isolation
+                "PIP_NO_DEPS": "1",
+                "PIP_NO_INDEX": "1",
+                "PIP_QUIET": "1",
+                "PYTHONPATH": "",
+                "COLUMNS": "100",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"TUTORIAL.md, line {step.line}:\n{done.stdout}"
+        self.folder = Path(self.place.read_text(encoding="utf-8").rstrip("\n"))
+        return done.stdout
+
+
+def test_the_tutorial_runs_as_it_stands(tmp_path: Path):
+    shell = Shell(tmp_path)
+    for step in steps(TEXT):
+        if step.file:
+            (shell.folder / step.file).write_text(step.code, encoding="utf-8")
+            continue
+        told = shell.run(step)
+        if step.output is not None:
+            assert agree(step.output, told), f"TUTORIAL.md, line {step.line} prints:\n{told}"
+
+
+def test_every_block_is_run_or_an_output():
+    assert set(re.findall(r"^```(\w*)$", TEXT, re.MULTILINE)) == {"", "python", "sh", "text"}
+    kinds = [step.kind for step in steps(TEXT)]
+    assert set(kinds) == {"python", "sh"}
+    assert TEXT.count("\n```sh\n") + TEXT.count("\n```python\n") == len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [("a\n", "a \n", True), ("a ... c", "a b c", True), ("a", "ab", False), ("...", "a\nb", True)],
+)
+def test_dots_stand_for_anything(shown: str, printed: str, same: bool):
+    assert agree(shown, printed) is same
