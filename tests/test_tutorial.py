@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,16 @@ def agree(wanted: str, got: str) -> bool:
     return re.fullmatch(pattern, lines, re.S) is not None
 
 
+MARK = "\n==== the next block ====\n"
+EACH = f"""
+import pathlib, runpy, sys
+here = pathlib.Path(__file__).parent
+for i in range(int(sys.argv[1])):
+    print(end={MARK!r} * (i > 0), flush=True)
+    runpy.run_path(str(here / f"block{{i}}.py"), run_name="__main__")
+"""
+
+
 class Shell:
     """A person at a terminal: commands in a folder, from block to block."""
 
@@ -85,11 +96,14 @@ class Shell:
         path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
         path.chmod(0o755)
 
-    def run(self, step: Step) -> str:
-        """What a block prints, warnings among it."""
+    def run(self, block: list[Step]) -> list[str]:
+        """What each of some blocks of one kind prints, warnings among it."""
+        step = block[0]
         if step.kind == "python":
-            (self.home / "block.py").write_text(step.code, encoding="utf-8")
-            command = f'"{self.scripts / "python"}" "{self.home / "block.py"}"'
+            for i, one in enumerate(block):
+                (self.home / f"block{i}.py").write_text(one.code, encoding="utf-8")
+            (self.home / "blocks.py").write_text(EACH, encoding="utf-8")
+            command = f'"{self.scripts / "python"}" "{self.home / "blocks.py"}" {len(block)}'
         else:
             command = step.code
         done = subprocess.run(
@@ -113,18 +127,26 @@ class Shell:
         )
         assert done.returncode == 0, f"TUTORIAL.md, line {step.line}:\n{done.stdout}"
         self.folder = Path(self.place.read_text(encoding="utf-8").rstrip("\n"))
-        return done.stdout
+        return done.stdout.split(MARK)
 
 
 def test_the_tutorial_runs_as_it_stands(tmp_path: Path):
     shell = Shell(tmp_path)
-    for step in steps(TEXT):
-        if step.file:
-            (shell.folder / step.file).write_text(step.code, encoding="utf-8")
+    for (kind, _), group in groupby(steps(TEXT), key=session):
+        block = list(group)
+        if kind == "file":
+            (shell.folder / block[0].file).write_text(block[0].code, encoding="utf-8")
             continue
-        told = shell.run(step)
-        if step.output is not None:
-            assert agree(step.output, told), f"TUTORIAL.md, line {step.line} prints:\n{told}"
+        for step, told in zip(block, shell.run(block), strict=True):
+            if step.output is not None:
+                assert agree(step.output, told), f"TUTORIAL.md, line {step.line} prints:\n{told}"
+
+
+def session(step: Step) -> tuple[str, int]:
+    """What blocks run together: those of Python one after the other, which costs one start."""
+    return (
+        ("file", step.line) if step.file else (step.kind, 0 if step.kind == "python" else step.line)
+    )
 
 
 def test_every_block_is_run_or_an_output():

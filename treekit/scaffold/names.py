@@ -11,11 +11,13 @@ import importlib.util
 import keyword
 import re
 import sys
+import warnings
 from dataclasses import dataclass
 from importlib import metadata
 
 from treekit import registry
-from treekit.errors import SettingError
+from treekit.discovery import Component
+from treekit.errors import SettingError, TreekitWarning
 
 __all__ = ["PluginNames", "plugin_names"]
 
@@ -80,7 +82,7 @@ def _taken(names: PluginNames) -> str:
         return f"{word!r} is a module of Python's standard library"
     if word == "treekit":
         return "that is treekit's own name"
-    for component in registry.components():
+    for component in _installed():
         if component.name.replace("-", "_").lower() == word:
             return (
                 f"the {component.kind} {component.name!r} of {component.distribution} is installed"
@@ -90,6 +92,13 @@ def _taken(names: PluginNames) -> str:
     if importlib.util.find_spec(names.module) is not None:
         return f"a module {names.module!r} can be imported already"
     return ""
+
+
+def _installed() -> tuple[Component, ...]:
+    """Every component; what is wrong with other plugins is not told here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TreekitWarning)
+        return registry.components()
 
 
 def _is_distribution(name: str) -> bool:
