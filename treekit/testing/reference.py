@@ -38,6 +38,7 @@ PARTS = (
     Part("What a node's rows and columns are", "treekit.kernels.node", ("Table", "Rows")),
     Part("What a pruner works with", "treekit.pruners.context"),
     Part("How a pruner cuts", "treekit.pruners.collapse"),
+    Part("What an exporter works with", "treekit.exporting"),
     Part("What judges a component", "treekit.testing"),
 )
 SHARED = "Fields of every record"
