@@ -60,6 +60,19 @@ def agree(wanted: str, got: str) -> bool:
     return re.fullmatch(pattern, lines, re.S) is not None
 
 
+def _borrow(library: Path) -> None:
+    """Let an environment use what is installed here, but the plugins of treekit."""
+    own = ("treekit", "_editable_impl_treekit")
+    told = f"treekit-{treekit.__version__}.dist-info"
+    for folder in dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")):
+        for path in Path(folder).iterdir():
+            place = library / path.name
+            if (path.name == told or not path.name.startswith(own)) and not place.exists():
+                place.symlink_to(path)
+    root = Path(treekit.__file__).parents[1]
+    (library / "borrowed.pth").write_text(f"{root}\n", encoding="utf-8")
+
+
 MARK = "\n==== the next block ====\n"
 EACH = f"""
 import pathlib, runpy, sys
@@ -82,11 +95,7 @@ class Shell:
         python = self.scripts / "python"
         where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
         library = subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
-        libraries = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-        # As site folders, so that packages that are installed in place are found, too.
-        lines = [str(Path(treekit.__file__).parents[1])]
-        lines += [f"import site; site.addsitedir({path!r})" for path in libraries]
-        (Path(library) / "borrowed.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        _borrow(Path(library))
         self._script("treekit", f'exec "{python}" -m treekit "$@"')
         self._script("pytest", f'exec "{python}" -m pytest "$@"')
         self._script("pip", f'exec "{sys.executable}" -m pip --python "{python}" "$@"')
