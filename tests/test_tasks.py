@@ -561,6 +561,17 @@ def test_a_loss_is_that_of_its_own_table_though_the_score_is_compiled_already():
         assert model.provenance["pruner"]["sequence"]["risk"] == [costs[0]]
 
 
+def test_a_model_of_many_answers_shows_the_first_of_them():
+    def many(target: TaskColumn, columns: Any) -> Layout:
+        own = effects(target, columns)
+        return replace(own, answer=lambda stats: np.ones((len(stats), 9)), names=tuple("abcdefghi"))
+
+    criterion = replace(UPLIFT, task=replace(EFFECT, lay_out=many))
+    shown = repr(trained(criterion, max_depth=1, data=table()))
+    assert "of 'a', 'b', 'c', 'd' and 5 more by" in shown
+    assert "of 'effect', 'rate, treated'" in repr(trained(UPLIFT, max_depth=1, data=table()))
+
+
 def test_codes_of_a_column_name_the_cell_that_is_none_of_the_labels():
     numbers = TaskColumn("t", np.array([2.0, 0.0, 2.0]))
     assert numbers.labels == (0.0, 2.0)

@@ -45,6 +45,9 @@ UnknownPolicy = Literal["missing", "error"]
 Voting = Literal["soft", "hard"]
 """``soft``: a leaf spreads its votes as its class weights.  ``hard``: one vote for its label."""
 
+_NAMED = 4
+"""Targets that a model's `repr` names."""
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -87,7 +90,10 @@ class Model:
 
     def __repr__(self) -> str:
         trees = "1 tree" if self.n_trees == 1 else f"{self.n_trees} trees"
-        targets = ", ".join(repr(output.name) for output in self.schema.outputs)
+        names = [repr(output.name) for output in self.schema.outputs]
+        targets = ", ".join(names[:_NAMED])
+        if len(names) > _NAMED:
+            targets += f" and {len(names) - _NAMED} more"
         return (
             f"<Model: {self.schema.task} of {targets} by "
             f"{self.schema.n_features} columns, {trees}, {self.n_leaves} leaves>"

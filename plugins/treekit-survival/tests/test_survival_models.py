@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from treekit_survival import ROSSI, concordance, curves, curves_of, kaplan_meier
 
 import treekit
 from treekit import registry
+from treekit.cli import main
 from treekit.errors import DataError, SettingError
+from treekit.testing import check_criterion
 
 OWN = {"criterion": "log_rank", "criterion.event": "arrest"}
 PROPORTIONAL = OWN | {"criterion": "relative_risk"}
@@ -163,20 +166,22 @@ def _write(table, path):
         writer.writerows(zip(*(cells.tolist() for cells in table.values()), strict=True))
 
 
-def test_it_trains_from_the_command_line(tmp_path: Path):
-    command = Path(sys.executable).with_name("treekit")
-    model = tmp_path / "rossi.treekit"
-    train = [command, "train", ROSSI, "--target", "week", "-o", model]
-    for setting in ("criterion=log_rank", "criterion.event=arrest", "max_depth=3"):
-        train += ["--set", setting]
-    subprocess.run(train, check=True, capture_output=True)
-    for more in (["inspect", model], ["predict", model, ROSSI, "-o", tmp_path / "said.csv"]):
-        ran = subprocess.run([command, *more], check=True, capture_output=True, text=True)
+def test_it_trains_and_predicts_from_the_command_line(tmp_path: Path):
+    model, said = tmp_path / "rossi.treekit", tmp_path / "said.csv"
+    chosen = ["criterion=log_rank", "criterion.event=arrest", "max_depth=3"]
+    settings = [part for setting in chosen for part in ("--set", setting)]
+    for command in (
+        ["train", ROSSI, "--target", "week", "-o", model, *settings],
+        ["inspect", model],
+        ["predict", model, ROSSI, "-o", said],
+    ):
+        ran = CliRunner().invoke(main, list(map(str, command)))
+        assert ran.exit_code == 0, ran.output
     loaded = treekit.load(model)
     assert loaded.provenance["task"] == {"name": "survival", "target": "week", "event": "arrest"}
-    with (tmp_path / "said.csv").open(encoding="utf-8", newline="") as stream:
+    with said.open(encoding="utf-8", newline="") as stream:
         header, *rows = csv.reader(stream)
-    assert "risk" in header[0], ran.stderr
+    assert [name.removeprefix("prediction of ") for name in header][:2] == ["risk", "S(4)"]
     assert np.array_equal(np.array(rows, float), loaded.predict(ROSSI))
 
 
@@ -192,6 +197,14 @@ def test_it_trains_from_the_command_line(tmp_path: Path):
 def test_what_cannot_be_learned_is_refused_by_name(rossi, settings, error, message):
     with pytest.raises(error, match=message):
         train(rossi, **settings)
+
+
+@pytest.mark.parametrize("name", ["log_rank", "relative_risk"])
+def test_the_laws_of_the_contract_hold(name):
+    report = check_criterion(name, strict=True)
+    assert report.ok
+    expected = {"doubling-weights-changes-nothing"} if name == "log_rank" else set()
+    assert {verdict.law.name for verdict in report.declared} == expected
 
 
 def test_the_registry_traces_them_to_this_distribution():

@@ -48,6 +48,20 @@ ROSSI = Path(__file__).with_name("data") / "rossi.csv"
 def treekit_criteria() -> list[Criterion]:
     """Offer the criteria to treekit."""
     return [
-        Criterion("log_rank", SURVIVAL, log_rank, summary="survival: log-rank test"),
-        Criterion("relative_risk", PROPORTIONAL, relative_risk, summary="survival: deviance"),
+        Criterion(
+            "log_rank",
+            SURVIVAL,
+            log_rank,
+            summary="survival: log-rank test between branches (Segal 1988)",
+            exempt={
+                "doubling-weights-changes-nothing": "the test's variance counts rows: "
+                "of n at risk and d with an event, (n - d) / (n - 1)"
+            },
+        ),
+        Criterion(
+            "relative_risk",
+            PROPORTIONAL,
+            relative_risk,
+            summary="survival: deviance of proportional hazards (LeBlanc and Crowley 1992)",
+        ),
     ]

@@ -64,8 +64,7 @@ def two_samples(parent, children, unit):
             apart += children[0, event] - d * share
             if rest > 0.0:
                 variance += d * share * (1.0 - share) * (rest / max(n - unit, rest))
-    # What is only rounding has no sign to rely on.
-    if variance <= 1e-12 * n:
+    if variance <= 0.0:
         return 0.0
     return apart * apart / variance / (n + parent[parent.shape[0] - 1])
 
