@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks import accuracy, forest
+from benchmarks import accuracy, forest, third_party
 
 
 def test_the_forest_benchmark_compares_every_side_on_the_same_data(capsys):
@@ -33,3 +33,11 @@ def test_the_accuracy_benchmark_compares_every_side_on_tables_of_a_folder(tmp_pa
         assert name in table
         assert set(found) == set(accuracy.SIDES)
         assert all(0.8 < score <= 1.0 for scores in found.values() for score in scores)
+
+
+def test_the_benchmark_of_third_parties_grows_each_tree_on_every_side(capsys):
+    ratios = third_party.main(["--rows", "300", "--trees", "2", "--rounds", "1", "--no-processes"])
+    table = capsys.readouterr().out
+    assert set(ratios) == {(w, s) for w in third_party.WAYS for s in ("gini", "module", "notebook")}
+    assert all(value > 0.0 for value in ratios.values())
+    assert all(way in table for way in third_party.WAYS)
