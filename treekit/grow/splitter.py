@@ -19,6 +19,7 @@ from treekit.contracts import SplitterFunctions
 from treekit.data.matrix import Coding
 from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import criterion as criteria
+from treekit.grow.identity import identity
 from treekit.grow.plugins import Origin, current, jitable, numba_complaint
 from treekit.kernels.compile import Finder
 from treekit.kernels.found import (
@@ -88,7 +89,7 @@ def compile_splitter(
         return CompiledSplitter(find, functions.coding, origin, functions.find.options)
     core = jitable(functions.find)
     try:
-        find = _plugin_pointer(core, functions.sums, functions.intervals, signature)
+        find = _known_pointer(core, functions.sums, functions.intervals, signature)
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         warnings.warn(
             f"{origin} does not compile and runs as Python, slower: {numba_complaint(error)}",
@@ -99,11 +100,36 @@ def compile_splitter(
     return CompiledSplitter(find, functions.coding, origin, intervals=functions.intervals)
 
 
-@lru_cache(maxsize=64)
-def _plugin_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> Pointer:
+def _known_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> Pointer:
     """The pointer to a plugin's find; the same function is compiled once in a process."""
+    try:
+        own = identity(core)
+        hash(own)
+    except (TypeError, ValueError):  # its closure holds what cannot be told by value
+        own = ("alone", object())
+    return _plugin_pointer(own, _Same(core), sums, intervals, signature)
+
+
+class _Same:
+    """A function whose `identity` is a part of the key already."""
+
+    def __init__(self, core: Any) -> None:
+        self.core = core
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=64)
+def _plugin_pointer(
+    own: tuple[Any, ...], find: _Same, sums: bool, intervals: bool, signature: Any
+) -> Pointer:
+    del own  # the key
     _register_makers()
-    return Pointer(_compiled_find(core, sums, intervals), signature)
+    return Pointer(_compiled_find(find.core, sums, intervals), signature)
 
 
 def _own(find: Any, signature: Any) -> Pointer:

@@ -1,13 +1,14 @@
 """Compiled parts, kept for the process: the second training compiles nothing.
 
-Keyed by the record, its settings and the shape of the statistics, never by
-name: two plugins of one name stay apart.
+Keyed by what the functions compile to, by settings and the shape of the statistics, never
+by name alone: two plugins of one name stay apart, and so do a function before and after a
+constant that it names was changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from treekit.contracts import CriterionFunctions
 from treekit.grow.before import compile_before
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
+from treekit.grow.identity import identity
 from treekit.grow.plugins import Origin
 from treekit.grow.scratch import make_scratch
 from treekit.grow.splitter import CompiledSplitter, compile_splitter
@@ -39,7 +41,7 @@ def _origin(part: Part) -> Origin:
 def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     try:
         values = tuple((type(value), value) for value in part.settings.values())
-        key = (part.record, values, _identity(_compiled_of(part.functions)), shape)
+        key = (_origin(part), values, identity(_compiled_of(part.functions)), shape)
         kept = _kept.get(key)
     except (TypeError, ValueError):  # something in it cannot be hashed, or is not yet bound
         return make()
@@ -48,21 +50,6 @@ def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
             del _kept[next(iter(_kept))]
         kept = _kept[key] = make()
     return kept
-
-
-def _identity(value: Any) -> tuple[Any, ...]:
-    """What tells the functions of one ``make()`` from those of another: code and closure."""
-    if is_dataclass(value):
-        return tuple(_identity(getattr(value, field.name)) for field in fields(value))
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        # In compiled code an array is a constant, as it was then.
-        return value.dtype.str, value.shape, value.tobytes()
-    core = getattr(value, "py_func", value)
-    code = getattr(core, "__code__", None)
-    if code is None:
-        return type(core), core
-    cells = tuple(_identity(cell.cell_contents) for cell in core.__closure__ or ())
-    return code, core.__defaults__, cells
 
 
 def _compiled_of(functions: Any) -> Any:
