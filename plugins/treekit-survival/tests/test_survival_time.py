@@ -134,6 +134,26 @@ def test_a_row_of_whole_weight_counts_as_so_many_rows(rows, bins, rng):
     assert one.unit == other.unit == 1.0
 
 
+@pytest.mark.parametrize("lay_out", [lay_out, lay_out_rates])
+def test_a_layout_is_that_of_its_rows_in_any_order(rossi, lay_out):
+    w = np.random.default_rng(1).random(432)
+    order = np.random.default_rng(0).permutation(432)
+    made = []
+    for rows in (np.arange(432), order):
+        week = TaskColumn("week", rossi["week"][rows], weights=w[rows])
+        columns = {"event": TaskColumn("arrest", rossi["arrest"][rows])}
+        layout = lay_out(week, columns, occurred="", bins=7)
+        made.append((layout, layout.place(week, columns)))
+    (one, placed), (other, mixed) = made
+    assert one.names == other.names
+    assert np.array_equal(placed[order], mixed)
+    stats = np.abs(np.random.default_rng(2).normal(size=(3, one.size)))
+    assert np.array_equal(one.answer(stats), other.answer(stats))
+    if one.extra:
+        assert one.extra[0] == other.extra[0] == pytest.approx(w.mean())
+        assert np.array_equal(one.extra[1], other.extra[1])
+
+
 def test_weights_that_are_no_counts_have_a_mean_row():
     line = make_timeline(np.array([1.0, 2.0]), np.array([True, True]), np.array([0.2, 0.4]), 0)
     assert line.unit == pytest.approx(0.3)

@@ -122,10 +122,10 @@ def _all_rows(
             f"number from 1 to {limit}"
         )
     placed = line.place(time, event)
-    order = np.argsort(placed if w is None else np.lexsort((w, placed)), kind="stable")
-    return line, np.bincount(placed[order], None if w is None else w[order], line.cells).astype(
-        float
-    )
+    if w is None:
+        return line, np.bincount(placed, minlength=line.cells).astype(np.float64)
+    order = np.lexsort((w, placed))  # sums must not depend on the order of the rows
+    return line, np.bincount(placed[order], w[order], line.cells)
 
 
 def _names(line: Timeline) -> tuple[str, ...]:
