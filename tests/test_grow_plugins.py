@@ -102,11 +102,13 @@ def test_a_criterion_that_writes_to_its_statistics_is_stopped() -> None:
         grow(TWO, criterion=slow)
 
 
-def test_infinite_scores_never_win() -> None:
+def test_an_infinite_score_is_told_with_the_statistics_of_the_cut() -> None:
     def lopsided(parent: Any, children: Any) -> float:
         return 1.0 / (children[0].sum() - 1.0)  # 1/0 at the first cut
 
-    assert grow(TWO, criterion=criterion(score=lopsided)).tree.threshold[0] == 1.5
+    with pytest.raises(PluginError, match=r"'mine'.* returned an infinite number from sc") as e:
+        grow(TWO, criterion=criterion(score=lopsided))
+    assert "[2.0, 2.0] and [[1.0, 0.0], [1.0, 2.0]]" in str(e.value)
 
 
 def test_an_object_that_is_called_is_a_criterion_too() -> None:

@@ -30,7 +30,7 @@ def _yes(parent, children, held_parent, held_children):  # type: ignore[no-untyp
 def compile_before(function: Callable[..., bool], origin: Origin) -> Pointer:
     """Compile ``before(parent, children, held_parent, held_children)``."""
     shapes = (FROZEN_CELLS, FROZEN_MATRIX, FROZEN_CELLS, FROZEN_MATRIX)
-    inner: Any = compiled(function, shapes, origin, returns=bool)
+    inner: Any = compiled(function, shapes, origin, "before", bool)
 
     def before(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
         return bool(

@@ -13,8 +13,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from treekit.errors import PluginError
 from treekit.grow.assemble import assemble
+from treekit.grow.blame import check_sizes, culprit, stopped
 from treekit.grow.plugins import current
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.scratch import make_scratch
@@ -83,7 +83,8 @@ def grow_tree(
     )  # fmt: skip
     grown, n, status = _off_main_thread(_run, recipe, arguments)
     if status:
-        raise _stopped(recipe, status, scratch.best[2 : 2 + s].tolist())
+        raise stopped(recipe, status, grown, n, scratch.best)
+    check_sizes(recipe, grown, n)
     return assemble(recipe, grown, n, whole, kept, held_table or recipe.table)
 
 
@@ -108,15 +109,27 @@ def grow_held(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) 
 
 def _run(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
     """What `grow` returns, or the error of the plugin that stopped it."""
+    table, rows = arguments[:2]
     current.score, current.rng = recipe.criterion.score, arguments[-2]
-    current.failures = []
+    current.table, current.failures = table, []
     try:
         outcome = _compiled_grow(recipe, arguments)(*arguments)
     except Exception as error:
-        raise _culprit(recipe, error) from error
-    for origin, failure in current.failures:
-        raise origin.error(f"raised {type(failure).__name__}: {failure}") from failure
+        told = current.failures[0] if current.failures else None
+        raise told or culprit(recipe, error, _whole(recipe, rows)) from error
+    if current.failures:
+        raise current.failures[0]
     return outcome
+
+
+def _whole(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
+    """(S,) statistics of all rows; of ranks, their weight alone."""
+    if len(rows.cells):
+        counts = np.bincount(rows.cells, rows.values[:, 0], minlength=recipe.target.size)
+        return counts.astype(np.float64)
+    if recipe.target.quantile is None:
+        return np.asarray(rows.values.sum(axis=0))
+    return np.array([rows.values[:, 0].sum(), 0.0, 0.0, 0.0])
 
 
 def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -145,21 +158,6 @@ def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     return outcome[0]
 
 
-def _stopped(recipe: Recipe, status: int, given: list[float]) -> PluginError:
-    """Why `grow` stopped: its status in words."""
-    criterion, splitter = recipe.criterion.origin, recipe.splitter.origin
-    if status == -1:
-        return criterion.error(f"returned NaN; the statistics it was given were {given}")
-    if status == -4:
-        return splitter.error("returned a split whose score is NaN")
-    if status == -5:
-        return criterion.error("chose a column that does not exist; choose gives a position, or -1")
-    return splitter.error(
-        "returned a split with an empty branch or an impossible column, or of a kind that its "
-        "SplitterFunctions do not declare (sums, intervals)"
-    )
-
-
 def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
     """`grow` for a recipe's types, which all its trees share.
 
@@ -171,17 +169,3 @@ def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
         dispatcher.compile(types)
         recipe.compiled.append(dispatcher.overloads[types].entry_point)
     return recipe.compiled[0]
-
-
-def _culprit(recipe: Recipe, error: Exception) -> Exception:
-    """An exception out of compiled growth, under the name of the plugin that raised it."""
-    if isinstance(error, (MemoryError, PluginError)):
-        return error
-    origins = [recipe.criterion.origin, recipe.splitter.origin]
-    origins += [recipe.before.origin] if recipe.use_before else []
-    foreign = [o for o in origins if not o.distribution.startswith("treekit ")]
-    names = " or ".join(str(origin) for origin in foreign or origins)
-    return PluginError(
-        f"{names} raised {type(error).__name__}: {error}; "
-        "training was stopped and no model was made"
-    )

@@ -29,6 +29,7 @@ from treekit.grow.defaults import (
     standing,
 )
 from treekit.grow.plugins import Origin, compiled
+from treekit.kernels.found import finite
 from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
 from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
 
@@ -37,7 +38,7 @@ __all__ = ["CompiledCriterion", "compile_criterion"]
 FROZEN_CELLS = CELLS.copy(readonly=True)
 FROZEN_MATRIX = MATRIX.copy(readonly=True)
 _F8 = types.float64
-SCORE = _F8(CELLS, MATRIX)
+SCORE = _F8(FROZEN_CELLS, FROZEN_MATRIX)
 CELL_VALUE = _F8(CELLS)
 MANY = _F8(CELLS, MATRIX, types.int64)
 KEY = types.void(MATRIX, types.int64, types.int64, CELLS)
@@ -108,11 +109,11 @@ def compile_criterion(
         raise PluginError(f"{origin} gives choose, which needs both impurity and score")
     impurity = gain = score = None
     if functions.impurity is not None:
-        impurity = compiled(functions.impurity, (FROZEN_CELLS,), origin)
+        impurity = compiled(functions.impurity, (FROZEN_CELLS,), origin, "impurity")
         impurity = impurity if blocks is None else mean_impurity(impurity, blocks)
         gain = _gain(impurity, dense)
     if functions.score is not None:
-        score = compiled(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin)
+        score = compiled(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "score")
         score = score if blocks is None else mean_score(score, blocks)
     final = score if score is not None else gain
     rank = gain if functions.choose is not None else final
@@ -198,7 +199,7 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
     ``scan(rows, count, start, totals, limit, impurity, best)``: rows (codes, S)
     ascending; `start` is on the left before the first cut; both sides need
     the weight `limit`.  Returns the best cut's position, the first of tied
-    ones, -1 if there is none or -2 if the criterion gave NaN; `best` receives
+    ones, -1 if there is none or -2 if the criterion gave no finite number; `best` receives
     score, left weight and left statistics, and if `bounded` tells before what
     the cuts must keep to.
     """
@@ -244,7 +245,7 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
             if score > bar and score < np.inf:
                 best_score, best_at, best_left = score, np.int64(i), left
                 bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
-            elif np.isnan(score):
+            elif not finite(score):
                 best_at = np.int64(-2)
                 best_left = left
                 break
@@ -286,7 +287,7 @@ def _make_rank_scan(rank: Any, tolerance: float) -> Any:
             if score > bar and score < np.inf:
                 best_score, best_at = score, np.int64(i)
                 bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
-            elif np.isnan(score):
+            elif not finite(score):
                 best_at = np.int64(-2)
                 for k in range(np.uint64(4)):
                     best[k + two] = children[zero, k]
@@ -308,7 +309,7 @@ def _make_many(rank: Any, final: Any) -> Any:
 
 def _make_score(final: Any) -> Any:
     def score(parent, children):  # type: ignore[no-untyped-def]
-        return float(final(read_only(parent), read_only(children)))
+        return float(final(parent, children))
 
     return score
 
@@ -326,7 +327,7 @@ def _value(function: Any) -> Pointer:
 def _priority(functions: CriterionFunctions, origin: Origin, blocks: Blocks | None) -> Pointer:
     if functions.priority is None:
         return _value(None)
-    priority = compiled(functions.priority, (FROZEN_CELLS,), origin)
+    priority = compiled(functions.priority, (FROZEN_CELLS,), origin, "priority")
     return _value(priority if blocks is None else mean_impurity(priority, blocks))
 
 
@@ -340,7 +341,7 @@ def _key(
         if isinstance(functions.statistics, Ranks):
             return standing(quantile_key, KEY)
         return standing(mean_key if dense else share_key, KEY)
-    order = compiled(functions.order, (FROZEN_CELLS,), origin)
+    order = compiled(functions.order, (FROZEN_CELLS,), origin, "order")
     if blocks is not None:
         return Pointer(block_key(order, blocks).py_func, KEY)
 
@@ -354,7 +355,7 @@ def _key(
 def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
     if functions.choose is None:
         return standing(no_choice, CHOOSE)
-    choose = compiled(functions.choose, (FROZEN_CELLS,) * 3, origin, returns=int)
+    choose = compiled(functions.choose, (FROZEN_CELLS,) * 3, origin, "choose", int)
 
     def chosen(gains, scores, levels):  # type: ignore[no-untyped-def]
         return np.int64(choose(read_only(gains), read_only(scores), read_only(levels)))
@@ -365,7 +366,7 @@ def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
 def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
     if functions.penalty is None:
         return standing(no_penalty, PENALTY)
-    penalty = compiled(functions.penalty, PENALTY.args, origin)
+    penalty = compiled(functions.penalty, PENALTY.args, origin, "penalty")
 
     def taken(candidates, weight):  # type: ignore[no-untyped-def]
         return float(penalty(candidates, weight))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import namedtuple
 from dataclasses import dataclass
@@ -19,20 +18,20 @@ from treekit.contracts import SplitterFunctions
 from treekit.data.matrix import Coding
 from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import criterion as criteria
+from treekit.grow.asking import shown
 from treekit.grow.identity import identity
 from treekit.grow.plugins import Origin, current, jitable, numba_complaint
-from treekit.kernels.compile import Finder
-from treekit.kernels.found import (
-    AFTER,
-    BRANCHES,
-    CUT,
-    FEATURE,
-    KIND,
-    LEVELS,
-    MISSING_BRANCH,
-    SCORE,
-    THRESHOLD_VALUE,
+from treekit.grow.proposed import (
+    are_intervals,
+    copied_node,
+    frozen_node,
+    is_sum,
+    score_of,
+    write_split,
 )
+from treekit.isolation import FOREIGN, cause
+from treekit.kernels.compile import Finder
+from treekit.kernels.found import KIND
 from treekit.kernels.node import PLAIN, Node, Rows, Scratch, Table
 from treekit.kernels.pointers import Pointer
 from treekit.kernels.ranks import summarise
@@ -144,90 +143,10 @@ def _own(find: Any, signature: Any) -> Pointer:
 _POINTERS: dict[Any, Pointer] = {}
 
 
-def _is_sum(split, table):  # type: ignore[no-untyped-def]
-    """Whether the terms of a plugin's oblique split are possible."""
-    terms, bits = split.levels, split.levels.view(np.float32)
-    if len(terms) < 2 or len(terms) % 2 or not abs(split.threshold) < np.inf:
-        return False
-    before = -1
-    for j in range(0, len(terms), 2):
-        weight = abs(bits[j + 1])
-        if not before < terms[j] < len(table.n_codes) or not 0.0 < weight < np.inf:
-            return False
-        if table.nominal[terms[j]] > 0:
-            return False
-        before = terms[j]
-    return True
-
-
-def _are_intervals(split, table, room):  # type: ignore[no-untyped-def]
-    """Whether the cuts of a plugin's split on intervals are possible."""
-    cuts, last = split.levels, np.int64(table.n_codes[split.feature]) - 2
-    apart = split.branches - len(cuts) - 1
-    if not 1 <= len(cuts) <= room or not 0 <= apart <= 1 or (apart == 1 and split.missing != 0):
-        return False
-    before = -1
-    for j in range(len(cuts)):
-        if not before < cuts[j] <= last:
-            return False
-        before = cuts[j]
-    return table.nominal[split.feature] == 0
-
-
-def _write(split, node, sums, intervals, levels, out, numbers):  # type: ignore[no-untyped-def]
-    """Put a plugin's split where `grow` reads it; kind -3 marks an impossible one."""
-    table = node.table
-    out[KIND] = -3
-    if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 6:
-        return
-    if split.kind == 5 and not (sums and _is_sum(split, table)):
-        return
-    if split.kind == 6 and not (intervals and _are_intervals(split, table, len(levels))):
-        return
-    n_codes = np.int64(table.n_codes[split.feature])
-    nominal = table.nominal[split.feature] > 0
-    by_level = split.kind in (2, 3)
-    if split.branches < 2 or not -1 <= split.missing < split.branches:
-        return
-    if split.kind not in (3, 6) and split.branches != 2:
-        return
-    if split.kind == 1 and (nominal or not 0 <= split.cut < n_codes - 1):
-        return
-    if split.kind == 1 and not math.isnan(split.threshold):
-        at = table.value_start[split.feature] + split.cut
-        if not table.high[at] <= split.threshold < table.low[at + 1]:
-            return
-    if by_level and (not nominal or len(split.levels) != n_codes):
-        return
-    for level in range(len(split.levels)):
-        branch = split.levels[level]
-        if by_level and not -1 <= branch < split.branches:
-            return
-        levels[level] = branch
-    out[KIND] = split.kind
-    out[FEATURE] = split.feature
-    out[CUT] = split.cut
-    out[MISSING_BRANCH] = split.missing
-    out[BRANCHES] = split.branches
-    out[LEVELS] = len(split.levels)
-    out[AFTER] = split.cut + 1
-    numbers[THRESHOLD_VALUE] = np.nan if split.kind == 6 else split.threshold
-    numbers[SCORE] = split.score
-    if split.missing < 0:
-        children = splitting.branch_stats(node, split)
-        heaviest, most = 0, -1.0
-        for b in range(split.branches):
-            weight = children[b, 0] if len(node.rows.cells) == 0 else children[b].sum()
-            if weight > most:
-                heaviest, most = b, weight
-        out[MISSING_BRANCH] = heaviest
-    if math.isnan(split.score):
-        out[KIND] = -4
-
-
 def _compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
-    find = nb.njit(error_model="numpy")(core)
-    write = nb.njit(error_model="numpy")(_write)
+    find = nb.njit(error_model="numpy", boundscheck=True)(core)
+    write = nb.njit(error_model="numpy")(write_split)
+    freeze = nb.njit(error_model="numpy")(frozen_node)
 
     def call(  # type: ignore[no-untyped-def]
         node,
@@ -245,7 +164,7 @@ def _compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
         out,
         numbers,
     ):
-        split = find(node, CriterionView(score), rng)
+        split = find(freeze(node), CriterionView(score), rng)
         out[KIND] = 0
         if split is not None:
             write(split, node, sums, intervals, scratch.levels, out, numbers)
@@ -260,11 +179,18 @@ def _python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any
         if current.failures:
             return
         try:
-            split = core(node, CriterionView(current.score), current.rng)
-            if split is not None:
-                _write(split, node, *kinds, levels, out, numbers)
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; the host reports it
-            current.failures.append((origin, error))
+            view = CriterionView(score_of(current.score))
+            split = core(copied_node(node), view, current.rng)
+            if split is None:
+                return
+            if not isinstance(split, splitting.Split):
+                raise TypeError(f"find returned a {type(split).__name__}, not a Split or None")
+            write_split(split, node, *kinds, levels, out, numbers)
+        except FOREIGN as error:
+            given = shown((node.stats.copy(),))
+            current.failures.append(
+                origin.error(f"raised {cause(error)} in find, at a node of {given}")
+            )
 
     @nb.njit  # apart from the pointer, which releases the GIL
     def with_gil(node, levels, out, numbers):  # type: ignore[no-untyped-def]
@@ -298,9 +224,9 @@ def _register_makers() -> None:
     """Let the plain functions of `treekit.splitting` compile inside a plugin's find."""
     for name in splitting.__all__:
         if name not in ("Node", "Split"):
-            register_jitable(getattr(splitting, name))
-    for helper in (*splitting.HELPERS, _are_intervals, _is_sum):
-        register_jitable(helper)
+            register_jitable(boundscheck=True)(getattr(splitting, name))
+    for helper in (*splitting.HELPERS, are_intervals, is_sum):
+        register_jitable(boundscheck=True)(helper)
 
     @overload(splitting.summarise_ranks)
     def summarise_ranks(values, order, count, quantile, stats):  # type: ignore[no-untyped-def]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import Layout
+from treekit.grow.asking import asked
 from treekit.grow.criterion import CompiledCriterion
 from treekit.grow.target import Target
 from treekit.isolation import FOREIGN, cause, isolated
@@ -72,14 +73,5 @@ def _own_values(
     stats: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """A criterion's own leaf values, one call a node."""
-    rows = stats.copy()
-    rows.flags.writeable = False
     origin = criterion.origin
-    try:
-        values = np.array([float(leaf_value(row)) for row in rows])
-    except Exception as error:
-        raise origin.error(f"raised {type(error).__name__} in leaf_value: {error}") from error
-    if not np.all(np.isfinite(values)):
-        given = rows[~np.isfinite(values)][0].tolist()
-        raise origin.error(f"returned a leaf value that is not finite for the statistics {given}")
-    return values
+    return np.array([asked(origin, "leaf_value", leaf_value, row) for row in stats])

@@ -16,11 +16,14 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.cuts import try_cuts, weight_of
 from treekit.kernels.found import (
+    BAD_CHOICE,
+    BAD_NUMBER,
     KIND,
     MULTIWAY,
     SCORE,
     SHRINK,
     THRESHOLD_VALUE,
+    finite,
 )
 from treekit.kernels.levels import try_branches, try_single_levels
 from treekit.kernels.monotonic import CUTS, SIGN
@@ -226,16 +229,19 @@ def find_axis(
                     sides = compact[:known]
                 final = many(stats, sides, 1) * numbers[SHRINK]
                 offers[np.uint64(1), feature] = final
-                if math.isnan(final):
+                if not finite(final):
                     for k in range(s):
                         best[k + np.uint64(2)] = sides[np.uint64(0), k]
-                    out[KIND] = -1
+                    out[KIND] = BAD_NUMBER
                     return
         if not use_choose:
             return
         chosen = choose(offers[0], offers[1], offers[2])
         if chosen < 0 or chosen >= np.int64(n_features):
-            out[KIND] = 0 if chosen == -1 else -5
+            out[KIND] = 0 if chosen == -1 else BAD_CHOICE
+            return
+        if math.isnan(offers[np.uint64(0), np.uint64(chosen)]):
+            out[KIND] = BAD_CHOICE
             return
 
 

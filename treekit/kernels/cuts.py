@@ -12,6 +12,9 @@ import numpy as np
 from treekit.kernels.compile import inlined
 from treekit.kernels.found import (
     AFTER,
+    BAD_NUMBER,
+    BAD_ORDER,
+    BAD_PENALTY,
     BRANCHES,
     CUT,
     FEATURE,
@@ -25,6 +28,7 @@ from treekit.kernels.found import (
     SUBSET,
     THRESHOLD,
     better,
+    finite,
 )
 from treekit.kernels.pointers import lowest_bit
 from treekit.kernels.tally import CODE_OF, ORDER
@@ -100,6 +104,12 @@ def try_cuts(
         mask = np.uint64(0)
         if way == ORDERED:
             key(compact, known, attempt, keys)
+            for j in range(unknown):
+                if not finite(keys[j]):
+                    for k in range(s):
+                        best[k + np.uint64(2)] = compact[j, k]
+                    out[KIND] = BAD_ORDER
+                    return
             _sort_by_key(keys, compact, ordered, order, unknown, np.uint64(count), s)
         elif way == SUBSETS:
             first = np.uint64(attempt * STEPS)
@@ -131,15 +141,19 @@ def try_cuts(
                         start[k] += compact[j, k]
             at = scan(table, last, start, totals, limit, impurity, best)
             if at == -2:
-                out[KIND] = -1
+                out[KIND] = BAD_NUMBER
                 return
             rank = (np.int64(attempt) << 32) + at
             score = best[np.uint64(0)] * share
             shrink = 1.0
             if use_penalty and at >= 0:
-                paid = score - penalty(
-                    _candidates(table, last, start, totals, limit, dense), weight
-                )
+                candidates = _candidates(table, last, start, totals, limit, dense)
+                fee = penalty(candidates, weight)
+                if not finite(fee):
+                    best[np.uint64(0)] = candidates
+                    out[KIND] = BAD_PENALTY
+                    return
+                paid = score - fee
                 if not paid > 0.0:
                     continue
                 score, shrink = paid, paid / score

@@ -15,6 +15,9 @@ import numpy.typing as npt
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.found import (
     AFTER,
+    BAD_NUMBER,
+    BAD_PRIORITY,
+    BAD_SPLIT,
     BRANCHES,
     CUT,
     FEATURE,
@@ -26,6 +29,7 @@ from treekit.kernels.found import (
     SCORE,
     THRESHOLD_VALUE,
     TOLERANCE,
+    finite,
 )
 from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
@@ -170,9 +174,8 @@ def grow(
     Returns
     -------
     Grown, n, status
-        Status 0, or why growth stopped: -1 the criterion gave NaN (the
-        statistics are in ``scratch.best``), -3 a splitter named an impossible
-        split, -4 a split whose score is NaN, -5 `choose` named no column.
+        Status 0; or why growth stopped, as in `treekit.kernels.found`, and n is
+        the node where it did.
     """
     zero = np.uint64(0)
     ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
@@ -241,10 +244,14 @@ def grow(
             ):
                 continue
             own = impurity(own_stats)
-            if np.isnan(own):
+            if not finite(own):
                 for k in range(np.uint64(len(own_stats))):
                     scratch.best[k + np.uint64(2)] = own_stats[k]
-                return Grown(nodes, stats, held_stats, pool, found, replies), n, np.int64(-1)
+                return (
+                    Grown(nodes, stats, held_stats, pool, found, replies),
+                    node,
+                    np.int64(BAD_NUMBER),
+                )
             if own <= min_impurity or (
                 min_variance >= 0.0 and variance(values, begin, end, own_stats) <= min_variance
             ):
@@ -282,7 +289,7 @@ def grow(
                 numbers,
             )
             if out[KIND] < 0:
-                return Grown(nodes, stats, held_stats, pool, found, replies), n, out[KIND]
+                return Grown(nodes, stats, held_stats, pool, found, replies), node, out[KIND]
             floor = max(1e-12 * own, _least_gain(noise * (end - begin) / weight, quantile))
             # A negative bound asks for splits that gain nothing, too.
             if out[KIND] == 0 or not numbers[SCORE] > (
@@ -312,7 +319,14 @@ def grow(
             n_waiting += 1
             if max_leaves > 0:
                 if use_priority:
-                    this.priority = rounded(priority(own_stats))
+                    said = priority(own_stats)
+                    if not finite(said):
+                        return (
+                            Grown(nodes, stats, held_stats, pool, found, replies),
+                            node,
+                            np.int64(BAD_PRIORITY),
+                        )
+                    this.priority = rounded(said)
                 sift_up(waiting, n_waiting, nodes)
         fresh = last
         within = n_nested > 0
@@ -554,7 +568,11 @@ def grow(
             empty = empty or (ends[b] == begin and not (allow_empty and this.kind == 3))
             begin, held_begin = ends[b], held_ends[b]
         if empty:
-            return Grown(nodes, stats, held_stats, pool, found, replies), n, np.int64(-3)
+            return (
+                Grown(nodes, stats, held_stats, pool, found, replies),
+                node,
+                np.int64(BAD_SPLIT),
+            )
         if bounded:
             if n + branches > len(bounds):
                 bounds = more_rows(bounds, len(nodes))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from treekit.kernels.compile import inlined
 from treekit.kernels.cuts import weight_of
 from treekit.kernels.found import (
+    BAD_NUMBER,
     BRANCHES,
     CUT,
     FEATURE,
@@ -22,6 +21,7 @@ from treekit.kernels.found import (
     SUBSET,
     TOLERANCE,
     better,
+    finite,
 )
 from treekit.kernels.tally import CODE_OF
 
@@ -69,10 +69,10 @@ def try_branches(
         for k in range(s):
             compact[heaviest, k] += compact[np.uint64(known), k]
     score = many(stats, compact[:known], 0)
-    if math.isnan(score):
+    if not finite(score):
         for k in range(s):
             best[k + np.uint64(2)] = compact[np.uint64(0), k]
-        out[KIND] = -1
+        out[KIND] = BAD_NUMBER
         return
     if not better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
         return
@@ -156,16 +156,16 @@ def try_single_levels(
             if min(weight_of(children[zero], dense), weight_of(children[one], dense)) < limit:
                 continue
             judged = many(stats, children, which)
-            kept = judged > bar and judged < np.inf
+            kept = judged > bar and finite(judged)
             if kept:
                 kept_at, kept_side = np.int64(at), side
                 bar = judged + max(TOLERANCE * max(abs(judged), impurity), tolerance)
                 gain = many(stats, children, 0) if by_score else judged
-            if kept or math.isnan(judged):
+            if kept or not finite(judged):
                 for k in range(s):
                     best[k + two] = children[zero, k]
-            if math.isnan(judged) or math.isnan(gain):
-                out[KIND] = -1
+            if not finite(judged) or (kept_at >= 0 and not finite(gain)):
+                out[KIND] = BAD_NUMBER
                 return
     if kept_at < 0 or not better(gain, np.int64(feature), kept_at, impurity, out, numbers):
         return

@@ -16,6 +16,7 @@ from treekit.kernels.axis import find_axis
 from treekit.kernels.compile import kernel
 from treekit.kernels.directions import coordinate_search, linear_fit, principal_axes
 from treekit.kernels.found import (
+    BAD_NUMBER,
     BRANCHES,
     CUT,
     FEATURE,
@@ -148,7 +149,7 @@ def find_oblique(
         _sums(x, weights, keys)
         best_cut(node, keys, scan, scratch.start, scratch.best, found)
         if found[0] != found[0]:
-            out[KIND] = -1
+            out[KIND] = BAD_NUMBER
             return
         slack = TOLERANCE * max(abs(numbers[SCORE]), node.impurity)
         if out[KIND] != 0 and not found[0] > numbers[SCORE] + slack:

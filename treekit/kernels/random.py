@@ -14,6 +14,8 @@ from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.cuts import weight_of
 from treekit.kernels.found import (
     AFTER,
+    BAD_CHOICE,
+    BAD_NUMBER,
     BRANCHES,
     CUT,
     FEATURE,
@@ -28,6 +30,7 @@ from treekit.kernels.found import (
     THRESHOLD,
     THRESHOLD_VALUE,
     better,
+    finite,
 )
 from treekit.kernels.levels import try_branches
 from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
@@ -186,7 +189,13 @@ def find_random(
                 branches = pair
                 if out[KIND] == MULTIWAY:
                     branches = compact[:known]
-                offers[np.uint64(1), feature] = many(stats, branches, 1)
+                final = many(stats, branches, 1)
+                offers[np.uint64(1), feature] = final
+                if not finite(final):
+                    for k in range(s):
+                        best[k + np.uint64(2)] = branches[np.uint64(0), k]
+                    out[KIND] = BAD_NUMBER
+                    return
         if not use_choose:
             useless = out[KIND] == 0 or numbers[SCORE] <= 1e-12 * impurity
             if useless and tried > np.uint64(0) and drawn < ROUNDS:
@@ -194,9 +203,12 @@ def find_random(
             return
         chosen = choose(offers[0], offers[1], offers[2])
         if chosen < 0 or chosen >= np.int64(n_features):
-            out[KIND] = 0 if chosen == -1 else -5
+            out[KIND] = 0 if chosen == -1 else BAD_CHOICE
             if chosen == -1 and tried > np.uint64(0) and drawn < ROUNDS:
                 continue
+            return
+        if np.isnan(offers[np.uint64(0), np.uint64(chosen)]):
+            out[KIND] = BAD_CHOICE
             return
 
 
@@ -324,10 +336,10 @@ def _try_drawn(
         ):
             continue
         score = many(totals, children, 0) * share
-        if np.isnan(score):
+        if not finite(score):
             for k in range(s):
                 best[k + two] = children[zero, k]
-            out[KIND] = -1
+            out[KIND] = BAD_NUMBER
             return
         if not better(score, np.int64(feature), np.int64(1 - side), impurity, out, numbers):
             continue

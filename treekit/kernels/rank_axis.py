@@ -14,6 +14,9 @@ from treekit.kernels.axis import draw_column
 from treekit.kernels.compile import kernel
 from treekit.kernels.found import (
     AFTER,
+    BAD_CHOICE,
+    BAD_NUMBER,
+    BAD_ORDER,
     BRANCHES,
     CUT,
     FEATURE,
@@ -28,6 +31,7 @@ from treekit.kernels.found import (
     THRESHOLD,
     THRESHOLD_VALUE,
     better,
+    finite,
 )
 from treekit.kernels.ranks import needs_tree, summarise, sweep
 from treekit.kernels.tally import CODE_OF, CODES, ORDER, OTHER, order_by_key, sorted_positions
@@ -120,15 +124,18 @@ def find_rank_axis(
                 best = compact[:known] if out[KIND] == MULTIWAY else pair
                 offers[np.uint64(0), feature] = numbers[SCORE]
                 offers[np.uint64(1), feature] = many(stats, best, 1)
-                if math.isnan(offers[np.uint64(1), feature]):
+                if not finite(offers[np.uint64(1), feature]):
                     _tell(scratch.best, best[0])
-                    out[KIND] = -1
+                    out[KIND] = BAD_NUMBER
                     return
         if not use_choose:
             return
         chosen = choose(offers[0], offers[1], offers[2])
         if chosen < 0 or chosen >= np.int64(n_features):
-            out[KIND] = 0 if chosen == -1 else -5
+            out[KIND] = 0 if chosen == -1 else BAD_CHOICE
+            return
+        if math.isnan(offers[np.uint64(0), np.uint64(chosen)]):
+            out[KIND] = BAD_CHOICE
             return
 
 
@@ -196,6 +203,11 @@ def _try_cuts(
     for attempt in range(max(n_keys, 1)):
         if n_keys > 0:
             key(compact, known, attempt, keys)
+            for j in range(np.uint64(known)):
+                if not finite(keys[j]):
+                    _tell(best, compact[j])
+                    out[KIND] = BAD_ORDER
+                    return
             order_by_key(keys, known, places)  # equal keys stay in the order of codes
             order, stops = work[OTHER][: len(values)], ends[1]
             _arrange(places, count, work[ORDER], ends[0], order, stops)
@@ -211,7 +223,7 @@ def _try_cuts(
             totals = sides[two * np.uint64(last)] if apart else stats
             at = scan(sides, last, totals, totals, node.min_weight_leaf, node.impurity, best)
             if at == -2:
-                out[KIND] = -1
+                out[KIND] = BAD_NUMBER
                 return
             rank = (np.int64(attempt) << 32) + at
             score = best[zero] * totals[zero] / stats[zero]
@@ -280,9 +292,9 @@ def _try_branches(many, node, scratch, feature, known, count, ends, out, numbers
         size = ends[heaviest] - first + ends[last + one] - ends[last]
         summarise(values, work[OTHER], 0, size, quantile, compact[heaviest])
     score = many(totals, compact[:known], 0) * totals[zero] / stats[zero]
-    if math.isnan(score):
+    if not finite(score):
         _tell(scratch.best, compact[0])
-        out[KIND] = -1
+        out[KIND] = BAD_NUMBER
         return
     if not better(score, np.int64(feature), np.int64(0), node.impurity, out, numbers):
         return

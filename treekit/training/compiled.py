@@ -25,7 +25,7 @@ from treekit.kernels.node import Table
 from treekit.kernels.pointers import Pointer
 from treekit.training.plan import Part
 
-__all__ = ["before_pointer", "criterion_pointers", "splitter_pointer"]
+__all__ = ["before_pointer", "criterion_pointers", "origin_of", "splitter_pointer"]
 
 MOST_KEPT = 256
 """Compiled parts that a process keeps; the oldest goes first."""
@@ -33,7 +33,8 @@ MOST_KEPT = 256
 _kept: dict[Any, Any] = {}
 
 
-def _origin(part: Part) -> Origin:
+def origin_of(part: Part) -> Origin:
+    """Who a part comes from, as messages name it."""
     distribution = " ".join(part.origin[key] for key in ("distribution", "version")).strip()
     return Origin(part.origin["kind"], part.record.name, distribution)
 
@@ -69,7 +70,7 @@ def criterion_pointers(
             part.functions,
             target.size,
             target.dense,
-            _origin(part),
+            origin_of(part),
             known_only=known_only,
             blocks=target.blocks,
             bounded=bounded,
@@ -88,7 +89,7 @@ def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitt
         rows = target.rows(np.empty(0, np.uint32), None)
         scratch = make_scratch(table, target, 1, 1)
         return compile_splitter(
-            part.functions, table, rows, scratch, _origin(part), target.quantile
+            part.functions, table, rows, scratch, origin_of(part), target.quantile
         )
 
     kept: CompiledSplitter = _keep(part, (table.codes.dtype.str, target.quantile is None), make)
@@ -98,6 +99,6 @@ def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitt
 def before_pointer(part: Part) -> Pointer:
     """The pruner's ``before``, compiled."""
     kept: Pointer = _keep(
-        part, ("before",), lambda: compile_before(part.functions.before, _origin(part))
+        part, ("before",), lambda: compile_before(part.functions.before, origin_of(part))
     )
     return kept

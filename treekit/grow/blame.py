@@ -1,0 +1,179 @@
+"""Why growth stopped: which function of which plugin, and what it was given.
+
+A kernel knows only that a number is no good.  The plugin's own functions are asked
+again, as plain Python, with the statistics of the node, until one of them shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.errors import DataError, PluginError, SettingError
+from treekit.grow.asking import Origin, asked, shown
+from treekit.grow.recipe import Recipe
+from treekit.isolation import cause
+from treekit.kernels.found import (
+    BAD_CHOICE,
+    BAD_NUMBER,
+    BAD_ORDER,
+    BAD_PENALTY,
+    BAD_PRIORITY,
+    BAD_SCORE,
+)
+from treekit.kernels.grow import Grown
+from treekit.kernels.node import Limits
+
+__all__ = ["check_sizes", "culprit", "stopped"]
+
+Numbers = npt.NDArray[np.float64]
+_NEITHER = "is NaN or infinite"
+
+
+def stopped(
+    recipe: Recipe, status: int, grown: Grown, node: int, best: Numbers
+) -> PluginError | DataError | SettingError:
+    """The error of a growth that ended with a status below 0 at a node.
+
+    Parameters
+    ----------
+    status : int
+        As in `treekit.kernels.found`.
+    best : (S + 6,) float64
+        What the kernel left of the candidate, in `treekit.kernels.node.Scratch.best`.
+    """
+    criterion, splitter = recipe.criterion.origin, recipe.splitter.origin
+    parent, functions = grown.stats[node], recipe.criterion.functions
+    branch = best[2 : 2 + recipe.target.size].copy()
+    if status == BAD_NUMBER:
+        return _shown_by(recipe, _calls(recipe, parent, branch)) or criterion.error(
+            "returned NaN or an infinite number; the statistics it was given were "
+            f"{shown((branch,))}, of a node of {shown((parent,))}"
+        )
+    if status == BAD_ORDER:
+        calls = [("order", functions.order, (own,)) for own in _blocks(recipe, branch)]
+        return _shown_by(recipe, iter(calls)) or criterion.error(
+            f"returned a key of levels from order that {_NEITHER}; the statistics it was given "
+            f"were {shown((branch,))}"
+        )
+    if status == BAD_PRIORITY:
+        calls = [("priority", functions.priority, (own,)) for own in _blocks(recipe, parent)]
+        return _shown_by(recipe, iter(calls)) or criterion.error(
+            f"returned a priority that {_NEITHER}; the statistics it was given were "
+            f"{shown((parent,))}"
+        )
+    if status == BAD_PENALTY:
+        weight = float(grown.nodes["weight"][node])
+        return criterion.error(
+            f"returned a penalty that {_NEITHER}, for {int(best[0])} candidates at a node of "
+            f"weight {weight!r}"
+        )
+    if status == BAD_CHOICE:
+        return criterion.error(
+            "chose a column that does not exist, or has no split; choose gives the position of a "
+            "gain that is not NaN, or -1"
+        )
+    if status == BAD_SCORE:
+        return splitter.error(
+            f"returned a split whose score is NaN or infinite, at a node of {shown((parent,))}; "
+            f"where it is the answer of criterion.score, it comes from {criterion}"
+        )
+    return splitter.error(
+        "returned a split with an empty branch or an impossible column, or of a kind that its "
+        f"SplitterFunctions do not declare (sums, intervals), at a node of {shown((parent,))}; "
+        "make splits with the functions of treekit.splitting"
+    )
+
+
+def culprit(recipe: Recipe, error: Exception, whole: Numbers) -> Exception:
+    """An exception out of compiled growth, under the name of the plugin that raised it.
+
+    `whole` are the statistics (S,) of all rows, with which functions are asked again.
+    """
+    if isinstance(error, (MemoryError, PluginError)):
+        return error
+    origins = [recipe.criterion.origin, recipe.splitter.origin]
+    origins += [recipe.before.origin] if recipe.use_before else []
+    foreign = [origin for origin in origins if origin.foreign]
+    if recipe.criterion.origin in foreign:
+        found = _shown_by(recipe, _calls(recipe, whole, whole * 0.5))
+        if found is not None and type(error).__name__ in str(found):
+            return found
+    names = " or ".join(str(origin) for origin in foreign or origins)
+    remedy = ""
+    if isinstance(error, IndexError):
+        remedy = f" (a node's statistics have {recipe.target.size} cells)"
+    return PluginError(
+        f"{names} raised {cause(error)}{remedy}; training was stopped and no model was made"
+    )
+
+
+def check_sizes(recipe: Recipe, grown: Grown, n: int) -> None:
+    """Raise `PluginError` if a plugin's splitter made branches that are too light.
+
+    At least two branches of each split weigh ``min_weight_leaf``, which is what
+    `treekit.splitting.heavy_enough` asks.
+    """
+    if not recipe.splitter.origin.foreign:
+        return
+    nodes, limits = grown.nodes[:n], recipe.limits
+    inner = np.flatnonzero(nodes["kind"] != 0)
+    enough = _at_least(nodes["weight"], limits)
+    before = np.concatenate([[0], np.cumsum(enough)])
+    first = nodes["first_child"][inner]
+    light = before[first + nodes["n_children"][inner]] - before[first] < 2
+    if light.any():
+        node = inner[int(light.argmax())]
+        begin = int(nodes["first_child"][node])
+        weights = nodes["weight"][begin : begin + int(nodes["n_children"][node])]
+        raise recipe.splitter.origin.error(
+            f"split a node of {shown((grown.stats[node],))} into branches of the weights "
+            f"{shown((weights,))}, and min_weight_leaf is {limits.min_weight_leaf:g}; ask "
+            "treekit.splitting.heavy_enough before a split is kept"
+        )
+
+
+def _at_least(weights: Numbers, limits: Limits) -> npt.NDArray[np.bool_]:
+    return np.asarray((weights >= limits.min_weight_leaf * (1.0 - 1e-9)) & (weights > 0.0))
+
+
+def _calls(
+    recipe: Recipe, parent: Numbers, left: Numbers
+) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+    """What a criterion may have been asked of a node and one of its branches."""
+    functions = recipe.criterion.functions
+    ranked = recipe.target.quantile is not None
+    sides = [left] if ranked else [left, parent - left]  # the rest of ranks is not known
+    for name in ("impurity", "priority", "order"):
+        for stats in (parent, *sides):
+            for own in _blocks(recipe, stats):
+                yield name, getattr(functions, name), (own,)
+    if not ranked:
+        parts = zip(*(_blocks(recipe, stats) for stats in (parent, *sides)), strict=True)
+        for own, *branches in parts:
+            yield "score", functions.score, (own, np.array(branches))
+
+
+def _blocks(recipe: Recipe, stats: Numbers) -> list[Numbers]:
+    """Statistics as the criterion sees them: of each target by itself."""
+    blocks = recipe.target.blocks
+    if blocks is None:
+        return [stats]
+    return [blocks.own(stats[None, :], k)[0] for k in range(blocks.count)]
+
+
+def _shown_by(
+    recipe: Recipe, calls: Iterator[tuple[str, Any, tuple[Any, ...]]]
+) -> PluginError | DataError | SettingError | None:
+    """The error of the first call that shows what is wrong, if one does."""
+    origin: Origin = recipe.criterion.origin
+    for name, function, arguments in calls:
+        if function is not None:
+            try:
+                asked(origin, name, function, *arguments)
+            except (DataError, PluginError, SettingError) as error:
+                return error
+    return None
