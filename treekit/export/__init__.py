@@ -43,9 +43,12 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
         ending.
     SettingError
         For an unknown exporter or setting, or a value outside its range.
+    PluginError
+        If a plugin's exporter fails, or returns what is no set of files.
     TypeError
         If there is no model in what is given as one.
     """
+    from treekit.export.contents import contents_of
     from treekit.export.files import write_files
     from treekit.settings import resolve
 
@@ -62,7 +65,7 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
     above = next((part for part in (folder, *folder.parents) if os.path.lexists(part)), None)
     if above is not None and above.is_file():
         raise ExportError(f"cannot write {str(path)!r}: {str(above)!r} is not a folder")
-    return write_files(folder, exporter.export(model, name, **values), exporter)
+    return write_files(folder, contents_of(exporter, model, name, values))
 
 
 def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:

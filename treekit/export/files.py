@@ -7,29 +7,26 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from treekit.contracts import Exporter
 from treekit.errors import ExportError
 
 __all__ = ["write_files"]
 
 
-def write_files(folder: Path, contents: Mapping[str, bytes], exporter: Exporter) -> list[Path]:
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
     """Write `contents` (by file name) into `folder`.
 
     All are written beside their places first and moved there last, so that a
-    full disk or a failing exporter leaves earlier files as they were.
+    full disk leaves earlier files as they were.  Names are plain; see
+    `treekit.export.contents`.
 
     Raises
     ------
     ExportError
-        If the exporter names a file outside `folder`, or the disk refuses.
+        If there is a folder in the place of a file, or the disk refuses.
     """
-    for name in contents:
-        if name != Path(name).name or "\\" in name or name in ("", ".", ".."):
-            raise ExportError(
-                f"exporter {exporter.name!r} wants to write {name!r}; files need plain names"
-            )
     places = [folder / name for name in contents]
+    if folders := [place for place in places if place.is_dir()]:
+        raise ExportError(f"cannot write {str(folders[0])!r}: it is a folder")
     token = secrets.token_hex(4)
     drafts = [folder / f".treekit-{token}-{i}.tmp" for i in range(len(places))]
     try:

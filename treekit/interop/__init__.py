@@ -6,7 +6,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from treekit.errors import ModelError, TreekitWarning
+from treekit.errors import ModelError, PluginError, TreekitError, TreekitWarning
+from treekit.isolation import FOREIGN, cause, isolated
 from treekit.model.ensemble import Model
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def read_model(source: Any, **settings: Any) -> Model:
     SettingError
         For a setting that the importer does not have.
     PluginError
-        If two plugins offer that importer.
+        If two plugins offer that importer, or it fails, or reads no model.
     """
     from treekit import registry
     from treekit.settings import resolve
@@ -44,7 +45,7 @@ def read_model(source: Any, **settings: Any) -> Model:
             # By name: two importers of one name are an error.
             importer = cast("Importer", catalogue[component.name].record)
             where = f"importer {importer.name!r}"
-            return importer.read(source, **resolve(importer.settings, settings, where))
+            return _read(importer, source, resolve(importer.settings, settings, where))
     raise ModelError(
         f"no importer recognises {_named(source)}; installed: {', '.join(catalogue) or 'none'}. "
         "Pass a fitted estimator, or install a plugin that reads it"
@@ -54,17 +55,42 @@ def read_model(source: Any, **settings: Any) -> Model:
 def _recognises(component: Component, source: Any) -> bool:
     """Whether an importer takes `source`; one that fails is passed over, with a warning."""
     importer = cast("Importer", component.record)
+    who = f"importer {importer.name!r} of {component.distribution} {component.version}"
     try:
-        return bool(importer.recognises(source))
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        return bool(isolated(who, importer.recognises, source))
+    except FOREIGN as error:
         warnings.warn(
-            f"importer {importer.name!r} of {component.distribution} {component.version} failed "
-            f"to look at {_named(source)}: {type(error).__name__}: {error}. It is passed over; "
+            f"{who} failed to look at {_named(source)}: {cause(error)}. It is passed over; "
             f"update or uninstall {component.distribution}",
             TreekitWarning,
             stacklevel=3,
         )
         return False
+
+
+def _read(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
+    """The model that an importer reads, checked as one from a file is."""
+    from treekit import registry
+    from treekit.model.check import check_model
+
+    if not registry.is_foreign(importer):
+        return importer.read(source, **settings)
+    who = registry.described(importer)
+    try:
+        model: Any = isolated(who, importer.read, source, **settings)
+        if not isinstance(model, Model):
+            raise TypeError(f"read returned a {type(model).__name__}, not a treekit.Model")
+    except TreekitError:
+        raise
+    except FOREIGN as error:
+        raise PluginError(f"{who} failed to read {_named(source)}: {cause(error)}") from error
+    try:
+        check_model(model)
+    except FOREIGN as error:
+        raise PluginError(
+            f"{who} read a malformed model from {_named(source)}: {cause(error)}"
+        ) from error
+    return model
 
 
 def _named(source: Any) -> str:

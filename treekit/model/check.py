@@ -14,15 +14,41 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
+from treekit.model.plain import to_json
 from treekit.model.tree import DTYPES, MAX_DEPTH, PER_NODE, Split, Tree, node_depths
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
 
-__all__ = ["MAX_COST", "check_forest", "check_policies", "check_tree"]
+__all__ = [
+    "MAX_COST",
+    "check_forest",
+    "check_model",
+    "check_policies",
+    "check_tree",
+    "check_units",
+]
 
 MAX_COST = 2**14
 """Largest cost: sums of votes times costs stay within 62 bits."""
+
+_LOWEST_EXPONENT, _HIGHEST_EXPONENT = -960, 1024
+
+
+def check_model(model: Model) -> None:
+    """Raise `ModelError` unless a model from elsewhere is what `make_model` could have made."""
+    if not isinstance(model.schema, Schema):
+        raise ModelError(f"a model's schema is a Schema, not a {type(model.schema).__name__}")
+    trees: object = model.trees
+    if not isinstance(trees, tuple) or not all(isinstance(tree, Tree) for tree in trees):
+        raise ModelError("a model's trees are a tuple of Tree")
+    _require(bool(trees), "a model needs at least one tree")
+    for tree in model.trees:
+        check_tree(tree, model.schema)
+    check_policies(model)
+    check_units(model, sum(tree.n_leaves for tree in model.trees))
+    to_json(model.settings)
+    to_json(model.provenance)
 
 
 def check_tree(tree: Tree, schema: Schema) -> None:
@@ -226,3 +252,22 @@ def check_policies(model: Model) -> None:
         raise ModelError("the cost of a right answer is 0")
     if np.any((model.costs < 0) | (model.costs > MAX_COST)):
         raise ModelError(f"a cost lies between 0 and {MAX_COST}")
+
+
+def check_units(model: Model, n_leaves: int) -> None:
+    """Refuse integers of leaves that `make_model` could not have made."""
+    schema, units = model.schema, model.units
+    if units.shape != (n_leaves, schema.n_values) or units.dtype != np.int64:
+        raise ModelError(f"units has shape {units.shape}, not {(n_leaves, schema.n_values)}")
+    if schema.task == "classification":
+        total = model.units_each
+        fits = model.exponent == 0 and bool(np.all((units >= 0) & (units <= total)))
+        sums = np.add.reduceat(units, schema.blocks[:-1], axis=1)
+        if not fits or not bool(np.all(sums == total)):
+            raise ModelError(f"the votes of a leaf do not share {total} units")
+        return
+    if not _LOWEST_EXPONENT <= model.exponent <= _HIGHEST_EXPONENT:
+        raise ModelError(f"the grid's exponent {model.exponent} is out of range")
+    bound = model.grid.bound
+    if not bool(np.all((units >= -bound) & (units <= bound))):
+        raise ModelError(f"a leaf's integer lies beyond the grid's {bound}")

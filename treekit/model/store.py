@@ -21,7 +21,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ModelError, ModelFileError
 from treekit.model.archive import array_bytes, narrowest, read_array, read_entries, write_entries
-from treekit.model.check import check_forest, check_policies
+from treekit.model.check import check_forest, check_policies, check_units
 from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy, Voting
 from treekit.model.joined import join, separate
 from treekit.model.plain import from_json, to_json
@@ -59,7 +59,6 @@ _ARRAYS: dict[str, type[np.generic]] = {
 }
 
 _MOST_OWNED = 2**31 - 1
-_LOWEST_EXPONENT, _HIGHEST_EXPONENT = -960, 1024
 
 
 class _Stamp(msgspec.Struct, frozen=True):
@@ -213,7 +212,7 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
         provenance=from_json(header.provenance),
     )
     check_policies(model)
-    _check_units(model, nodes.n_leaves)
+    check_units(model, nodes.n_leaves)
     return model
 
 
@@ -254,22 +253,3 @@ def _level_starts(
     counts = np.zeros(len(feature) + 1, dtype=np.int64)
     counts[1:][asks] = schema.n_levels[feature[asks]]
     return np.cumsum(counts)
-
-
-def _check_units(model: Model, n_leaves: int) -> None:
-    """Refuse integers that `make_model` could not have made."""
-    schema, units = model.schema, model.units
-    if units.shape != (n_leaves, schema.n_values):
-        raise ModelFileError(f"units has shape {units.shape}, not {(n_leaves, schema.n_values)}")
-    if schema.task == "classification":
-        total = model.units_each
-        fits = model.exponent == 0 and bool(np.all((units >= 0) & (units <= total)))
-        sums = np.add.reduceat(units, schema.blocks[:-1], axis=1)
-        if not fits or not bool(np.all(sums == total)):
-            raise ModelFileError(f"the votes of a leaf do not share {total} units")
-        return
-    if not _LOWEST_EXPONENT <= model.exponent <= _HIGHEST_EXPONENT:
-        raise ModelFileError(f"the grid's exponent {model.exponent} is out of range")
-    bound = model.grid.bound
-    if not bool(np.all((units >= -bound) & (units <= bound))):
-        raise ModelFileError(f"a leaf's integer lies beyond the grid's {bound}")
