@@ -42,7 +42,7 @@ def origin_of(part: Part) -> Origin:
 def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     try:
         values = tuple((type(value), value) for value in part.settings.values())
-        key = (_origin(part), values, identity(_compiled_of(part.functions)), shape)
+        key = (origin_of(part), values, identity(_compiled_of(part.functions)), shape)
         kept = _kept.get(key)
     except (TypeError, ValueError):  # something in it cannot be hashed, or is not yet bound
         return make()
