@@ -54,10 +54,13 @@ def steps(text: str) -> Iterator[Step]:
 
 
 def agree(wanted: str, got: str) -> bool:
-    """Whether an output is as shown, where ``...`` stands for anything."""
-    pattern = ".*?".join(map(re.escape, wanted.strip().split("...")))
-    lines = "\n".join(line.rstrip() for line in got.strip().splitlines())
-    return re.fullmatch(pattern, lines, re.S) is not None
+    """Whether an output is as shown; ``...`` stands for anything, as a line for any lines."""
+    pattern = ""
+    for line in wanted.strip().splitlines():
+        parts = map(re.escape, line.split("..."))
+        pattern += r"(?:.*\n)*?" if line == "..." else ".*?".join(parts) + r"\n"
+    lines = "".join(f"{line.rstrip()}\n" for line in got.strip().splitlines())
+    return re.fullmatch(pattern, lines) is not None
 
 
 def _borrow(library: Path) -> None:
@@ -167,7 +170,15 @@ def test_every_block_is_run_or_an_output():
 
 @pytest.mark.parametrize(
     ("shown", "printed", "same"),
-    [("a\n", "a \n", True), ("a ... c", "a b c", True), ("a", "ab", False), ("...", "a\nb", True)],
+    [
+        ("a\n", "a \n", True),
+        ("a ... c", "a b c", True),
+        ("a ... c", "a b\nc c", False),
+        ("a", "ab", False),
+        ("...", "a\nb", True),
+        ("...\nb", "b", True),
+        ("...\nb", "a b", False),
+    ],
 )
 def test_dots_stand_for_anything(shown: str, printed: str, same: bool):
     assert agree(shown, printed) is same

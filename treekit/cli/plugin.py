@@ -83,6 +83,8 @@ def check_command(
     NAME is a component, or an entry point or a distribution, all of whose
     components are judged.  Exit code 1: a law is broken.
     """
+    from treekit.cli.waiting import compile_notice
+
     found = _components(name, kind)
     if assignments and len(found) > 1:
         raise SettingError(
@@ -91,7 +93,8 @@ def check_command(
         )
     broken = 0
     for component in found:
-        report = _checked(component, assignments, strict)
+        with compile_notice():
+            report = _checked(component, assignments, strict)
         _print(report, verbose)
         broken += not report.ok
     if broken:
