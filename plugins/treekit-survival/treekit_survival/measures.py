@@ -42,7 +42,7 @@ def concordance(
 
     A pair counts if the earlier time ended in an event; of equal times, one of which
     ended so, that one is the earlier.  Equal risks count one half (Harrell, Califf,
-    Pryor, Lee and Rosati 1982; Harrell, Lee and Mark 1996, section 5.5).
+    Pryor, Lee and Rosati 1982; Harrell, Lee and Mark 1996).
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def concordance(
     censoring : (time, event), optional
         Of the training rows: each pair then weighs ``1 / G(t)**2``, with G the share
         not censored before t, so that the result does not depend on who was censored
-        (Uno, Cai, Pencina, D'Agostino and Wei 2011, equation 6).
+        (Uno, Cai, Pencina, D'Agostino and Wei 2011).
     until : float
         Events from then on do not count: where few rows are left, weights are large.
 

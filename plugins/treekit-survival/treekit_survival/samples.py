@@ -73,8 +73,8 @@ def k_samples(parent, children, unit):
     """Log-rank chi-squared of several branches per weight: ``U' V^- U / weight``.
 
     U and the covariances ``d * (n_b / n) * ([b = c] - n_c / n) * (n - d) / (n - 1)``
-    as in `two_samples`, for branches b and c (Kalbfleisch and Prentice 1980,
-    section 1.4).
+    as in `two_samples`, for branches b and c (Kalbfleisch and Prentice
+    1980, chapter 1).
     """
     branches = children.shape[0]
     apart = np.zeros(branches)

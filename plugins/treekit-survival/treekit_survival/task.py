@@ -206,7 +206,7 @@ _SETTINGS = (
 
 SURVIVAL = Task("survival", "regression", "regression", lay_out, ("event",), _SETTINGS)
 """Answers: ``risk``, the events that rows of such a hazard would have at all event times
-together (mortality: Ishwaran et al. 2008, section 3.2), and ``S(t)``, the share without an
+together (mortality: Ishwaran et al. 2008), and ``S(t)``, the share without an
 event up to t, at the end of each bin."""
 
 PROPORTIONAL = Task(
