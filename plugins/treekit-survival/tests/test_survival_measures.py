@@ -95,6 +95,13 @@ def test_the_brier_score_weighs_rows_by_the_chance_that_they_were_seen():
     )
 
 
+def test_an_event_is_weighed_by_who_was_there_before_it():
+    # Two rows leave at 2, one by its event: it was seen for sure; of the others half are left.
+    time, event = np.array([2.0, 2.0, 3.0]), np.array([1, 0, 0])
+    score = brier_score(np.full((3, 1), 0.7), [2.5], time, event)
+    assert score == pytest.approx([(0.7**2 + 0.3**2 / 0.5) / 3])
+
+
 def test_the_curve_of_all_rows_beats_the_toss_of_a_coin(rossi):
     from treekit_survival import kaplan_meier
 

@@ -195,11 +195,15 @@ def test_both_criteria_judge_by_one_loss_that_adds_up_over_rows(rossi):
     assert found[0] == pytest.approx(found[1], rel=1e-9)
 
 
-def test_an_event_where_none_was_seen_costs_much_but_not_everything(rossi):
-    for loss, rows in losses(rossi):
-        quiet = rows[rossi["arrest"] == 0][:50].sum(axis=0)
-        loud = rows[rossi["arrest"] == 1][:50].sum(axis=0)
-        assert 300 < loss(quiet, loud) < math.inf
+def test_a_node_without_events_is_judged_as_if_it_had_half_a_one(rossi):
+    (in_cells, cells), (in_sums, sums) = losses(rossi)
+    quiet, loud = rossi["arrest"] == 0, rossi["arrest"] == 1
+    node, judged = sums[quiet][:50].sum(axis=0), sums[loud][:50].sum(axis=0)
+    rate = 0.5 / node[2]
+    expected = 2 * (rate * judged[2] - judged[3] - 50 * (math.log(rate) + 1))
+    assert in_sums(node, judged) == pytest.approx(expected, rel=1e-12)
+    node, judged = cells[quiet][:50].sum(axis=0), cells[loud][:50].sum(axis=0)
+    assert in_cells(node, judged) == pytest.approx(expected, rel=1e-12)
 
 
 def test_rows_that_all_say_the_same_have_no_deviance(rossi):
