@@ -333,6 +333,20 @@ def test_pruning_keeps_the_effects_that_hold_up(experiment):
     assert 1 < pruned.n_leaves < grown.n_leaves / 2
 
 
+def test_whole_weights_count_as_copies_in_pruning_too(experiment):
+    table = {name: cells[:600] for name, cells in experiment[0].items()}
+    weights = np.random.default_rng(0).integers(0, 4, 600)
+    validation = {name: cells[600:1200] for name, cells in experiment[0].items()}
+    chosen = {"pruner": "reduced_error", "validation": validation, "min_weight_leaf": 30, "seed": 0}
+    weighed = treekit.train(table, "y", weights=weights, **TREAT, **chosen)
+    copies = {name: np.repeat(cells, weights) for name, cells in table.items()}
+    copied = treekit.train(copies, "y", **TREAT, **chosen)
+    for name in ("feature", "threshold", "weight", "value"):
+        one, other = (getattr(model.trees[0], name) for model in (weighed, copied))
+        assert np.array_equal(one, other, equal_nan=True)
+    assert weighed.n_leaves > 1
+
+
 @pytest.mark.parametrize("ensemble", [{"max_depth": 3}, {"ensemble": "forest", "trees": 5}])
 def test_every_artifact_says_the_effects_without_plugin_and_treekit(
     experiment, ensemble, run_alone, tmp_path: Path

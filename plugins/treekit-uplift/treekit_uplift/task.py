@@ -23,7 +23,7 @@ def lay_out(target, columns, control, outcome):
     Returns
     -------
     Layout
-        ``extra``: the share of the training rows in each arm, control first.
+        ``extra``: the share of each arm in the weight of the training rows, control first.
     """
     arms = _arms(columns["treatment"], control)
     classes = target.labels
@@ -40,8 +40,9 @@ def lay_out(target, columns, control, outcome):
 
     import numpy as np
 
-    counts = np.bincount(columns["treatment"].codes(arms), minlength=len(arms))
-    shares = tuple((counts / counts.sum()).tolist())
+    given = columns["treatment"].codes(arms)
+    held = np.bincount(given, weights=target.weights, minlength=len(arms))
+    shares = tuple((held / held.sum()).tolist())
     return Layout(2 * len(arms), place, answer, _names(arms), extra=shares)
 
 
