@@ -53,26 +53,41 @@ def make(layout, combine, strength, measure):
 
 
 def _gain(parent, children, classes, groups, by_class, which):
-    """Decrease of the impurity of classes, or of groups."""
-    total = parent.sum()
-    left = 0.0
-    for b in range(children.shape[0]):
-        left += _spread(children[b], classes, groups, by_class, which)
-    return (_spread(parent, classes, groups, by_class, which) - left) / total
+    """Decrease of the impurity of classes, or of groups.
 
-
-def _spread(cells, classes, groups, by_class, which):
-    """Weight times impurity of classes or groups: w H in bits, or w (1 - sum p**2)."""
-    kinds = classes if by_class else groups
-    weight = parts = 0.0
+    Cells are read in place: a slice a branch would cost more than the sums.
+    """
+    kinds, others = (classes, groups) if by_class else (groups, classes)
+    step, stride = (groups, 1) if by_class else (1, groups)
+    total = parts = 0.0
     for kind in range(kinds):
         own = 0.0
-        for other in range(groups if by_class else classes):
-            own += cells[kind * groups + other] if by_class else cells[other * groups + kind]
-        # A weight got by subtraction may be a rounding below 0.
-        if own > 0.0:
+        for other in range(others):
+            own += parent[kind * step + other * stride]
+        total += own
+        parts += _part(own, which)
+    gain = _spread(total, parts, which)
+    for b in range(children.shape[0]):
+        weight = parts = 0.0
+        for kind in range(kinds):
+            own = 0.0
+            for other in range(others):
+                own += children[b, kind * step + other * stride]
             weight += own
-            parts += own * math.log2(own) if which == 0 else own * own
+            parts += _part(own, which)
+        gain -= _spread(weight, parts, which)
+    return gain / total
+
+
+def _part(own, which):
+    """What a kind of rows adds to `_spread`; a weight got by subtraction may be a rounding < 0."""
+    if which == 1:
+        return own * own
+    return own * math.log2(own) if own > 0.0 else 0.0
+
+
+def _spread(weight, parts, which):
+    """Weight times impurity: w H in bits, or w (1 - sum p**2)."""
     if weight <= 0.0:
         return 0.0
     return weight * math.log2(weight) - parts if which == 0 else weight - parts / weight

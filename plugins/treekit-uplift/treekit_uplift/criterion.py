@@ -10,7 +10,7 @@ that succeeded, of each arm in turn, the control group first.
 import math
 
 from treekit import CriterionFunctions, Setting
-from treekit_uplift.normalisation import normaliser
+from treekit_uplift.normalisation import branch_weight, normaliser, total_weight
 
 __all__ = ["DIVERGENCES", "EXEMPT", "SETTINGS", "make"]
 
@@ -58,17 +58,17 @@ def make(layout, divergence, normalise, prior, between):
             return 0.0
         after = total = 0.0
         for b in range(children.shape[0]):
-            weight = children[b].sum()
+            weight = branch_weight(children, b)
             if weight > 0.0:
                 total += weight
-                after += weight * _divergence(children[b], parent, prior, which, between)
-        gain = after / total - _divergence(parent, parent, prior, which, between)
+                after += weight * _divergence(children, b, parent, prior, which, between)
+        gain = after / total - _divergence(children, -1, parent, prior, which, between)
         return gain / normaliser(parent, children, which, between) if normalise else gain
 
     def order(stats):
         """The effect of all treatments together, drawn to 0 where the smaller arm is small."""
         control = max(stats[0] + stats[1], 0.0)
-        treated = max(stats.sum() - control, 0.0)
+        treated = max(total_weight(stats) - control, 0.0)
         if control <= 0.0 or treated <= 0.0:
             return 0.0
         came = 0.0
@@ -93,7 +93,7 @@ def make(layout, divergence, normalise, prior, between):
             effect = rate - control
             came = judged[cell + 1] * (1.0 / shares[arm] - effect) ** 2
             came += judged[1] * (1.0 / shares[0] + effect) ** 2
-            failed = judged.sum() - judged[cell + 1] - judged[1]
+            failed = total_weight(judged) - judged[cell + 1] - judged[1]
             squares += came + failed * effect**2
         return squares / (stats.shape[0] // 2 - 1)
 
@@ -103,35 +103,38 @@ def make(layout, divergence, normalise, prior, between):
 def _compares(parent):
     """Whether a node holds rows of the control group, and others."""
     control = parent[0] + parent[1]
-    return control > 0.0 and parent.sum() - control > 0.0
+    return control > 0.0 and total_weight(parent) - control > 0.0
 
 
-def _rate(cells, parent, arm, prior):
-    """Rate of an arm in a branch, drawn to that in its node."""
+def _rate(children, b, parent, arm, prior):
+    """Rate of an arm in a branch, drawn to that in its node; in the node itself for b = -1."""
     cell = 2 * arm
     usual = parent[cell + 1] / (parent[cell] + parent[cell + 1])
-    n = cells[cell] + cells[cell + 1] + prior
+    if b < 0:
+        return usual
+    came = children[b, cell + 1]
+    n = children[b, cell] + came + prior
     # A weight got by subtraction may be a rounding below 0.
-    return min(max((cells[cell + 1] + prior * usual) / n, 0.0), 1.0) if n > 0.0 else usual
+    return min(max((came + prior * usual) / n, 0.0), 1.0) if n > 0.0 else usual
 
 
-def _divergence(cells, parent, prior, which, between):
+def _divergence(children, b, parent, prior, which, between):
     """Of treatments from the control group: the mean over those that the node holds.
 
     With `between`, that share of it is the mean over pairs of treatments (section 4).
     """
-    control = _rate(cells, parent, 0, prior)
+    control = _rate(children, b, parent, 0, prior)
     held, apart, pairs, parted = 0, 0.0, 0, 0.0
-    for arm in range(1, cells.shape[0] // 2):
+    for arm in range(1, parent.shape[0] // 2):
         if parent[2 * arm] + parent[2 * arm + 1] > 0.0:
-            rate = _rate(cells, parent, arm, prior)
+            rate = _rate(children, b, parent, arm, prior)
             held += 1
             apart += _apart(rate, control, which)
             if between > 0.0:
-                for other in range(1, cells.shape[0] // 2):
+                for other in range(1, parent.shape[0] // 2):
                     if other != arm and parent[2 * other] + parent[2 * other + 1] > 0.0:
                         pairs += 1
-                        parted += _apart(rate, _rate(cells, parent, other, prior), which)
+                        parted += _apart(rate, _rate(children, b, parent, other, prior), which)
     return (1.0 - between) * apart / held + (between * parted / pairs if pairs else 0.0)
 
 

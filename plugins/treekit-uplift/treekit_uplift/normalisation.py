@@ -13,12 +13,12 @@ each treatment has a term of its own for its spread.
 
 import math
 
-__all__ = ["normaliser"]
+__all__ = ["branch_weight", "normaliser", "total_weight"]
 
 
 def normaliser(parent, children, which, between):
     """I(A) for ``which == 0``, else J(A): 1/2 or more, infinite where an arm fills no branch."""
-    arms, total = parent.shape[0] // 2, parent.sum()
+    arms, total = parent.shape[0] // 2, total_weight(parent)
     control, treated = _weight(parent, 0), 0.0
     for arm in range(1, arms):
         treated += _weight(parent, arm)
@@ -32,6 +32,14 @@ def normaliser(parent, children, which, between):
                 alone = _mixed(weight, control, which) * _parted(children, arm, which)
                 factor += between * alone
     return factor
+
+
+def total_weight(cells):
+    """Of all rows of a node: for few cells a loop is less than ``cells.sum()``."""
+    total = 0.0
+    for k in range(cells.shape[0]):
+        total += cells[k]
+    return total
 
 
 def _weight(cells, arm):
@@ -54,28 +62,27 @@ def _spread(children, arm, which):
     """H(P(A)) or Gini(P(A)) of the rows of an arm."""
     total = 0.0
     for b in range(children.shape[0]):
-        total += _weight(children[b], arm)
+        total += _held(children, b, arm)
     if total <= 0.0:
         return 0.0
-    bits, squares = 0.0, 0.0
+    spread = 0.0 if which == 0 else 1.0
     for b in range(children.shape[0]):
-        share = _weight(children[b], arm) / total
-        bits += _bits(share)
-        squares += share * share
-    return bits if which == 0 else 1.0 - squares
+        share = _held(children, b, arm) / total
+        spread += _bits(share) if which == 0 else -share * share
+    return spread
 
 
 def _parted(children, arm, which):
     """Divergence of P(A) of an arm, or of all treatments for 0, from the control group's."""
     treated, control = 0.0, 0.0
     for b in range(children.shape[0]):
-        treated += _arms_weight(children[b], arm)
-        control += _weight(children[b], 0)
+        treated += _given(children, b, arm)
+        control += _held(children, b, 0)
     if treated <= 0.0 or control <= 0.0:
         return 0.0
     apart = 0.0
     for b in range(children.shape[0]):
-        p, q = _arms_weight(children[b], arm) / treated, _weight(children[b], 0) / control
+        p, q = _given(children, b, arm) / treated, _held(children, b, 0) / control
         if which == 1:
             apart += (p - q) ** 2
         elif q > 0.0:
@@ -86,8 +93,21 @@ def _parted(children, arm, which):
     return apart
 
 
-def _arms_weight(cells, arm):
-    """Weight of a treatment; of all of them for 0."""
+def branch_weight(children, b):
+    """Of all rows in a branch, read in place: a slice costs more than the sum."""
+    total = 0.0
+    for k in range(children.shape[1]):
+        total += children[b, k]
+    return total
+
+
+def _held(children, b, arm):
+    """Weight of an arm in a branch."""
+    return max(children[b, 2 * arm] + children[b, 2 * arm + 1], 0.0)
+
+
+def _given(children, b, arm):
+    """Weight of a treatment in a branch; of all of them for 0."""
     if arm > 0:
-        return _weight(cells, arm)
-    return max(cells.sum() - cells[0] - cells[1], 0.0)
+        return _held(children, b, arm)
+    return max(branch_weight(children, b) - children[b, 0] - children[b, 1], 0.0)
