@@ -2,6 +2,9 @@
 
 import importlib
 import importlib.util
+import re
+import statistics
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -159,3 +162,46 @@ def test_a_setting_that_the_component_does_not_have_is_refused():
     done = invoked("entropy", "--set", "bass=2")
     assert done.exit_code == 2
     assert "did you mean 'base'?" in done.output
+
+
+def listing(stats):
+    total = statistics.fsum(stats)
+    return gini(stats) + 0.0 * total
+
+
+def calls_what_does_not_compile(stats):
+    return listing(stats)
+
+
+def gini_of_partial(scale, stats):
+    return scale * gini(stats)
+
+
+def fact(**functions):
+    return dict(check_criterion(of_classes(**functions)).facts)["impurity"]
+
+
+def test_the_report_tells_the_cost_of_what_compiles_beside_the_built_in_one():
+    assert re.fullmatch(
+        r"compiled in \d+\.\d\d s; a million evaluations of 3 cells take \S+ s, \S+ times gini's",
+        fact(impurity=gini),
+    )
+
+
+def test_the_report_tells_the_innermost_line_that_stopped_numba():
+    told = fact(impurity=calls_what_does_not_compile)
+    line = next(n for n, text in enumerate(own_source(), 1) if "= statistics.fsum" in text)
+    assert told.startswith(
+        f"runs as Python, slower: test_conformance.py:{line}: `total = statistics.fsum(stats)` "
+        "Unknown attribute 'fsum' of type Module(<module 'statistics'>)"
+    )
+    assert "times gini's" in told
+
+
+def own_source():
+    return Path(__file__).read_text(encoding="utf-8").splitlines()
+
+
+def test_the_report_tells_that_a_partial_is_no_function():
+    told = fact(impurity=partial(gini_of_partial, 1.0))
+    assert "it is of type partial, not a function written with def" in told

@@ -13,6 +13,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numba as nb
@@ -103,8 +104,13 @@ def attempt(
     Subscripts are `checked` in a stranger's functions: where the compiler knows the
     number of cells, as in a scan, that costs nothing (measured for 2 and 7 cells).
     """
+    core = jitable(function)
+    if not isinstance(core, types.FunctionType):
+        return None, Complaint(
+            f"it is of type {type(core).__name__}, not a function written with def"
+        )
     try:
-        jitted = nb.njit(error_model="numpy", boundscheck=checked)(jitable(function))
+        jitted = nb.njit(error_model="numpy", boundscheck=checked)(core)
         jitted.compile(argument_types)
         result = jitted.overloads[argument_types].signature.return_type
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
@@ -173,13 +179,38 @@ _JITABLE: set[types.FunctionType] = set()
 
 
 def complaint_of(error: Exception) -> Complaint:
-    """The line that stopped numba, and the first sentence of why."""
+    """The innermost line of the plugin's that stopped numba, and why in a sentence."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    place = re.findall(r'File "([^"]*)", line (\d+)', text)
+    # Of calls within calls numba tells the innermost first; its own library is not the cause.
+    place = re.findall(r"^ *During: .* at (\S.*) \((\d+)\)$", text, re.MULTILINE)
+    place = [found for found in place if not found[0].startswith(_NUMBA)][:1]
+    place = place or re.findall(r'File "([^"]*)", line (\d+)', text)
     place += re.findall(r"Raised from (.+) \((\d+)\)", text)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = next((line for line in lines if not line.startswith("Failed in")), repr(error))
+    reason = re.sub(r" (?:at 0x[0-9a-f]+|from '[^']*')(?=>)", "", _reason(text) or repr(error))
     return Complaint(reason, place[-1][0], int(place[-1][1])) if place else Complaint(reason)
+
+
+def _reason(text: str) -> str:
+    """The first sentence of a message that says what is wrong, not merely where it was met."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith("Failed in")]
+    if not said or not said[0].startswith("No implementation"):
+        return said[0] if said else ""
+    rejected = False
+    for line in said:
+        own = re.sub(r"^\w*Error: ", "", line)
+        rejected |= line.startswith("Rejected as")
+        vague = own.startswith(("Rejected as", "Failed in", "No implementation", ">>>"))
+        if (
+            rejected
+            and not vague
+            and not re.match(r"There are|- Of which|Over|Intr|With|No m", own)
+        ):
+            return own
+    return said[0]
+
+
+_NUMBA = str(Path(nb.__file__).parent)
 
 
 def numba_complaint(error: Exception) -> str:

@@ -41,7 +41,7 @@ def speed_facts(subject: Any) -> tuple[tuple[str, str], ...]:
             cost = _cost(getattr(subject.functions, name), made, _arguments(name, of))
             how += (
                 f"; a million evaluations of {of.size} cells take {cost:.3g} s, "
-                f"{cost / base:.2g} times {built_in}'s"
+                f"{cost / base:.3g} times {built_in}'s"
             )
         facts.append((name, how))
     return tuple(facts)
