@@ -30,6 +30,9 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 """The functions that kernels call, and the numba types of their arguments."""
 
+RETURNS: dict[str, type] = {"choose": int, "before": bool}
+"""What they return, where it is not a number with a fraction."""
+
 COMPILED = Law(
     "compiled-equals-plain",
     "A function compiled by numba answers as the same function called as Python.",
@@ -56,7 +59,9 @@ class Machine:
         """The compilation of a function of that name."""
         if name not in self.made:
             start = time.perf_counter()
-            jitted, complaint = attempt(function, ARGUMENTS[name])
+            checked = not (getattr(function, "__module__", None) or "").startswith("treekit.")
+            returns = RETURNS.get(name, float)
+            jitted, complaint = attempt(function, ARGUMENTS[name], returns, checked=checked)
             self.made[name] = Made(jitted, complaint, time.perf_counter() - start)
         return self.made[name]
 
