@@ -7,48 +7,31 @@ import pickle
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import Importer
 from treekit.errors import TreekitError
-from treekit.model.ensemble import Model, make_model
+from treekit.model.ensemble import Model
 from treekit.model.predict import decide, sums
-from treekit.model.store import load
 from treekit.testing.calls import look_at, said_by
 from treekit.testing.foreign import THINGS, damaged, foreign_paths, paths_to_nothing
+from treekit.testing.importer_subject import FOREIGN, OWN, READS, Subject, flaw, shown
 from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.report import Law
 from treekit.testing.rows import probe_rows
 from treekit.verify.certificate import model_sha256
 from treekit.verify.unseen import cells_of
 
-__all__ = ["IMPORTER_LAWS", "Subject"]
+__all__ = ["IMPORTER_LAWS"]
 
-FOREIGN = Law(
-    "foreign-things-are-passed-over",
-    "`recognises` answers False, and raises nothing, for what is not of its kind.",
-    "`recognises`: test the type first, then the name of the file; return a bool",
-)
 CHEAP = Law(
     "recognising-is-cheap",
     "`recognises` neither reads a file whole nor imports anything.",
     "`recognises`: a type, an ending or the first bytes; `sys.modules` tells what is imported",
-)
-OWN = Law(
-    "own-sources-are-recognised",
-    "`recognises` answers True for a source of its kind.",
-    "`recognises`, or the sources that were given",
-)
-READS = Law(
-    "reads-a-model",
-    "`read` returns a treekit.Model that passes the model's own checks and can be stored.",
-    "the trees it makes: `treekit.model.build`, then `make_model`, which checks them",
 )
 REPEATS = Law(
     "same-source-same-model",
@@ -77,83 +60,6 @@ CORRUPT = Law(
 )
 
 
-@dataclass(frozen=True)
-class Subject:
-    """An importer under its settings, and what it is tried on.
-
-    Attributes
-    ----------
-    record : Importer
-    settings : dict
-    sources : sequence
-        Objects or paths that it reads.
-    predict : callable or None
-    missing : bool
-        See `treekit.testing.check_importer`.
-    """
-
-    record: Importer
-    settings: dict[str, Any]
-    sources: Sequence[Any]
-    predict: Callable[..., Any] | None = None
-    missing: bool = True
-
-    def recognises(self, source: Any, law: Law, expected: bool) -> None:
-        """Ask whether it takes a source; another answer breaks `law`."""
-        call = f"recognises({_shown(source)})"
-        try:
-            answer: Any = self.record.recognises(source)
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            broken(call, said_by(error), expected, law=law.name, look=look_at(error, law))
-        if not isinstance(answer, bool | np.bool_) or bool(answer) != expected:
-            broken(call, repr(answer)[:80], expected, law=law.name)
-
-    def read(self, source: Any) -> Model:
-        """The model of one of its own sources, well formed."""
-        call = f"read({_shown(source)})"
-        try:
-            model = self.record.read(source, **self.settings)
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            broken(call, said_by(error), "a model", law=READS.name, look=look_at(error, READS))
-        problem = flaw(model)
-        if problem:
-            broken(call, problem, "a treekit.Model, well formed", law=READS.name)
-        checked: Model = model
-        return checked
-
-    def need_sources(self) -> None:
-        """Only judge further if there is anything to read."""
-        if not self.sources:
-            inapplicable("no source is given: check_importer(..., sources=[...])")
-
-
-def flaw(model: Any) -> str:
-    """What is wrong with a model, or nothing."""
-    if not isinstance(model, Model):
-        return f"a {type(model).__name__}"
-    try:
-        again = make_model(
-            model.schema,
-            model.trees,
-            missing=model.missing,
-            unknown=model.unknown,
-            voting=model.voting,
-            costs=model.costs,
-        )
-        with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
-            model.save(Path(folder) / "m.treekit")
-            stored = load(Path(folder) / "m.treekit")
-    except Exception as error:  # noqa: BLE001 - built by a stranger out of anything
-        return said_by(error)
-    if not np.array_equal(again.units, model.units) or again.exponent != model.exponent:
-        return "a model whose units are not those that make_model gives its leaves"
-    return "" if model_sha256(stored) == model_sha256(model) else "a model that its file changes"
-
-
-def _shown(source: Any) -> str:
-    return f"Path({source.name!r:.80})" if isinstance(source, Path) else f"{source!r:.80}"
-
-
 def _foreign(subject: Subject) -> None:
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
         for thing in (*THINGS, *foreign_paths(Path(folder))):
@@ -174,7 +80,7 @@ def _cheap(subject: Subject) -> None:
                 stream.truncate(_BIG)  # a hole, which takes no disk
             peak = _peak(subject.record.recognises, path)
             if peak > _BIG // 4:
-                call = f"recognises({_shown(path)}), a file of {_BIG >> 20} MB"
+                call = f"recognises({shown(path)}), a file of {_BIG >> 20} MB"
                 broken(call, f"{peak >> 20} MB of memory were taken", "less than a fourth of that")
     own = {subject.record.recognises.__module__.partition(".")[0], *sys.stdlib_module_names}
     new = sorted({name.partition(".")[0] for name in set(sys.modules) - before} - own)
@@ -218,7 +124,7 @@ def _repeats(subject: Subject) -> None:
     for source in subject.sources:
         one, two = subject.read(source), subject.read(source)
         if model_sha256(one) != model_sha256(two):
-            broken(f"read({_shown(source)}) twice", f"{one!r}, then {two!r}", "equal models")
+            broken(f"read({shown(source)}) twice", f"{one!r}, then {two!r}", "equal models")
 
 
 def _untouched(subject: Subject) -> None:
@@ -226,11 +132,11 @@ def _untouched(subject: Subject) -> None:
     for source in subject.sources:
         before = _digest(source)
         if before is None:
-            inapplicable(f"{_shown(source)} cannot be pickled, so that nobody sees it change")
+            inapplicable(f"{shown(source)} cannot be pickled, so that nobody sees it change")
         subject.recognises(source, OWN, expected=True)
         subject.read(source)
         if _digest(source) != before:
-            broken(f"read({_shown(source)})", "the source is another", "the source as it was")
+            broken(f"read({shown(source)})", "the source is another", "the source as it was")
 
 
 def _digest(source: Any) -> str | None:
@@ -259,13 +165,11 @@ def _equal(subject: Subject) -> None:
         cells = [cells_of(model.schema, row) for row in rows]
         told = list(subject.predict(source, model.schema, cells))
         if len(told) != len(rows):
-            broken(
-                f"predict({_shown(source)}, ...)", f"{len(told)} answers", f"{len(rows)} of them"
-            )
+            broken(f"predict({shown(source)}, ...)", f"{len(told)} answers", f"{len(rows)} of them")
         wanted = decide(model, sums(model, rows))
         for row, theirs, ours in zip(cells, told, wanted, strict=True):
             if not _same(model, theirs, ours):
-                call = f"read({_shown(source)}), asked for the row {row}"
+                call = f"read({shown(source)}), asked for the row {row}"
                 broken(call, ours, theirs)
 
 
@@ -290,9 +194,9 @@ def _refuses(subject: Subject) -> None:
         except TreekitError:
             continue
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            broken(f"read({_shown(thing)})", said_by(error), "an error of treekit's",
+            broken(f"read({shown(thing)})", said_by(error), "an error of treekit's",
                    look=look_at(error, REFUSES))  # fmt: skip
-        broken(f"read({_shown(thing)})", f"{answer!r:.80}", "an error of treekit's")
+        broken(f"read({shown(thing)})", f"{answer!r:.80}", "an error of treekit's")
 
 
 def _corrupt(subject: Subject) -> None:
@@ -304,7 +208,7 @@ def _corrupt(subject: Subject) -> None:
             place = Path(folder) / source.name
             for damage, content in damaged(source.read_bytes()):
                 place.write_bytes(content)
-                _damaged(subject, place, f"read({_shown(source)}), {damage}")
+                _damaged(subject, place, f"read({shown(source)}), {damage}")
 
 
 def _damaged(subject: Subject, place: Path, call: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from treekit.contracts import Importer
 from treekit.data.schema import Schema
 from treekit.testing.component import opened
-from treekit.testing.importer_laws import IMPORTER_LAWS, Subject
+from treekit.testing.importer_laws import IMPORTER_LAWS
+from treekit.testing.importer_subject import Subject
 from treekit.testing.laws import judge
 from treekit.testing.report import Report
 
