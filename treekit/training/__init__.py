@@ -18,6 +18,7 @@ from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.validation import make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.ensemble import Model, make_model
+from treekit.training.again import require_plugins, settings_like
 from treekit.training.classes import with_class_weights
 from treekit.training.plan import Plan, make_plan
 from treekit.training.settings import SETTINGS
@@ -70,6 +71,7 @@ def train(
     dtype: Any = "auto",
     missing_marks: Any = None,
     validation: Any = None,
+    like: Any = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Model:
@@ -88,6 +90,8 @@ def train(
         Rows that pruners judge by, in place of a share of the training rows:
         any table with the same columns (weights too, if a column names them),
         read by the training table's levels and classes.
+    like : Model or path, optional
+        Train with the settings of this model, but for those given.
     progress : callable, optional
         ``progress(done, total)`` after each tree of a forest.
     **settings
@@ -103,6 +107,8 @@ def train(
     ------
     DataError, SettingError, PluginError
     """
+    if like is not None:
+        settings = settings_like(like, settings)
     marks = {} if missing_marks is None else {"missing_marks": missing_marks}
     dataset = make_dataset(
         source, target, **reading(settings, task), nominal=nominal, numeric=numeric, levels=levels,
@@ -133,6 +139,9 @@ def fit(
     `start` is a forest of the same settings and fewer trees: its trees are
     kept, and the forest is the one that growing all at once gives.
     """
+    if start is not None:
+        records = {key: value for key, value in settings.items() if not isinstance(value, str)}
+        require_plugins(start.model, records)
     plan = make_plan(dataset, settings)
     if start is not None:
         _check_start(start.model, dataset, plan)

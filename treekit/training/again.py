@@ -1,0 +1,76 @@
+"""Training as a model was trained: its settings, and the plugins that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from treekit import registry
+from treekit.errors import PluginError, SettingError
+from treekit.model.ensemble import Model
+from treekit.model.given import model_of
+from treekit.model.store import load
+
+__all__ = ["require_plugins", "settings_like"]
+
+_PARTS = ("criterion", "splitter", "pruner")
+
+
+def settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a model was trained with, and over them those given.
+
+    Parameters
+    ----------
+    like : Model, fitted treekit estimator, or path of a model file
+    given : mapping
+        Where it chooses another criterion, splitter or pruner, that component's own
+        settings start from their defaults.
+
+    Raises
+    ------
+    PluginError
+        If a component came from a plugin that is not installed: named with the
+        distribution and the version that the model records.
+    SettingError
+        If a component was given as a record, and no installed plugin offers it.
+    """
+    model = load(like) if isinstance(like, str | Path) else model_of(like)
+    chosen = [part for part in _PARTS if part in given or "algorithm" in given]
+    require_plugins(model, given)
+    settings = {
+        key: value for key, value in model.settings.items() if key.partition(".")[0] not in chosen
+    }
+    return settings | dict(given)
+
+
+def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
+    """Raise unless every component of a model that `given` does not replace is installed."""
+    for part in _components(model):
+        kind, name = part["kind"], part["name"]
+        if kind in given or "algorithm" in given or name in getattr(registry, _LISTS[kind])():
+            continue
+        if not part["distribution"]:
+            raise SettingError(
+                f"the model was trained with {kind} {name!r}, which was given as a record and is "
+                f"in no installed plugin; give it again: {kind}=..."
+            )
+        release = f"{part['distribution']}=={part['version']}"
+        raise PluginError(
+            f"the model was trained with {kind} {name!r} of the plugin {part['plugin']!r} "
+            f"({part['distribution']} {part['version']}), which is not installed; to train again, "
+            f"install it (pip install {release!r}), or choose another {kind}.  Predicting, "
+            "exporting and verifying need no plugin"
+        )
+
+
+_LISTS = {"criterion": "criteria", "splitter": "splitters", "pruner": "pruners"}
+
+
+def _components(model: Model) -> Iterator[dict[str, str]]:
+    """What a model's provenance says of its components; it may hold any JSON."""
+    found = model.provenance.get("components", ())
+    for part in found if isinstance(found, list | tuple) else ():
+        if isinstance(part, dict) and part.get("kind") in _LISTS:
+            keys = ("kind", "name", "plugin", "distribution", "version")
+            yield {key: str(part.get(key, "")) for key in keys}
