@@ -74,7 +74,8 @@ report = treekit.verify(
 )
 print(report.equal)
 table = rows | {"y": model.predict(rows)}
-print(len(treekit.gain_importances(model)), len(treekit.permutation_importances(model, table)))
+gains, losses = treekit.gain_importances(model), treekit.permutation_importances(model, table)
+print(len(gains), len(losses.columns))
 told = CliRunner().invoke(main, ["inspect", "m.treekit"])
 print(" ".join(told.output.split()))
 for kind in ("criterion", "splitter", "pruner"):

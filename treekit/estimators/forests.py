@@ -21,6 +21,7 @@ from treekit.estimators.tasks import ClassifierBase, RegressorBase
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
 from treekit.model.ensemble import Model, make_model
 from treekit.training import Fitted
+from treekit.training.again import require_plugins
 
 __all__ = [
     "ExtraTreesClassifier",
@@ -53,7 +54,10 @@ class ForestBase(ForestParameters, EstimatorBase):
                 TreekitWarning,
                 stacklevel=3,
             )
-        return self.n_estimators == grown
+            return True
+        given = self.get_params(deep=False)  # records among them need no plugin
+        require_plugins(start.model, {k: v for k, v in given.items() if not isinstance(v, str)})
+        return False
 
     def _settings(self, dataset: Dataset) -> dict[str, Any]:
         if self.oob_score and not self.bootstrap:

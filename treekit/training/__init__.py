@@ -18,7 +18,7 @@ from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.validation import make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.ensemble import Model, make_model
-from treekit.training.again import require_plugins, settings_like
+from treekit.training.again import settings_like
 from treekit.training.classes import with_class_weights
 from treekit.training.plan import Plan, make_plan
 from treekit.training.settings import SETTINGS
@@ -139,9 +139,6 @@ def fit(
     `start` is a forest of the same settings and fewer trees: its trees are
     kept, and the forest is the one that growing all at once gives.
     """
-    if start is not None:
-        records = {key: value for key, value in settings.items() if not isinstance(value, str)}
-        require_plugins(start.model, records)
     plan = make_plan(dataset, settings)
     if start is not None:
         _check_start(start.model, dataset, plan)
