@@ -56,7 +56,8 @@ class ForestBase(ForestParameters, EstimatorBase):
             )
             return True
         given = self.get_params(deep=False)  # records among them need no plugin
-        require_plugins(start.model, {k: v for k, v in given.items() if not isinstance(v, str)})
+        given = {key: value for key, value in given.items() if not isinstance(value, str)}
+        require_plugins(start.model, {k: v for k, v in given.items() if k != "algorithm"})
         return False
 
     def _settings(self, dataset: Dataset) -> dict[str, Any]:
