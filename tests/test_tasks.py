@@ -441,6 +441,7 @@ LAYOUT = effects(
         (replace(LAYOUT, place=lambda t, c: np.zeros((400, 4))), "whose first statistic is not 1"),
         (replace(LAYOUT, place=lambda t, c: np.full((400, 4), math.nan)), "first statistic is not"),
         (replace(LAYOUT, place=lambda t, c: 1 / 0), "failed in place: ZeroDivisionError"),
+        (replace(LAYOUT, place=lambda t, c: np.put(t.values, 0, 1)), "failed in place: ValueError"),
         (replace(LAYOUT, answer=lambda s: s[:, :3]), r"shape \(\d+, 3\), not \(\d+, 4\)"),
         (replace(LAYOUT, answer=lambda s: s * math.nan), "it is to answer numbers that are finite"),
         (replace(LAYOUT, answer=lambda s: s["x"]), "raised IndexError: .* in answer"),

@@ -87,7 +87,7 @@ def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) ->
     _check_target(where, task, dataset)
     settings = registry.settings_of(record, given)
     own = {s.name: settings[s.name] for s in task.settings if s.name not in task.columns}
-    layout = _call(where, "lay_out", lambda: task.lay_out(_target(dataset), dataset.beside, **own))
+    layout = _call(where, "lay_out", lambda: task.lay_out(*_given(dataset), **own))
     _check_layout(layout, task, where)
     return layout  # type: ignore[no-any-return]
 
@@ -97,7 +97,7 @@ def place_rows(record: Criterion, layout: Layout, dataset: Dataset) -> Placed:
     task = task_of(record)
     assert task is not None  # noqa: S101 - for the type checker
     where = _where(record, task)
-    placed = _call(where, "place", lambda: layout.place(_target(dataset), dataset.beside))
+    placed = _call(where, "place", lambda: layout.place(*_given(dataset)))
     placed = np.asarray(placed)
     if placed.shape == (dataset.n_rows,) and placed.dtype.kind in "iu":
         if outside := [int(c) for c in (placed.min(), placed.max()) if not 0 <= c < layout.size]:
@@ -151,8 +151,19 @@ def _where(record: Criterion, task: Task) -> str:
     return f"the task {task.name!r} of {registry.described(record)}"
 
 
-def _target(dataset: Dataset) -> TaskColumn:
-    return TaskColumn(dataset.schema.target, dataset.y, dataset.schema.classes, dataset.weights)
+def _given(dataset: Dataset) -> tuple[TaskColumn, dict[str, TaskColumn]]:
+    """The target and the columns beside it, read only: they are the table's own cells."""
+    schema = dataset.schema
+    target = TaskColumn(schema.target, dataset.y, schema.classes, dataset.weights)
+    return _frozen(target), {role: _frozen(column) for role, column in dataset.beside.items()}
+
+
+def _frozen(column: TaskColumn) -> TaskColumn:
+    views = [None if cells is None else cells.view() for cells in (column.values, column.weights)]
+    for view in views:
+        if view is not None:
+            view.flags.writeable = False
+    return replace(column, values=views[0], weights=views[1])  # type: ignore[arg-type]
 
 
 def _check_target(where: str, task: Task, dataset: Dataset) -> None:
