@@ -32,7 +32,7 @@ from treekit.model.ensemble import make_model
 ROOT = Path(__file__).resolve().parents[1]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
 COMMANDS = ["train", "inspect", "predict", "rules", "plot", "importances", "export", "verify"]
-COMMANDS += ["plugins", "demo"]
+COMMANDS += ["plugins", "plugin", "demo"]
 HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "rich"}
 TREEKIT = "import sys; from treekit.cli import main; main(prog_name='treekit')"
 
@@ -864,3 +864,14 @@ def test_the_demo_names_what_it_cannot_try_without_a_compiler(
     assert told.count("all 3 artifacts are equal") == 2
     assert f"{tmp_path / 'tree.c'} is written but not tried: no gcc on the PATH" in told
     assert (tmp_path / "forest.c").is_file()
+
+
+def test_train_like_a_model_takes_its_settings_under_those_given(tmp_path: Path):
+    table, first, again = MELONS / "watermelon_3.0_en.csv", tmp_path / "a", tmp_path / "b"
+    own = ["--algorithm", "c45", "--set", "max_depth=2", "--seed", "3"]
+    call("train", table, "--target", "good", "-o", first, *own)
+    call("train", table, "--target", "good", "-o", again, "--like", first, "--set", "max_depth=1")
+    one, other = treekit.load(first).settings, treekit.load(again).settings
+    assert other == one | {"max_depth": 1}
+    message = call("train", table, "--target", "good", "-o", first, "--like", first, code=2).stderr
+    assert "is an input of this command" in message

@@ -128,6 +128,7 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
     show_default=True,
     help="Type of the model's numbers; auto: float32, unless a column would lose by it.",
 )
+@click.option("--like", metavar="MODEL", help="Settings to start from: those of this model.")
 @click.option("--validation", metavar="TABLE", help="Rows that pruners judge by, not a share.")
 @click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
 def train_command(**given: Any) -> None:
@@ -145,7 +146,11 @@ def train_command(**given: Any) -> None:
         print_table(["algorithm", "meaning", "its settings"], algorithms_help())
         click.echo(_COMPONENTS)
         return
-    tables = (given["table"], given["validation"], given["test_table"])
+    if given["like"]:
+        from treekit.training.again import settings_like
+
+        settings = settings_like(given["like"], settings)
+    tables = (given["table"], given["validation"], given["test_table"], given["like"])
     check_place(given["output"], *filter(None, tables))
     _train(given, settings)
 
