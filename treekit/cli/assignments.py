@@ -83,7 +83,7 @@ def _declared(kind: str, name: str | None) -> tuple[Setting, ...] | None:
     """Settings of the component of that name; None where none is chosen by name."""
     if name is None or name == "none" or (kind, name) == ("splitter", "auto"):
         return None
-    from treekit.training.plan import component_settings
+    from treekit.training.part import component_settings
 
     return component_settings(kind, name)
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from treekit.grow.target import Target, draws_of
+from treekit.grow.grid import draws_of
+from treekit.grow.target import Target
 from treekit.kernels.node import Table
 
 __all__ = ["Bootstrap", "make_bootstrap"]

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from treekit.grow.assemble import assemble
 from treekit.grow.blame import check_sizes, culprit, stopped
+from treekit.grow.grid import grid_of
 from treekit.grow.plugins import current
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.scratch import make_scratch
 from treekit.grow.surrogates import make_surrogacy
-from treekit.grow.target import grid_of
 from treekit.kernels.grow import NODE, Grown, grow
 from treekit.kernels.nest import PENDING
 from treekit.kernels.node import Rows, Table

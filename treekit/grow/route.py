@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from treekit.grow.target import grid_of
+from treekit.grow.grid import grid_of
 from treekit.kernels.grow import NODE
 from treekit.kernels.node import Rows, Table
 from treekit.kernels.route import route as route_kernel

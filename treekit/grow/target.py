@@ -1,14 +1,12 @@
 """Targets as additive statistics whose sums are exact in any order.
 
-Weights and ``weight * y`` are put on grids of a power of two, fine enough that
-every sum over the training rows is a whole number of steps below 2**53.
-Splits then do not depend on row order, threads or the way sums are taken, and
-``parent - left`` is exactly the right side.
+Weights and ``weight * y`` are put on the grids of `treekit.grow.grid`, so that splits
+do not depend on row order, threads or the way sums are taken, and ``parent - left`` is
+exactly the right side.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -17,8 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import Layout
-from treekit.errors import DataError
 from treekit.grow.blocks import Blocks
+from treekit.grow.grid import (
+    check_range,
+    draws,
+    gridded_weights,
+    is_heavy,
+    median,
+    multiplied,
+    on_grid,
+    reach,
+    step_of,
+)
 from treekit.kernels.node import Rows
 
 __all__ = [
@@ -26,24 +34,11 @@ __all__ = [
     "class_blocks",
     "class_target",
     "classes_target",
-    "draws_of",
-    "grid_of",
     "layout_target",
     "number_target",
     "numbers_target",
     "rank_target",
 ]
-
-MAX_COPIES = 16
-"""Mean whole weight up to which a bootstrap draws copy by copy."""
-
-_EXACT_BITS = 52
-
-_HEAVY = 2.0**24
-"""Total whole weight from which weights may be heavier than copies of rows."""
-
-_SMALLEST, _LARGEST = 1e-280, 1e300
-"""Bounds of the sums of squares that criteria may rely on."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +143,9 @@ def class_target(
     drawn : bool
         Rows will be drawn in proportion to their weight, not weighted by it.
     """
-    w, _ = _gridded_weights(len(y), weights)
-    unit, draw_weights = _draws(w, weights, drawn)
-    own = unit if factors is None else _multiplied(unit, factors, float(w @ factors))
+    w, _ = gridded_weights(len(y), weights)
+    unit, draw_weights = draws(w, weights, drawn)
+    own = unit if factors is None else multiplied(unit, factors, float(w @ factors))
     return Target(
         y.astype(np.uint32), own[:, None], n_classes,
         draw_weights=draw_weights, draw_unit=1.0 if draw_weights is None else float(unit[0]),
@@ -176,20 +171,20 @@ def number_target(
     DataError
         If squares of the target, or weighted sums of them, leave float64.
     """
-    w, whole = _gridded_weights(len(y), weights)
-    center = _median(y, w) if centred else 0.0
-    _check_range(y[w > 0], center, float(w.sum()))
+    w, whole = gridded_weights(len(y), weights)
+    center = median(y, w) if centred else 0.0
+    check_range(y[w > 0], center, float(w.sum()))
     # Rows of no weight may lie anywhere.
     distance = np.subtract(y, center, out=np.zeros(len(y)), where=w > 0)
-    unit, draw_weights = _draws(w, weights, drawn)
-    whole = whole and not _is_heavy(w) and bool(np.all(unit == np.floor(unit)))
+    unit, draw_weights = draws(w, weights, drawn)
+    whole = whole and not is_heavy(w) and bool(np.all(unit == np.floor(unit)))
     # One row weighs so much, whether it is a row of weight w or one of w copies.
     one = 1.0 if whole else float(w.sum()) / np.count_nonzero(w)
     one = one if draw_weights is None else float(unit[0])
-    step = _step(_reach(float(np.abs(distance) @ w), one * float(np.abs(distance).max())))
+    step = step_of(reach(float(np.abs(distance) @ w), one * float(np.abs(distance).max())))
     # With whole weights first y, then the product: w copies of a row must add up
     # to the row of weight w.  With others that would round y as coarsely as w * y.
-    wy = unit * _on_grid(distance, step) if whole else _on_grid(unit * distance, step)
+    wy = unit * on_grid(distance, step) if whole else on_grid(unit * distance, step)
     # Several steps: bootstrap counts multiply the rounding of a row.
     noise = 0.0 if whole else 8 * step
     values = np.column_stack([unit, wy])
@@ -293,110 +288,3 @@ def rank_target(
     sums = number_target(y, weights, drawn=drawn)
     values = np.column_stack([sums.values[:, 0], y, sums.values[:, 1]])
     return replace(sums, values=values, size=4, center=0.0, quantile=quantile)
-
-
-def _check_range(y: npt.NDArray[np.float64], center: float, total: float) -> None:
-    """Raise `DataError` where squared errors of rows of this total weight overflow or vanish."""
-    weight = max(total, 1.0)
-    largest = float(np.abs(y).max())
-    if largest > math.sqrt(_LARGEST / weight):
-        raise DataError(
-            f"the target reaches from {y.min():g} to {y.max():g}: squares of it overflow; "
-            "divide the target by a constant"
-        )
-    spread = float(np.abs(y - center).max())
-    if 0 < spread < math.sqrt(_SMALLEST / min(total, 1.0)):
-        raise DataError(
-            f"the target lies within {spread:g} of {center:g}: squares of that vanish; "
-            "multiply the target by a constant"
-        )
-
-
-def _is_heavy(w: npt.NDArray[np.float64]) -> bool:
-    """Whether whole weights are so heavy that grids for as many copies would be coarse."""
-    return float(w.sum()) > max(_HEAVY, float(MAX_COPIES * np.count_nonzero(w)))
-
-
-def _median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
-    """The lower weighted median."""
-    order = np.argsort(y)
-    below = np.cumsum(w[order])
-    return float(y[order[np.searchsorted(below, below[-1] / 2)]])
-
-
-def _draws(
-    w: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None, drawn: bool
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
-    """Weight of each row's statistics, and what to draw it in proportion to."""
-    if weights is None or not drawn:
-        return w, None
-    total = float(w.sum())
-    unit = total / draws_of(w)
-    if unit != 1.0:
-        unit = float(_on_grid(np.array([unit]), _step(total * 2))[0])
-    return np.full(len(w), unit), w
-
-
-def draws_of(weights: npt.NDArray[np.float64]) -> int:
-    """How many rows a bootstrap sample draws.
-
-    As many as there are copies, where weights are whole numbers: a row of
-    weight w is drawn as w rows of the table are.  As many as there are rows
-    where weights are no counts, or count so many that drawing one by one
-    would take long; each draw then weighs more.
-    """
-    total, rows = float(weights.sum()), int(np.count_nonzero(weights))
-    whole = bool(np.all(weights == np.floor(weights)))
-    return int(total) if whole and total <= MAX_COPIES * rows else rows
-
-
-def _gridded_weights(
-    n: int, weights: npt.NDArray[np.float64] | None
-) -> tuple[npt.NDArray[np.float64], bool]:
-    """Weights on a grid, and whether they are whole numbers."""
-    if weights is None:
-        return np.ones(n), True
-    total = float(weights.sum())
-    if not 1e-120 < total < 1e120:
-        raise DataError(
-            f"the weights add up to {total:g}: squares of that leave float64; "
-            "multiply the weights by a constant"
-        )
-    if np.all(weights == np.floor(weights)) and total < 2.0**_EXACT_BITS:
-        return weights.astype(np.float64), True
-    step = _step(_reach(total, float(weights.max())))
-    return np.maximum(_on_grid(weights, step), np.where(weights > 0, step, 0.0)), False
-
-
-def _multiplied(
-    unit: npt.NDArray[np.float64], factors: npt.NDArray[np.float64], total: float
-) -> npt.NDArray[np.float64]:
-    """Weights times factors, whose expected sum over a sample is `total`, on a grid; 0 stays 0."""
-    product = unit * factors
-    step = _step(_reach(total, float(product.max())))
-    return np.maximum(_on_grid(product, step), np.where(product > 0, step, 0.0))
-
-
-def _reach(total: float, largest: float) -> float:
-    """A bound of sums of any bootstrap sample: one far row may be drawn many times."""
-    return 2.0 * total + 32.0 * largest
-
-
-def _step(reach: float) -> float:
-    """The finest power of two of which `reach` is fewer than 2**52 steps."""
-    if reach == 0.0:
-        return 1.0
-    return math.ldexp(1.0, max(math.frexp(reach)[1] - _EXACT_BITS, -1000))
-
-
-def grid_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(columns,) float64: steps of the grid on which rows are cut into parts.
-
-    Powers of two, so fine that all sums of parts of `values` (rows, columns) are exact.
-    """
-    return np.array([_step(2.0 * float(np.abs(column).sum())) for column in values.T])
-
-
-def _on_grid(values: npt.NDArray[np.float64], step: float) -> npt.NDArray[np.float64]:
-    """Nearest multiples of `step`, ties to even."""
-    return np.asarray(np.rint(values / step) * step)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import PrunerFunctions
+from treekit.grow.grid import grid_of
 from treekit.grow.route import splits_of
-from treekit.grow.target import grid_of
 from treekit.kernels.prune import cheapest_cuts, sums_below
 from treekit.kernels.raising import Bound, pessimistic_errors, prune_and_raise
 from treekit.model.tree import Split, Tree

@@ -23,7 +23,7 @@ from treekit.grow.splitter import CompiledSplitter, compile_splitter
 from treekit.grow.target import Target
 from treekit.kernels.node import Table
 from treekit.kernels.pointers import Pointer
-from treekit.training.plan import Part
+from treekit.training.part import Part
 
 __all__ = ["before_pointer", "criterion_pointers", "origin_of", "splitter_pointer"]
 

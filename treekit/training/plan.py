@@ -10,63 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit import registry
-from treekit.contracts import (
-    Criterion,
-    CriterionFunctions,
-    Layout,
-    Pruner,
-    PrunerFunctions,
-    Ranks,
-    Setting,
-    Splitter,
-    SplitterFunctions,
-    Task,
-)
 from treekit.data.dataset import Dataset
-from treekit.data.schema import Schema
-from treekit.data.schema import Task as SchemaTask
-from treekit.errors import SettingError
-from treekit.records import declared_settings, task_of
+from treekit.data.schema import Task
 from treekit.settings import resolve
 from treekit.training.classes import class_weights, keeping_weight, shares
 from treekit.training.costs import costs_of_mistakes
 from treekit.training.monotonic import monotonic_signs, named_signs, refuse_monotonic
 from treekit.training.named import label_names
+from treekit.training.part import PARTS, Part, make_part
 from treekit.training.presets import PRESETS, preset
 from treekit.training.settings import BY_NAME, SETTINGS, check_threads, features_to_try
-from treekit.training.tasks import fit_layout
+from treekit.training.together import check_component_settings, check_pruner, check_together
 
-__all__ = ["EXACT_ROWS", "Part", "Plan", "make_plan"]
+__all__ = ["EXACT_ROWS", "Plan", "make_plan"]
 
 EXACT_ROWS = 10_000
 """``splitter="auto"`` is exact up to so many rows and histogram above."""
-
-_DEFAULT_TREES = next(setting.default for setting in SETTINGS if setting.name == "trees")
-_PARTS = ("criterion", "splitter", "pruner")
-
-
-@dataclass(frozen=True)
-class Part:
-    """A component under its settings.
-
-    Attributes
-    ----------
-    record : Criterion, Splitter or Pruner
-    functions
-        What its ``make`` returned.
-    settings : dict
-    origin : dict
-        Kind, name, plugin, distribution and version.
-    layout : Layout or None
-        Of a criterion's own task, fitted to the training rows.
-    """
-
-    record: Any
-    functions: Any
-    settings: dict[str, Any]
-    origin: dict[str, str]
-    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +67,7 @@ class Plan:
         """The settings as plain values for the model's file, components' own included."""
         plain = dict(self.settings)
         del plain["n_jobs"]  # the same forest, and the same file, for any number of threads
-        for name in _PARTS:
+        for name in PARTS:
             part: Part | None = getattr(self, name)
             plain[name] = part.record.name if part else None
             for key, value in (part.settings if part else {}).items():
@@ -118,7 +77,7 @@ class Plan:
     @property
     def origins(self) -> list[dict[str, str]]:
         """Where each component comes from."""
-        parts = [getattr(self, name) for name in _PARTS]
+        parts = [getattr(self, name) for name in PARTS]
         return [part.origin for part in parts if part]
 
 
@@ -134,22 +93,21 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     wanted = _with_preset(given, task)
     own = {key: value for key, value in wanted.items() if "." not in key}
     # Records, and mappings of classes or columns: no plain values, so kept aside.
-    apart = {name: own.pop(name) for name in _PARTS if not isinstance(own.get(name, ""), str)}
+    apart = {name: own.pop(name) for name in PARTS if not isinstance(own.get(name, ""), str)}
     apart |= {name: own.pop(name) for name in BY_NAME if not isinstance(own.get(name, ""), str)}
     settings = resolve(SETTINGS, own, "training")
     settings |= {name: value for name, value in apart.items() if value is not None}
     check_threads(settings["n_jobs"])
     _decide(settings, dataset)
-    criterion = _part("criterion", settings, wanted, dataset)
-    _check_together(settings, given, criterion, dataset)
+    criterion = make_part("criterion", settings, wanted, dataset)
+    check_together(settings, given, criterion, dataset)
     if criterion.layout is not None and criterion.layout.names:
         settings["oob"] = False  # no score compares a vector of answers with the target
     pruner = None
     if settings["pruner"] is not None:
-        pruner = _part("pruner", settings, wanted, dataset)
-        _refuse_for_task(criterion, pruner)
-        _check_pruner(pruner, dataset.schema, costs=settings["costs"] is not None)
-    _check_component_settings(given, pruner)
+        pruner = make_part("pruner", settings, wanted, dataset)
+        check_pruner(criterion, pruner, dataset.schema, costs=settings["costs"] is not None)
+    check_component_settings(given, pruner)
     asked = class_weights(dataset, settings["class_weight"], settings["priors"])
     weights = None if asked is None else keeping_weight(dataset, asked)
     costs = costs_of_mistakes(dataset, settings["costs"])
@@ -157,20 +115,20 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     signs = monotonic_signs(dataset, settings["monotonic"])
     settings["monotonic"] = None if signs is None else named_signs(dataset, signs)
     n_try = features_to_try(settings["max_features"], dataset.schema.n_features)
-    splitter = _part("splitter", settings, wanted, dataset)
+    splitter = make_part("splitter", settings, wanted, dataset)
     if signs is not None:
         refuse_monotonic(dataset, settings, criterion, splitter)
     return Plan(settings, criterion, splitter, pruner, n_try, weights, costs, signs)
 
 
-def _with_preset(given: Mapping[str, Any], task: SchemaTask) -> dict[str, Any]:
+def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """The settings of the algorithm that is named, and over them those given."""
     name = given.get("algorithm")
     if name not in PRESETS:  # none, or a mistake that `resolve` will tell
         return dict(given)
     ensemble = given.get("ensemble")
     base = preset(name, task, forest=None if ensemble is None else ensemble == "forest")
-    for part in _PARTS:
+    for part in PARTS:
         if part in given and given[part] != base.get(part):
             base = {key: value for key, value in base.items() if not key.startswith(f"{part}.")}
     return base | dict(given)
@@ -193,121 +151,6 @@ def _decide(settings: dict[str, Any], dataset: Dataset) -> None:
         settings["seed"] = secrets.randbits(32)
 
 
-def _check_together(
-    settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, dataset: Dataset
-) -> None:
-    """Refuse what does not go together, or not with the target."""
-    task = dataset.schema.task
-    own = task_of(criterion.record)
-    if own is not None:
-        _check_task(settings, given, criterion, own)
-    elif criterion.record.task != task:
-        raise SettingError(
-            f"criterion {criterion.record.name!r}{_chosen_by(settings, given)} is for "
-            f"{criterion.record.task}, but the target {dataset.schema.target!r} is a {task} "
-            "target; choose another criterion or set task"
-        )
-    if dataset.schema.more:
-        _check_several(criterion, _chosen_by(settings, given))
-    if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
-        raise SettingError("trees is given, but one tree is trained; set ensemble='forest'")
-    if settings["numeric_side"] == "c45" and (task != "classification" or dataset.schema.more):
-        given_target = "there are several targets" if dataset.schema.more else "it is a number"
-        raise SettingError(
-            f"numeric_side='c45' counts the classes of one target, but {given_target}; set "
-            "numeric_side='leaf'"
-        )
-    if settings["voting"] == "hard" and (own.answers if own else task) != "classification":
-        raise SettingError(
-            "voting='hard' is for classes, but the target is a number; set voting='soft'"
-        )
-    _check_max_samples(settings, given)
-
-
-def _check_task(
-    settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, task: Task
-) -> None:
-    """Refuse what counts classes of the target, where a task counts in cells of its own."""
-    refused: dict[str, Any] = {"monotonic": None, "numeric_side": "leaf"}
-    if task.answers == "regression":
-        refused |= {"class_weight": None, "priors": None, "costs": None}
-    wrong = [name for name, plain in refused.items() if settings[name] != plain]
-    if task.answers == "regression" and given.get("oob"):
-        refused["oob"], wrong = False, [*wrong, "oob"]
-    if wrong:
-        raise SettingError(
-            f"{wrong[0]} is set, but criterion {criterion.record.name!r} is for {task.name}, which "
-            f"it is not defined for; set {wrong[0]}={refused[wrong[0]]!r}"
-        )
-
-
-def _refuse_for_task(criterion: Part, pruner: Part) -> None:
-    """Refuse a pruner of one task beside a criterion of another."""
-    task, only = task_of(criterion.record), pruner.record.task
-    own = isinstance(only, Task)
-    if (own and only != task) or (only is not None and not own and task is not None):
-        known = task.name if task is not None else criterion.record.task
-        also = f"a criterion for {only.name}, or " if own else ""
-        raise SettingError(
-            f"pruner {pruner.record.name!r} is for {only.name if own else only}, but criterion "
-            f"{criterion.record.name!r} is for {known}; choose {also}another pruner, such as "
-            "cost_complexity"
-        )
-
-
-def _check_several(criterion: Part, by: str) -> None:
-    """Refuse, for several targets, a criterion whose answers for each cannot be averaged."""
-    functions: CriterionFunctions = criterion.functions
-    if functions.choose is not None:
-        why = "chooses between columns by the figures of one"
-    elif isinstance(functions.statistics, Ranks):
-        why = "looks at the order of one"
-    else:
-        return
-    others = "squared_error" if criterion.record.task == "regression" else "gini or entropy"
-    raise SettingError(
-        f"criterion {criterion.record.name!r}{by} {why}, but there are several targets; choose "
-        f"{others}, or train a model for each"
-    )
-
-
-def _check_max_samples(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    wanted = settings["max_samples"]
-    if wanted is None:
-        return
-    drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
-    if not drawn and given.get("max_samples") is not None:
-        raise SettingError(
-            "max_samples is given, but no rows are drawn; set ensemble='forest' and bootstrap=True"
-        )
-    if not 0 < wanted <= (1.0 if isinstance(wanted, float) else wanted):
-        raise SettingError(
-            f"max_samples is {wanted}; give a number of rows, or a share above 0.0 and at most 1.0"
-        )
-
-
-def _check_pruner(pruner: Part, schema: Schema, *, costs: bool) -> None:
-    if costs and not pruner.record.costs:
-        raise SettingError(
-            f"pruner {pruner.record.name!r} does not judge by what mistakes cost; prune by "
-            "cost_complexity, reduced_error or error_based, or leave costs out"
-        )
-    only = None if isinstance(pruner.record.task, Task) else pruner.record.task
-    if schema.more and not only and pruner.functions.before is not None:
-        raise SettingError(
-            f"pruner {pruner.record.name!r} stops splits by the statistics of one target, but "
-            "there are several; choose another pruner, such as cost_complexity"
-        )
-    if only not in (None, schema.task) or (only and schema.more):
-        given = (
-            "there are several" if schema.more else f"{schema.target!r} is a {schema.task} target"
-        )
-        raise SettingError(
-            f"pruner {pruner.record.name!r} is for one target of {only}, but {given}; choose "
-            "another pruner, such as cost_complexity"
-        )
-
-
 def _recorded_by_name(
     dataset: Dataset,
     settings: Mapping[str, Any],
@@ -325,41 +168,3 @@ def _recorded_by_name(
     if costs is not None:
         plain["costs"] = costs.tolist()
     return plain
-
-
-def _chosen_by(settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    algorithm = settings["algorithm"]
-    return "" if algorithm is None or given.get("criterion") else f" of algorithm {algorithm!r}"
-
-
-def _check_component_settings(given: Mapping[str, Any], pruner: Part | None) -> None:
-    """Refuse settings of components that there are not."""
-    for key in given:
-        if "." in key and key.partition(".")[0] not in _PARTS:
-            raise SettingError(
-                f"unknown setting {key!r}; a component's own settings begin with "
-                "'criterion.', 'splitter.' or 'pruner.'"
-            )
-        if key.startswith("pruner.") and pruner is None:
-            raise SettingError(f"{key!r} is given but no pruner is chosen; set pruner=NAME")
-
-
-def component_settings(
-    kind: str, wanted: str | Criterion | Splitter | Pruner
-) -> tuple[Setting, ...]:
-    """The settings that a component declares, for reading ``KEY=VALUE`` texts."""
-    resolver: Any = getattr(registry, kind)
-    return declared_settings(resolver(wanted))
-
-
-def _part(
-    kind: str, settings: Mapping[str, Any], given: Mapping[str, Any], dataset: Dataset
-) -> Part:
-    resolver: Any = getattr(registry, kind)
-    record = resolver(settings[kind])
-    prefix = f"{kind}."
-    wanted = {key[len(prefix) :]: v for key, v in given.items() if key.startswith(prefix)}
-    functions: CriterionFunctions | SplitterFunctions | PrunerFunctions
-    layout = fit_layout(record, wanted, dataset)
-    functions, made = registry.make(record, wanted, layout)
-    return Part(record, functions, made, registry.origin(record), layout)

@@ -17,7 +17,7 @@ from treekit.grow.target import (
     numbers_target,
     rank_target,
 )
-from treekit.training.plan import Part
+from treekit.training.part import Part
 from treekit.training.tasks import place_rows
 
 __all__ = ["criterion_target"]
