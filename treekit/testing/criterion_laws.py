@@ -136,6 +136,31 @@ def _not_negative(subject: Subject) -> None:
             broken(shown_call("impurity", split.parent), repr(value), "0 or more")
 
 
+CONCAVE = Law(
+    "splitting-never-mixes",
+    "No split leaves its branches more impure, on the average by weight, than their node was.",
+    "classes weighed anew inside `impurity`: branches are averaged by the weight of their rows, "
+    "so write a `score`, which weighs them as it likes",
+)
+
+
+def _concave(subject: Subject) -> None:
+    if subject.functions.impurity is None:
+        inapplicable("it has no impurity")
+    for of, split in subject.splits():
+        weights = split.children[:, 0] if of.dense else split.children.sum(axis=1)
+        left = sum(
+            weight * subject.impurity(child)
+            for weight, child in zip(weights, split.children, strict=True)
+            if weight > 0.0
+        )
+        before = subject.impurity(split.parent)
+        if left / weights.sum() > before + split.noise + 1e-9 * abs(before):
+            call = f"{shown_call('impurity', split.parent)} split into "
+            got = f"{before!r}, and {left / weights.sum()!r} after the split"
+            broken(call + shown_numbers(split.children), got, "no more after it")
+
+
 USELESS = Law(
     "useless-split-scores-zero",
     "A split whose branches are mixed as their node is scores 0.",
@@ -348,6 +373,7 @@ GATES: tuple[tuple[Law, Test], ...] = (
 LAWS: tuple[tuple[Law, Test], ...] = (
     (PURITY, _purity),
     (NOT_NEGATIVE, _not_negative),
+    (CONCAVE, _concave),
     (USELESS, _useless),
     (LARGER, _larger),
     (DOUBLING, _doubling),
