@@ -1,6 +1,7 @@
 """Machine code serves again where a function is what it was, and only there."""
 
 import math
+import types
 
 import numpy as np
 import pytest
@@ -59,6 +60,23 @@ def test_a_helper_that_was_written_anew_counts_from_then_on():
     exec("def shares(stats):\n    return stats / stats.sum() * 0.0 + 1.0", scope)
     scope["SCALE"] = -0.0
     assert n_leaves(scope) == 1
+
+
+def test_a_constant_of_a_module_that_was_set_anew_counts_from_then_on():
+    settings = types.ModuleType("own_settings")
+    settings.deeper = types.ModuleType("own_settings.deeper")
+    settings.deeper.settings = settings  # a circle, as packages have them
+    settings.SCALE, settings.deeper.LEAST = 1.0, 0.0
+    text = "def impurity(stats):\n    return settings.SCALE + settings.deeper.LEAST"
+    scope = cell(text)
+    scope["settings"] = settings
+    keys = {identity(scope["impurity"])}
+    settings.SCALE = 2.0
+    keys.add(identity(scope["impurity"]))
+    settings.deeper.LEAST = 1.0
+    keys.add(identity(scope["impurity"]))
+    assert len(keys) == 3
+    assert identity(scope["impurity"]) in keys
 
 
 @pytest.mark.parametrize(

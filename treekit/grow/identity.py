@@ -7,9 +7,9 @@ a cell of a notebook that sets a constant anew makes another criterion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ def identity(value: Any) -> tuple[Any, ...]:
     Parameters
     ----------
     value : function, or dataclass of functions and plain values
-        Of functions: code, defaults, closure and the globals that are named, with
-        helpers of the same package in turn.
+        Of functions: code, defaults, closure and the globals that are named, also in
+        modules, with helpers of the same package in turn.
 
     Raises
     ------
@@ -55,15 +55,32 @@ def _of_function(core: FunctionType, home: str, seen: dict[int, int]) -> tuple[A
     seen[id(core)] = len(seen)
     if _home(core) != home:  # another package's: it is its own affair, and does not change
         return FunctionType, core
-    cells = tuple(_identity(cell.cell_contents, home, seen) for cell in core.__closure__ or ())
-    scope = core.__globals__
-    named = tuple(
-        (name, _identity(scope[name], home, seen))
-        for name in sorted(set(_names(core.__code__)))
-        if name in scope
-    )
+    names, own = sorted(set(_names(core.__code__))), core.__code__.co_freevars
+    closure = dict(zip(own, (cell.cell_contents for cell in core.__closure__ or ()), strict=True))
+    cells = _named(closure, [*own, *names], home, seen)
+    named = _named(core.__globals__, names, home, seen)
     defaults = _of_value(core.__defaults__, home, seen)
     return core.__code__, defaults, cells, named
+
+
+_ABSENT = object()
+
+
+def _named(
+    scope: Mapping[str, Any], names: Sequence[str], home: str, seen: dict[int, int]
+) -> tuple[Any, ...]:
+    """What names mean in a scope, and in the modules that it names: ``settings.SCALE``."""
+    found: list[tuple[Any, ...]] = []
+    for name in names:
+        value = scope.get(name, _ABSENT)
+        if isinstance(value, ModuleType):
+            if id(value) in seen:
+                continue
+            seen[id(value)] = len(seen)
+            found.append((name, value, _named(vars(value), names, home, seen)))
+        elif value is not _ABSENT:
+            found.append((name, _identity(value, home, seen)))
+    return tuple(found)
 
 
 def _names(code: CodeType) -> Iterator[str]:
