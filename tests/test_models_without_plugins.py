@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from treekit import (
     Criterion, CriterionFunctions, Pruner, PrunerFunctions, Setting, Splitter, SplitterFunctions,
     hookimpl,
 )
+from treekit.errors import SettingError
 from treekit.splitting import branch_stats, code_range, heavy_enough, missing_to, scored
 from treekit.splitting import threshold_split
 
@@ -166,3 +168,11 @@ def test_an_estimator_predicts_without_its_plugin_and_is_refused_more_trees(inst
         treekit.PluginError, match=r"'powered' of the plugin 'plug' .their-plugin 3"
     ):
         forest.fit(table, DATA["y"])
+
+
+def test_a_record_of_a_built_in_name_is_not_taken_for_the_built_in():
+    own = replace(registry.criterion("gini"), summary="somebody's own")
+    model = treekit.train(DATA, "y", criterion=own, max_depth=2)
+    with pytest.raises(SettingError, match=r"criterion 'gini', which was given as a record"):
+        treekit.train(DATA, "y", like=model)
+    assert treekit.train(DATA, "y", like=model, criterion=own).n_nodes == model.n_nodes

@@ -69,11 +69,21 @@ class Host:
             return new
 
     def _discover(self, kind: Kind) -> Catalogue:
-        found = builtin_plugin(kind).components(kind, _own_fault)
+        own = builtin_plugin(kind).components(kind, _own_fault)
+        taken = {component.name for component in own}
+        found = list(own)
         if self._plugins is None:
             self._plugins = find_plugins(self._complain)
         for plugin in self._plugins:
-            found += plugin.components(kind, self._complain)
+            for component in plugin.components(kind, self._complain):
+                if component.name in taken:  # what everyone's settings name stays what it is
+                    self._complain(
+                        plugin.source,
+                        f"offers {kind.name} {component.name!r}, the name of treekit's own; "
+                        "its author is to rename it",
+                    )
+                else:
+                    found.append(component)
         catalogue = Catalogue(kind, found)
         if self.strict:
             dict(catalogue)  # a clash raises
@@ -84,7 +94,8 @@ class Host:
             raise PluginError(f"{source} {what}")
         self.faults.append(f"{source} {what}")
         warnings.warn(
-            f"{source} {what}. That part is left out; update or uninstall {source.distribution}",
+            f"{source} {what}. That part is left out (without {source.distribution}, or with a "
+            "release of it that fits, this goes away)",
             TreekitWarning,
             stacklevel=2,
         )

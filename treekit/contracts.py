@@ -160,7 +160,8 @@ class CriterionFunctions:
     arrays); what it cannot compile still works, slower, with a warning.
 
     Statistics of a node, shape (S,): classification, the weight of each
-    class; regression, as `statistics` says; a `Task`, as its layout places rows.
+    class in the schema's order; regression, as `statistics` says; a `Task`, as its
+    layout places rows.
 
     Where rows with missing values go down every branch (``missing="fractional"``),
     splits are judged by the rows whose value is known: a gain, or a score that
@@ -339,7 +340,8 @@ class Task:
         Those of `settings`, of type str, whose values name columns of the table
         that are read beside the target.  They are no inputs of the model.
     settings : tuple of Setting
-        Given with the criterion's own: ``criterion.NAME``.
+        Users give them with the criterion's own, ``criterion.NAME``; they are passed
+        to `lay_out`, not to ``make``, which finds what it needs in `Layout.extra`.
     """
 
     name: str

@@ -48,7 +48,10 @@ def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
     """Raise unless every component of a model that `given` does not replace is installed."""
     for part in _components(model):
         kind, name = part["kind"], part["name"]
-        if kind in given or "algorithm" in given or name in getattr(registry, _LISTS[kind])():
+        if kind in given or "algorithm" in given:
+            continue
+        offered = getattr(registry, _LISTS[kind])().found
+        if part["distribution"] in {c.distribution for c in offered if c.name == name}:
             continue
         if not part["distribution"]:
             raise SettingError(
