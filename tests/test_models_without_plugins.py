@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 import treekit
-from treekit import DecisionTreeClassifier, RandomForestClassifier, registry
+from treekit import DecisionTreeClassifier, RandomForestClassifier, SettingError, registry
 
 PLUGIN = """
 from treekit import (
     Criterion, CriterionFunctions, Pruner, PrunerFunctions, Setting, Splitter, SplitterFunctions,
     hookimpl,
 )
-from treekit.errors import SettingError
 from treekit.splitting import branch_stats, code_range, heavy_enough, missing_to, scored
 from treekit.splitting import threshold_split
 

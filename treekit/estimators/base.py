@@ -14,6 +14,7 @@ from sklearn.utils import (
 )
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from treekit import registry
 from treekit.data.dataset import Dataset, make_dataset_xy
 from treekit.data.encode import encode_rows
 from treekit.data.schema import Schema
@@ -84,9 +85,9 @@ class EstimatorBase(Parameters, BaseEstimator):
         held = None if validation is None else self._validation(validation, dataset.schema, target)
         settings = by_algorithm(self, self._settings(dataset) | self._further())
         if self._task == "classification" and answers_numbers(settings):
+            who = registry.described(registry.criterion(self.criterion))
             raise SettingError(
-                f"criterion {self.criterion!r} answers numbers of its own, and this is a "
-                "classifier; use treekit.train"
+                f"{who} answers numbers of its own, and this is a classifier; use treekit.train"
             )
         fitted = fit(dataset, settings, validation=held, start=self._start())
         self.model_ = fitted.model
