@@ -9,12 +9,13 @@ import pytest
 import treekit
 from treekit import Pruner, PrunerFunctions, Splitter, SplitterFunctions
 from treekit.errors import PluginError
-from treekit.grow.splitter import _are_intervals
+from treekit.grow.proposed import are_intervals
 from treekit.kernels.node import Table
 from treekit.model.predict import leaf_indices
 from treekit.splitting import (
     branch_stats,
     code_range,
+    heavy_enough,
     interval_split,
     missing_to,
     scored,
@@ -167,10 +168,10 @@ def test_cuts_ascend_and_leave_a_code_above(cuts, possible):
     of_table = Table(none, codes, nominal, none, none, none)
     for apart in (False, True):
         split = interval_split(0, np.array(cuts, np.int32), apart)
-        assert _are_intervals(split, of_table, 300) == bool(possible)
-    assert not _are_intervals(split, of_table, len(cuts) - 1)
-    assert not _are_intervals(split, of_table._replace(nominal=nominal + 1), 300)
-    assert not _are_intervals(missing_to(split, 1), of_table, 300)
+        assert are_intervals(split, of_table, 300) == bool(possible)
+    assert not are_intervals(split, of_table, len(cuts) - 1)
+    assert not are_intervals(split, of_table._replace(nominal=nominal + 1), 300)
+    assert not are_intervals(missing_to(split, 1), of_table, 300)
 
 
 def test_a_splitter_declares_that_it_makes_intervals():
@@ -189,3 +190,76 @@ def test_an_interval_without_rows_stops_the_training():
     wrong = Splitter("wrong", lambda: SplitterFunctions(find=find, intervals=True))
     with pytest.raises(PluginError, match="empty branch"):
         treekit.train(table(), "y", splitter=wrong)
+
+
+@cache
+def parted(cuts, apart):
+    """The root is split at these codes, if `heavy_enough` agrees."""
+    cuts = np.array(cuts, np.int32)
+
+    def find(node, criterion, rng):
+        if node.depth > 0:
+            return None
+        split = interval_split(0, cuts, apart)
+        if not apart:
+            split = missing_to(split, 0)
+        children = branch_stats(node, split)
+        if not heavy_enough(node, children):
+            return None
+        return scored(split, criterion.score(node.stats, children))
+
+    return Splitter("parted", lambda: SplitterFunctions(find=find, intervals=True))
+
+
+def light_within(lost=0):
+    """30 rows below 3, one of 3, one of 4, 30 above, and some without a value."""
+    x = np.array([0, 1, 2] * 10 + [3, 4] + [5, 6, 7] * 10 + [np.nan] * lost)
+    return {"x": x, "y": np.where(x > 3, "a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("cuts", "apart", "more"),
+    [
+        ((2, 3, 4), False, {}),
+        ((2, 3, 4), False, {"max_leaves": 9}),
+        ((2, 3, 4), True, {}),
+        ((3,), True, {}),
+    ],
+)
+def test_light_intervals_may_lie_beside_two_heavy_ones(cuts, apart, more):
+    data = light_within(int(apart))
+    model = treekit.train(data, "y", splitter=parted(cuts, apart), min_weight_leaf=5, **more)
+    assert model.n_leaves == len(cuts) + 1 + apart
+
+
+def test_one_heavy_interval_is_not_enough_whoever_asks():
+    def find(node, criterion, rng):
+        cuts = np.array([0, 1, 2], np.int32)
+        return scored(interval_split(0, cuts), 1.0) if node.depth == 0 else None
+
+    hasty = Splitter("hasty", lambda: SplitterFunctions(find=find, intervals=True))
+    data = light_within()
+    with pytest.raises(
+        PluginError, match=r"branches of the weights \[.*ask treekit.splitting.heav"
+    ):
+        treekit.train(data, "y", splitter=hasty, min_weight_leaf=11)
+    splitter = parted((2, 3, 4), False)
+    assert treekit.train(data, "y", splitter=splitter, min_weight_leaf=31).n_leaves == 1
+
+
+def test_a_splitter_is_told_that_intervals_need_known_rows():
+    def find(node, criterion, rng):
+        if node.depth == 0:
+            return scored(threshold_split(0, 2), 1.0)
+        split = missing_to(interval_split(0, np.array([2, 3], np.int32)), 0)
+        children = branch_stats(node, split)
+        if node.depth > 1 or children[1].sum() == 0.0 or children[0].sum() == 0.0:
+            return None
+        return scored(split, 1.0)
+
+    wrong = Splitter("wrong", lambda: SplitterFunctions(find=find, intervals=True))
+    assert treekit.train(light_within(9), "y", splitter=wrong).n_leaves == 4
+    told = "every branch has rows whose value is known: with missing='fractional'"
+    with pytest.raises(PluginError, match=told):
+        treekit.train(light_within(9), "y", splitter=wrong, missing="fractional")
+    assert "every\n        interval has known rows" in interval_split.__doc__

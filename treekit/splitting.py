@@ -98,7 +98,7 @@ def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: boo
     feature : int
     cuts : (intervals - 1,) int32
         Ascending codes, at least one; codes up to a cut lie below it, and every
-        interval has rows at the node.
+        interval has known rows at the node: some whose value lies in it.
     missing_apart : bool
         Whether missing values have a branch of their own, which is branch 0, with
         the intervals behind it.  Otherwise they join an interval (`missing_to`).

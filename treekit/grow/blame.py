@@ -81,10 +81,17 @@ def stopped(
             f"returned a split whose score is NaN or infinite, at a node of {shown((parent,))}; "
             f"where it is the answer of criterion.score, it comes from {criterion}"
         )
+    known = ""
+    if recipe.fractional or recipe.surrogates is not None:
+        way = "fractional" if recipe.fractional else "surrogate"
+        known = (
+            f", and see that every branch has rows whose value is known: with missing='{way}' "
+            "rows without it are not sent to one branch"
+        )
     return splitter.error(
         "returned a split with an empty branch or an impossible column, or of a kind that its "
         f"SplitterFunctions do not declare (sums, intervals), at a node of {shown((parent,))}; "
-        "make splits with the functions of treekit.splitting"
+        f"make splits with the functions of treekit.splitting{known}"
     )
 
 
@@ -115,25 +122,44 @@ def check_sizes(recipe: Recipe, grown: Grown, n: int) -> None:
     """Raise `PluginError` if a plugin's splitter made branches that are too light.
 
     At least two branches of each split weigh ``min_weight_leaf``, which is what
-    `treekit.splitting.heavy_enough` asks.
+    `treekit.splitting.heavy_enough` asks.  The branches of a split on intervals are
+    those of its whole nest, `treekit.kernels.nest`.
     """
-    if not recipe.splitter.origin.foreign:
+    if not recipe.splitter.origin.foreign or not (grown.nodes["kind"][:n] != 0).any():
         return
     nodes, limits = grown.nodes[:n], recipe.limits
-    inner = np.flatnonzero(nodes["kind"] != 0)
-    enough = _at_least(nodes["weight"], limits)
-    before = np.concatenate([[0], np.cumsum(enough)])
-    first = nodes["first_child"][inner]
-    light = before[first + nodes["n_children"][inner]] - before[first] < 2
+    branches, split = _branches(nodes)
+    heavy = np.bincount(split, _at_least(nodes["weight"][branches], limits), minlength=n)
+    asked = np.zeros(n, np.bool_)
+    asked[split] = True
+    light = asked & (heavy < 2)
     if light.any():
-        node = inner[int(light.argmax())]
-        begin = int(nodes["first_child"][node])
-        weights = nodes["weight"][begin : begin + int(nodes["n_children"][node])]
+        node = int(light.argmax())
+        weights = nodes["weight"][branches[split == node]]
         raise recipe.splitter.origin.error(
             f"split a node of {shown((grown.stats[node],))} into branches of the weights "
             f"{shown((weights,))}, and min_weight_leaf is {limits.min_weight_leaf:g}; ask "
             "treekit.splitting.heavy_enough before a split is kept"
         )
+
+
+def _branches(nodes: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Every node that is a branch of a split, and the node that was split.
+
+    Tests within a nest are no branches; they are a level with their children.
+    """
+    inner = np.flatnonzero(nodes["kind"] != 0)
+    first, count = nodes["first_child"][inner].astype(np.intp), nodes["n_children"][inner]
+    children = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+    parent = np.zeros(len(nodes), np.intp)
+    parent[children] = np.repeat(inner, count)
+    within = np.zeros(len(nodes), np.bool_)
+    within[inner] = nodes["depth"][first] == nodes["depth"][inner]
+    branches = children[~within[children]]
+    split = parent[branches]
+    while within[split].any():  # as often as cuts can be halved
+        split = np.where(within[split], parent[split], split)
+    return branches, split
 
 
 def _at_least(weights: Numbers, limits: Limits) -> npt.NDArray[np.bool_]:
