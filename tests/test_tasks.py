@@ -27,6 +27,10 @@ from treekit.cli import main
 from treekit.contracts import Ranks
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.estimators import DecisionTreeClassifier, DecisionTreeRegressor
+from treekit.grow.bootstrap import make_bootstrap
+from treekit.grow.grid import grid_of
+from treekit.grow.layouts import layout_target
+from treekit.kernels.node import Table
 from treekit.testing import check_pruner
 from treekit.training.tasks import MOST_CELLS
 
@@ -286,7 +290,124 @@ def test_dense_statistics_grow_and_prune_the_tree_of_squared_errors(settings):
         assert np.array_equal(
             getattr(own.trees[0], name), getattr(plain.trees[0], name), equal_nan=True
         )
-    assert own.trees[0].value == pytest.approx(plain.trees[0].value, rel=1e-12)
+    # The grid of the squares serves the weights and the numbers as well.
+    assert own.trees[0].value == pytest.approx(plain.trees[0].value, rel=1e-11)
+
+
+def indicators(target: TaskColumn, columns: Any) -> Layout:
+    """The weight, and again where the row is of class 1, and where it is of either."""
+
+    def place(target: TaskColumn, columns: Any) -> Any:
+        ones = np.ones(len(target.values))
+        return np.column_stack([ones, (target.values == 1) * 1.0, ones])
+
+    def answer(stats: Any) -> Any:
+        return np.stack([stats[:, 2] - stats[:, 1], stats[:, 1]], axis=1)
+
+    return Layout(3, place, answer)
+
+
+def gini_of_indicators(stats: Any) -> float:
+    share = stats[1] / stats[0]
+    return 2.0 * share * (1.0 - share)
+
+
+INDICATORS = Criterion(
+    "gini_of_indicators",
+    Task("indicators", "classification", "classification", indicators),
+    lambda layout: CriterionFunctions(
+        impurity=gini_of_indicators, order=lambda stats: stats[1] / stats[0]
+    ),
+)
+FOREST = {"ensemble": "forest", "trees": 3}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"class_weight": "cured=3"},
+        {"class_weight": "cured=0"},
+        {"class_weight": "balanced", "weights": True},
+        {"priors": "cured=0.9,ill=0.1"},
+        {"class_weight": "cured=7.3", "bootstrap": False, **FOREST},
+        {"costs": "cured>ill=4"},
+        {"missing": "fractional", "weights": True},
+        {"missing": "fractional", "weights": True, "class_weight": "ill=2.7"},
+        {"missing": "fractional", "weights": True, "bootstrap": False, **FOREST},
+        {"missing": "fractional", "class_weight": "cured=3"},
+    ],
+    ids=str,
+)
+def test_classes_counted_by_indicators_grow_the_trees_of_the_classes(settings):
+    data = table()
+    uneven = np.random.default_rng(3).random(400) * 0.1
+    data["weight"] = np.where(np.arange(400) % 7 == 0, 0.0, uneven)
+    settings = {"min_weight_leaf": 0.5, "max_depth": 6, "seed": 0} | settings
+    if settings.get("weights"):
+        settings["weights"] = "weight"
+    ignore = ["days", "given", "group"] + ["weight"] * ("weights" not in settings)
+    own, plain = (
+        treekit.train(data, "cured", criterion=criterion, ignore=ignore, **settings)
+        for criterion in (INDICATORS, "gini")
+    )
+    assert own.trees[0].n_nodes > 3 or settings.get("class_weight") == "cured=0"
+    assert same_answers(own, plain)
+
+
+def test_bootstrap_samples_of_indicators_add_up_whatever_rows_and_classes_weigh():
+    data = table()
+    data["weight"] = np.random.default_rng(3).random(400) * 0.1
+    for more in ({"missing": "fractional"}, {"class_weight": "cured=7.3"}):
+        model = treekit.train(
+            data, "cured", criterion=INDICATORS, ignore=["days", "given", "group"], seed=0,
+            weights="weight", max_depth=6, **FOREST, **more,
+        )  # fmt: skip
+        assert (model.predict_proba(data) >= 0).all()
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(1.0, 61.0), np.linspace(0.1, 0.9, 60)])
+def test_class_weights_change_no_draw_of_dense_statistics(weights):
+    y = np.arange(60) % 2
+    placed = np.column_stack([np.ones(60), y, np.arange(60) * 0.37])
+    layout = Layout(3, lambda *_: placed, lambda stats: stats[:, :2])
+    nothing = np.zeros(0)
+    codes = Table(np.zeros((0, 60), np.uint8), np.zeros(0, np.uint32), *4 * [nothing])
+    samples = []
+    for factors in (None, np.where(y, 3.7, 0.3)):
+        target = layout_target(placed, layout, 2, weights, factors, drawn=True)
+        ids = np.arange(60, dtype=np.uint32)
+        bootstrap = make_bootstrap(ids, codes, target)
+        samples.append((bootstrap.ids, bootstrap.sample(np.random.default_rng(0))))
+        expected = target.values / target.values[:, :1]
+        assert np.allclose(expected, placed, rtol=1e-9)
+    assert np.array_equal(samples[0], samples[1])
+
+
+def test_numbers_of_unlike_size_keep_a_grid_fine_enough_for_each():
+    y = np.array([1.0, 2.0, 3.0, 4.0] * 25)
+    placed = np.column_stack([np.ones(100), y * 1e-12, y, (y > 2) * y, y * 1e15, 0 * y])
+    layout = Layout(6, lambda *_: placed, lambda stats: stats, tuple("abcdef"))
+    weights = np.random.default_rng(0).random(100)
+    for factors in (None, np.where(y > 3, 0.0, 1.7)):
+        target = layout_target(placed, layout, 6, weights, factors)
+        wanted = placed * (weights * (1.0 if factors is None else factors))[:, None]
+        assert np.allclose(target.values, wanted, rtol=1e-9, atol=0.0)
+        sums = target.values.sum(axis=0)
+        assert np.array_equal(sums, target.values[::-1].cumsum(axis=0)[-1])
+        within = target.values[y > 2]
+        assert np.array_equal(within[:, 2], within[:, 3])
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_equal_columns_are_cut_into_equal_parts(scale):
+    weights = np.random.default_rng(1).random(64) * scale
+    inside = np.arange(64) % 5 == 0
+    values = np.column_stack([weights, weights * inside, weights * 1e-14, weights])
+    steps = grid_of(values, common=True)
+    assert steps[0] == steps[1] == steps[3] > steps[2]
+    assert steps[0] == grid_of(values)[0]
+    assert grid_of(values)[1] < steps[1]
 
 
 def test_a_validation_table_is_placed_by_the_layout_of_training():

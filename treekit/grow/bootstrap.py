@@ -94,9 +94,11 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
     2**64 pairs, and then keep the order of the table.
     """
     if target.dense:
-        key = (target.values[ids, 1] + 0.0).view(np.uint64)
+        # What a task placed, not what that weighs: class weights change no draw.
+        told = target.values if target.placed is None else target.placed
         several = target.blocks is not None or target.layout is not None
-        for column in target.values.T[2:] if several else ():
+        key = (told[ids, min(1, told.shape[1] - 1)] + 0.0).view(np.uint64)
+        for column in told.T[2:] if several else ():
             key = _mixed(key ^ (column[ids] + 0.0).view(np.uint64))
     else:
         key = target.cells[ids].astype(np.uint64)

@@ -63,7 +63,7 @@ def grow_tree(
     steps, noise = None, recipe.target.noise
     whole, kept = rows, held
     if recipe.fractional:
-        steps = grid_of(rows.values)
+        steps = grid_of(rows.values, common=recipe.target.layout is not None)
         if recipe.target.counts_classes:
             steps[:] = steps[0]  # the parts of a class weigh what those of the row do
         noise += _noise_of_parts(rows.values, steps)

@@ -15,6 +15,7 @@ from treekit.errors import DataError
 
 __all__ = [
     "check_range",
+    "common_steps",
     "draws",
     "draws_of",
     "grid_of",
@@ -31,6 +32,9 @@ MAX_COPIES = 16
 """Mean whole weight up to which a bootstrap draws copy by copy."""
 
 _EXACT_BITS = 52
+
+_SHARED_BITS = 40
+"""Steps of a coarser grid that all rows, each of a column's largest number, would come to."""
 
 _HEAVY = 2.0**24
 """Total whole weight from which weights may be heavier than copies of rows."""
@@ -136,14 +140,54 @@ def step_of(reach: float) -> float:
     return math.ldexp(1.0, max(math.frexp(reach)[1] - _EXACT_BITS, -1000))
 
 
-def grid_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def common_steps(
+    steps: npt.NDArray[np.float64], largest: npt.NDArray[np.float64], total: float
+) -> npt.NDArray[np.float64]:
+    """One grid for columns whose sums are compared with each other: the coarsest of theirs.
+
+    Numbers that are equal in two columns are then rounded alike, wherever they are rounded,
+    so that equal columns have equal sums and those of parts never exceed the whole.  Columns
+    of so much smaller numbers that the grid would blur them share the next finer one.
+
+    Parameters
+    ----------
+    steps : (columns,) float64
+        The grid that each column needs.
+    largest : (columns,) float64
+        Largest absolute number of each column, for a row of weight 1.  Weights and
+        indicators have 1, and so the same grid.
+    total : float
+        Weight of all rows.
+
+    Returns
+    -------
+    (columns,) float64
+    """
+    shared, left = steps.copy(), np.ones(len(steps), np.bool_)
+    while left.any():
+        step = steps[left].max()
+        fine = largest * total >= math.ldexp(step, _SHARED_BITS)
+        members = left & (fine | (steps == step))
+        shared[members] = step
+        left &= ~members
+    return shared
+
+
+def grid_of(values: npt.NDArray[np.float64], *, common: bool = False) -> npt.NDArray[np.float64]:
     """(columns,) float64: steps of the grid on which rows are cut into parts.
 
-    Powers of two, so fine that all sums of parts of `values` (rows, columns) are exact.
+    Powers of two, so fine that all sums of parts of `values` (rows, columns) are exact;
+    `common`: as `common_steps` has them, the first column being weights above 0.
     """
-    return np.array([step_of(2.0 * float(np.abs(column).sum())) for column in values.T])
+    steps = np.array([step_of(2.0 * float(np.abs(column).sum())) for column in values.T])
+    if not common or not len(values):
+        return steps
+    largest = np.array([float(np.abs(column / values[:, 0]).max()) for column in values.T])
+    return common_steps(steps, largest, float(values[:, 0].sum()))
 
 
-def on_grid(values: npt.NDArray[np.float64], step: float) -> npt.NDArray[np.float64]:
+def on_grid(
+    values: npt.NDArray[np.float64], step: float | npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Nearest multiples of `step`, ties to even."""
     return np.asarray(np.rint(values / step) * step)

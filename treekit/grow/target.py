@@ -34,7 +34,6 @@ __all__ = [
     "class_blocks",
     "class_target",
     "classes_target",
-    "layout_target",
     "number_target",
     "numbers_target",
     "rank_target",
@@ -70,6 +69,8 @@ class Target:
         Of a task, which says what nodes answer.
     n_answers : int
         V, the length of its answers.
+    placed : (rows, S) float64 or None
+        Dense statistics of its rows, before weights and factors.
     """
 
     cells: npt.NDArray[np.uint32]
@@ -83,6 +84,7 @@ class Target:
     blocks: Blocks | None = None
     layout: Layout | None = None
     n_answers: int = 0
+    placed: npt.NDArray[np.float64] | None = None
 
     @property
     def dense(self) -> bool:
@@ -241,39 +243,6 @@ def numbers_target(
         center=np.array([one.center for one in each]),
         noise=max(one.noise for one in each),
         blocks=blocks,
-    )
-
-
-def layout_target(
-    placed: npt.NDArray[np.int64] | npt.NDArray[np.float64],
-    layout: Layout,
-    n_answers: int,
-    weights: npt.NDArray[np.float64] | None,
-    factors: npt.NDArray[np.float64] | None = None,
-    *,
-    drawn: bool = False,
-) -> Target:
-    """Rows of a task, as its layout places them: cells (rows,) or statistics (rows, S).
-
-    Each column of statistics is put on a grid of its own, as those of a number are.
-
-    Raises
-    ------
-    DataError
-        If squares of the statistics leave float64.
-    """
-    if placed.ndim == 1:
-        one = class_target(placed.astype(np.int32), layout.size, weights, factors, drawn=drawn)
-        return replace(one, layout=layout, n_answers=n_answers)
-    each = [number_target(own, weights, drawn=drawn, centred=False) for own in placed.T[1:]]
-    sums = [one.values[:, 1:] for one in each]
-    return replace(
-        each[0],
-        values=np.concatenate([each[0].values[:, :1], *sums], axis=1),
-        size=layout.size,
-        noise=max(one.noise for one in each),
-        layout=layout,
-        n_answers=n_answers,
     )
 
 
