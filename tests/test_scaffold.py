@@ -55,7 +55,6 @@ def test_a_name_that_is_none_is_refused_by_the_rule(name: str, tmp_path: Path):
         ("treekit-gini", "the criterion 'gini' of treekit is installed"),
         ("onnx", "the exporter 'onnx' of treekit is installed"),
         ("scikit_learn", "the importer 'scikit-learn' of treekit is installed"),
-        ("significance", "the pruner 'significance' of treekit-significance is installed"),
         ("x" * 41, "it has 41 characters"),
     ],
 )
@@ -83,6 +82,30 @@ def test_an_installed_distribution_is_not_written_again(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SettingError, match="the distribution 'treekit-mine' is installed"):
         plugin_names("mine")
+
+
+PRUNES = """
+from treekit import Pruner, PrunerFunctions, hookimpl
+
+@hookimpl
+def treekit_pruners():
+    return [Pruner("snip", lambda: PrunerFunctions(after=lambda tree, context: tree))]
+"""
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_a_component_of_an_installed_plugin_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "treekit_garden-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: treekit-garden\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text("[treekit]\ngarden = garden_of_the_test\n")
+    (tmp_path / "garden_of_the_test.py").write_text(PRUNES)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SettingError, match="the pruner 'snip' of treekit-garden is installed"):
+        plugin_names("snip")
+    del sys.modules["garden_of_the_test"]
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are(tmp_path: Path):

@@ -220,6 +220,10 @@ def test_a_sound_declaration_passes(setting):
         (Setting("a", 5, "x", maximum=4), "at most 4, not 5"),
         (Setting("a", "z", "x", choices=("x", "y")), "one of x, y, not 'z'"),
         (Setting("a", 0.5, "x", type=int), "whole number, not 0.5"),
+        (Setting("a", 1, "x", minimum="a"), "minimum of setting 'a' is 'a', which is no number"),
+        (Setting("a", "text", "x", maximum="b"), "maximum of setting 'a' is 'b', which is no num"),
+        (Setting("a", 1.0, "x", above=float("nan")), "above of setting 'a' is nan, which is no"),
+        (Setting("a", 1, "x", minimum=True), "minimum of setting 'a' is True, which is no number"),
     ],
 )
 def test_a_faulty_declaration_is_told(setting, cause):

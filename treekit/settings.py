@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 from treekit.contracts import Setting
@@ -115,6 +116,13 @@ def check_declaration(setting: Setting) -> None:
         )
     if not setting.help:
         raise SettingError(f"setting {name!r} has no help text")
+    for bound in ("minimum", "maximum", "above"):
+        end: object = getattr(setting, bound)
+        plain = isinstance(end, Real) and not isinstance(end, bool)
+        if end is not None and not (plain and end == end):
+            raise SettingError(
+                f"{bound} of setting {name!r} is {end!r}, which is no number; give one, or None"
+            )
     _checked(setting, setting.default, "its own declaration")
 
 
