@@ -2,12 +2,15 @@
 
 import pytest
 
-from tests.broken import criteria, pruners, splitters
+from tests.broken import criteria, pruners, splitters, tasks
 from treekit.testing import check_criterion, check_pruner, check_splitter
 
 FAULTS = [
     *((check_criterion, law, record) for law, record in criteria.BROKEN.items()),
+    *((check_criterion, law, record) for law, record in criteria.FURTHER),
+    *((check_criterion, law, record) for law, record in tasks.BROKEN),
     *((check_splitter, law, record) for law, record in splitters.BROKEN.items()),
+    *((check_splitter, law, record) for law, record in splitters.FURTHER),
     *((check_pruner, law, record) for law, record in pruners.BROKEN),
 ]
 
@@ -21,3 +24,7 @@ def test_a_fault_is_reported_under_its_law(check, law, record):
     assert [breach.law.name for breach in report.breaches] == [law]
     breach = report.breaches[0]
     assert all((breach.example, breach.got, breach.expected, breach.look))
+
+
+def test_the_task_of_the_faults_is_sound_without_them():
+    assert check_criterion(tasks.SOUND, fail=False).breaches == ()

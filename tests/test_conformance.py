@@ -152,6 +152,10 @@ def test_the_command_exits_with_1_for_a_breach(monkeypatch):
     assert "smallest example: impurity([1, 1])" in done.output
 
 
+def test_a_report_prints_as_the_command_does():
+    assert f"{check_pruner('mdl')}\n\n" == invoked("mdl", "--kind", "pruner").output
+
+
 def test_the_command_says_which_names_there_are():
     done = invoked("ginni")
     assert done.exit_code == 2

@@ -24,15 +24,21 @@ from treekit.splitting import (
 
 
 def draw_sides(node, feature, rng):
-    """A random side for each level present at the node, both sides taken; others -1."""
+    """A random side for each level present at the node, both sides taken; others -1.
+
+    Drawn in the order of the levels, so that the order of the rows changes nothing.
+    """
     codes = node.table.codes[feature]
     n_levels = node.table.n_codes[feature]
     levels = np.full(n_levels, -1, np.int32)
+    for i in range(len(node.rows.ids)):
+        code = codes[node.rows.ids[i]]
+        if code < n_levels:
+            levels[code] = 0
     seen, ones = 0, 0
     last = 0
-    for i in range(len(node.rows.ids)):
-        level = codes[node.rows.ids[i]]
-        if level < n_levels and levels[level] < 0:
+    for level in range(len(levels)):
+        if levels[level] == 0:
             levels[level] = rng.integers(0, 2)
             seen, ones, last = seen + 1, ones + levels[level], level
     if ones in (0, seen):

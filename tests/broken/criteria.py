@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treekit import Criterion, CriterionFunctions, Layout, Setting, Task
+from treekit import Criterion, CriterionFunctions, Setting
 from treekit.criteria.numbers import squared_error
 
 
@@ -67,6 +67,15 @@ def upside_down(stats):
     return -gini(stats)
 
 
+def squared(stats):
+    shares = stats / stats.sum()
+    return ((4.0 * shares * (1.0 - shares)) ** 2).sum()
+
+
+def negative_for_four(stats):
+    return gini(stats) if (stats > 0.0).sum() < 4 else -gini(stats)
+
+
 def generous(parent, children):
     return gini(parent) + decrease(parent, children)
 
@@ -120,21 +129,6 @@ def stumbles_at_80_rows(stats):
     return gini(stats)
 
 
-def mean_of_an_empty_arm(target, columns):
-    def place(target, columns):
-        return columns["arm"].codes(columns["arm"].labels)
-
-    def answer(stats):
-        return stats[:, :1] - 1.0
-
-    return Layout(len(columns["arm"].labels), place, answer, ())
-
-
-ARMS = Task(
-    "arms", "classification", "classification", mean_of_an_empty_arm, ("arm",),
-    (Setting("arm", "arm", "column of the arms"),),
-)  # fmt: skip
-
 BROKEN = {
     "record-is-well-formed": Criterion("ranks", "ranking", powered),
     "makes-its-functions": of_classes("a_dict", make=lambda: {"impurity": gini}),
@@ -165,8 +159,9 @@ BROKEN = {
     ),
     "compiled-equals-plain": of_classes("large", impurity=beyond_64_bits),
     "trains-on-small-tables": of_classes("stumbles", impurity=stumbles_at_80_rows),
-    "layout-answers-every-node": Criterion(
-        "arms", ARMS, lambda layout: CriterionFunctions(score=decrease)
-    ),
+    "splitting-never-mixes": of_classes("squared", impurity=squared),
 }
 """One criterion for each law, which breaks that law and no other."""
+
+FURTHER = (("impurity-is-not-negative", of_classes("of_four", impurity=negative_for_four)),)
+"""Laws, and criteria that break them where few would look."""

@@ -30,11 +30,11 @@ def proposed(node, feature, low, high):
 def search(node, criterion, rng, *, most=None, heavy=heavy_enough, propose=proposed):
     found, best, tried = None, 0.0, 0
     for feature in draw_features(node, rng):
-        low, high, n_missing = code_range(node, feature)
+        low, high, _ = code_range(node, feature)
         if low >= high or tried == (most or node.n_try):
             continue
         tried += 1
-        split = missing_to(propose(node, feature, low, high), n_missing % 2)
+        split = missing_to(propose(node, feature, low, high), high % 2)
         children = branch_stats(node, split)
         if heavy(node, children):
             score = criterion.score(node.stats, children)
@@ -104,6 +104,22 @@ def light(node, criterion, rng):
     return search(node, criterion, rng, heavy=not_empty)
 
 
+def by_first_row(node, criterion, rng):
+    cells, ids = node.table.codes[0], node.rows.ids
+    return search(node, criterion, rng) if cells[ids[0]] <= cells[ids[-1]] else None
+
+
+def by_number_of_rows(node, criterion, rng):
+    return search(node, criterion, rng) if len(node.rows.ids) > 5 else None
+
+
+def light_below(node, criterion, rng):
+    def heavy(node, children):
+        return node.depth > 0 or heavy_enough(node, children)
+
+    return search(node, criterion, rng, heavy=heavy)
+
+
 def boasts(node, criterion, rng):
     found = search(node, criterion, rng)
     return None if found is None else scored(found, 2.0 * found.score)
@@ -146,3 +162,10 @@ BROKEN = {
     ),
 }
 """One splitter for each law, which breaks that law and no other."""
+
+FURTHER = (
+    ("permuting-rows-changes-nothing", splitter(by_first_row)),
+    ("integer-weights-equal-repeated-rows", splitter(by_number_of_rows)),
+    ("min-weight-leaf-is-obeyed", splitter(light_below)),
+)
+"""Laws that only trees show to be broken, and splitters that break them."""

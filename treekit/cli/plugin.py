@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import print_facts, shown
+from treekit.cli.terminal import shown
 from treekit.errors import SettingError
 from treekit.settings import parse_assignments, suggestion
 
 if TYPE_CHECKING:
     from treekit.discovery import Component
-    from treekit.testing.report import Breach, Report
+    from treekit.testing.report import Report
 
 __all__ = ["plugin_group"]
 
@@ -84,6 +84,7 @@ def check_command(
     components are judged.  Exit code 1: a law is broken.
     """
     from treekit.cli.waiting import compile_notice
+    from treekit.testing.wording import worded
 
     found = _components(name, kind)
     if assignments and len(found) > 1:
@@ -95,7 +96,8 @@ def check_command(
     for component in found:
         with compile_notice():
             report = _checked(component, assignments, strict)
-        _print(report, verbose)
+        click.echo(worded(report, verbose, _painted))
+        click.echo()
         broken += not report.ok
     if broken:
         ctx.exit(1)
@@ -130,41 +132,15 @@ def _checked(component: Component, assignments: tuple[str, ...], strict: bool) -
     return report
 
 
-_MARKS = {
-    "holds": ("ok", "green"),
-    "broken": ("BROKEN", "red"),
-    "declared": ("declared", "yellow"),
-    "declared, yet holds": ("declared, yet holds", "yellow"),
-    "does not apply": ("does not apply", None),
-    "not judged": ("not judged", None),
+_STYLES: dict[str, dict[str, Any]] = {
+    "title": {"bold": True},
+    "holds": {"fg": "green"},
+    "broken": {"fg": "red"},
+    "declared": {"fg": "yellow"},
+    "fact": {"dim": True},
+    "text": {},
 }
 
 
-def _print(report: Report, verbose: bool) -> None:
-    click.secho(shown(report.title), bold=True)
-    for verdict in report.verdicts:
-        mark, colour = _MARKS[verdict.state]
-        if not verbose and verdict.state in ("holds", "does not apply"):
-            continue
-        why = f": {shown(verdict.why)}" if verdict.why else ""
-        click.echo(f"  {click.style(mark, fg=colour)} {verdict.law.name}{why}")
-    for breach in report.breaches:
-        _print_breach(breach)
-    if report.facts:
-        click.echo()
-        print_facts(report.facts)
-    held = sum(verdict.state == "holds" for verdict in report.verdicts)
-    aside = sum(verdict.state == "does not apply" for verdict in report.verdicts)
-    click.echo(
-        f"  {held} laws hold, {len(report.breaches)} broken, {len(report.declared)} declared, "
-        f"{aside} do not apply"
-    )
-    click.echo()
-
-
-def _print_breach(breach: Breach) -> None:
-    click.echo()
-    head, *lines = str(breach).splitlines()
-    click.secho(f"  {shown(head)}", fg="red")
-    for line in lines:
-        click.echo(f"  {shown(line)}")
+def _painted(text: str, role: str) -> str:
+    return click.style(shown(text), **_STYLES[role])

@@ -8,12 +8,14 @@ from typing import Any
 from treekit.contracts import Criterion, Layout
 from treekit.records import task_of
 from treekit.testing.component import opened
-from treekit.testing.criterion_laws import GATES, LAWS, TREE_LAWS, Subject
+from treekit.testing.criterion_laws import GATES, LAWS, TREE_LAWS
+from treekit.testing.criterion_subject import Subject
 from treekit.testing.examples import Counting, counting
 from treekit.testing.laws import judge
+from treekit.testing.layout_laws import LAYOUT_GATES
 from treekit.testing.report import Report
 from treekit.testing.speed import speed_facts
-from treekit.testing.tasks import LAYOUT_GATES, Ground, ground_of
+from treekit.testing.tasks import Ground, ground_of
 from treekit.testing.training import for_criterion
 
 __all__ = ["check_criterion"]
@@ -78,7 +80,7 @@ def check_criterion(
         countings: tuple[Counting, ...] = (grounds[0].counting,)
         by = grounds[0].trainer
     else:
-        sizes = (2, 3, 1) if record.task == "classification" else (2,)
+        sizes = (2, 3, 1, 5) if record.task == "classification" else (2,)
         countings = tuple(counting(record.task, functions, k) for k in sizes)
         by = for_criterion(record, functions, found.settings)
     subject = Subject(record, functions, found.settings, countings, by, layout)

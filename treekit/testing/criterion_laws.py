@@ -2,79 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from treekit.contracts import Criterion, CriterionFunctions, Layout
 from treekit.testing import criterion_training as training
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, FINITE, NUMBERS, REPEATS, WRITES, asked
-from treekit.testing.compiling import COMPILED, Machine, compiled_equal
-from treekit.testing.examples import Counting, Example, examples, shown_call, shown_numbers
+from treekit.testing.compiling import COMPILED, compiled_equal
+from treekit.testing.criterion_subject import Subject
+from treekit.testing.examples import Counting, Example, shown_call, shown_numbers
 from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.report import Law
-from treekit.testing.training import Trainer
+from treekit.testing.score_laws import BRANCH_LAWS, SCORE_LAWS
 
-__all__ = ["GATES", "LAWS", "TREE_LAWS", "Subject"]
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A criterion, and how its rows are counted.
-
-    Attributes
-    ----------
-    record : Criterion
-    functions : CriterionFunctions
-    settings : dict
-    countings : tuple of Counting
-        Few cells first.
-    trainer : Trainer
-    layout : Layout or None
-        Of the criterion's task.
-    machine : Machine
-        The functions as numba compiles them.
-    """
-
-    record: Criterion
-    functions: CriterionFunctions
-    settings: dict[str, Any]
-    countings: tuple[Counting, ...]
-    trainer: Trainer
-    layout: Layout | None = None
-    machine: Machine = field(default_factory=Machine)
-
-    def splits(self) -> Iterator[tuple[Counting, Example]]:
-        """Every example of every size of statistics, small ones first."""
-        for of in self.countings:
-            for example in examples(of):
-                yield of, example
-
-    def impurity(self, stats: Any) -> float:
-        """The impurity of a node, checked."""
-        value: float = asked("impurity", _given(self.functions.impurity), stats)
-        return value
-
-    def score(self, parent: Any, children: Any) -> float:
-        """The score of a split, checked."""
-        value: float = asked("score", _given(self.functions.score), parent, children)
-        return value
-
-    def measures(self, split: Example) -> Iterator[tuple[str, tuple[Any, ...], float]]:
-        """Name, arguments and value of what the criterion says of a split."""
-        if self.functions.impurity is not None:
-            yield "impurity", (split.parent,), self.impurity(split.parent)
-        if self.functions.score is not None:
-            arguments = (split.parent, split.children)
-            yield "score", arguments, self.score(*arguments)
-
-
-def _given(function: Callable[..., Any] | None) -> Callable[..., Any]:
-    assert function is not None  # noqa: S101 - asked for by name, for the type checker
-    return function
+__all__ = ["GATES", "LAWS", "TREE_LAWS"]
 
 
 def _answers(subject: Subject) -> None:
@@ -155,62 +97,14 @@ def _concave(subject: Subject) -> None:
             if weight > 0.0
         )
         before = subject.impurity(split.parent)
-        if left / weights.sum() > before + split.noise + 1e-9 * abs(before):
+        if before < -split.noise:  # upside down: mixing is what it takes for order
+            broken(shown_call("impurity", split.parent), repr(before), "0 or more",
+                   law=NOT_NEGATIVE.name)  # fmt: skip
+        after = float(left / weights.sum())
+        if after > before + split.noise + 1e-9 * abs(before):
             call = f"{shown_call('impurity', split.parent)} split into "
-            got = f"{before!r}, and {left / weights.sum()!r} after the split"
+            got = f"{before!r}, and {after!r} after the split"
             broken(call + shown_numbers(split.children), got, "no more after it")
-
-
-USELESS = Law(
-    "useless-split-scores-zero",
-    "A split whose branches are mixed as their node is scores 0.",
-    "what the score subtracts: it compares branches with the node, or with each other",
-)
-
-
-def _useless(subject: Subject) -> None:
-    if subject.functions.score is None:
-        inapplicable("its score is the decrease of its impurity")
-    for _, split in subject.splits():
-        if split.useless:
-            value = subject.score(split.parent, split.children)
-            if abs(value) > split.noise:
-                broken(shown_call("score", split.parent, split.children), repr(value), "0")
-
-
-LARGER = Law(
-    "larger-is-better",
-    "A split that tells all rows apart scores above 0, and above every split that mixes them.",
-    "the sign of the score, and the direction of each of its terms",
-)
-
-
-def _larger(subject: Subject) -> None:
-    if subject.layout is not None:
-        inapplicable("which rows should part is known to its task only")
-    if subject.functions.score is None:
-        inapplicable("its score is the decrease of its impurity")
-    for of in subject.countings:
-        two = [e for e in examples(of) if len(e.branches) == 2 and all(e.branches)]
-        perfect = {split.rows: split for split in two if _tells_apart(split)}
-        for split in two:
-            best = perfect.get(split.rows)
-            if best is None:
-                continue
-            call = shown_call("score", best.parent, best.children)
-            most = subject.score(best.parent, best.children)
-            value = subject.score(split.parent, split.children)
-            if most <= split.noise:
-                broken(call, repr(most), "a number above 0")
-            if value > most + split.noise:
-                other = shown_numbers(split.children)
-                broken(call, f"{most!r}, and {value!r} for {other}", "the larger of the two")
-
-
-def _tells_apart(split: Example) -> bool:
-    """Whether each of two branches holds one target, and not the same."""
-    left, right = ({target for target, _ in branch} for branch in split.branches)
-    return len(left) == len(right) == 1 and left != right
 
 
 DOUBLING = Law(
@@ -263,46 +157,7 @@ def _classes(subject: Subject) -> None:
                 np.ascontiguousarray(np.roll(split.children, turn, axis=1)),
                 split.noise,
             )
-            _same(subject, split, moved)
-
-
-BRANCHES = Law(
-    "permuting-branches-changes-nothing",
-    "A split scores the same whatever the order of its branches.",
-    "children that are told apart by their position",
-)
-
-
-def _branches(subject: Subject) -> None:
-    if subject.functions.score is None:
-        inapplicable("its score is the decrease of its impurity")
-    for _, split in subject.splits():
-        moved = np.ascontiguousarray(split.children[::-1])
-        _same(subject, split, Example(split.branches, split.parent, moved, split.noise))
-
-
-EMPTY = Law(
-    "empty-branches-change-nothing",
-    "A branch without rows adds nothing to a score: levels may be absent from a node.",
-    "what is counted for each branch: skip those of no weight",
-)
-
-
-def _empty(subject: Subject) -> None:
-    if subject.functions.score is None:
-        inapplicable("its score is the decrease of its impurity")
-    for of, split in subject.splits():
-        more = np.vstack([split.children, np.zeros((1, of.size))])
-        _same(subject, split, Example(split.branches, split.parent, more, split.noise))
-
-
-def _same(subject: Subject, one: Example, other: Example) -> None:
-    for (name, arguments, value), (_, moved, again) in zip(
-        subject.measures(one), subject.measures(other), strict=True
-    ):
-        if abs(again - value) > one.noise + 1e-9 * abs(value):
-            got = f"{value!r}, and {again!r} for {shown_call(name, *moved)}"
-            broken(shown_call(name, *arguments), got, "the same")
+            subject.same(split, moved)
 
 
 LOSS = Law(
@@ -374,12 +229,10 @@ LAWS: tuple[tuple[Law, Test], ...] = (
     (PURITY, _purity),
     (NOT_NEGATIVE, _not_negative),
     (CONCAVE, _concave),
-    (USELESS, _useless),
-    (LARGER, _larger),
+    *SCORE_LAWS,
     (DOUBLING, _doubling),
     (CLASSES, _classes),
-    (BRANCHES, _branches),
-    (EMPTY, _empty),
+    *BRANCH_LAWS,
     (LOSS, _loss),
     (CHOICE, _choice),
     (BOUNDS, _bounds),

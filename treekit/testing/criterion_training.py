@@ -37,7 +37,7 @@ def rows(by: Trainer) -> None:
     for table in by.tables():
         order = np.random.default_rng(table.rows).permutation(table.rows)
         one, other = trained(by, table), trained(by, table.taken(order))
-        unlike(table, f"with its rows in the order {order[:9].tolist()}", one, other)
+        unlike(by, table, f"with its rows in the order {order[:9].tolist()}", one, other)
 
 
 COPIES = Law(
@@ -51,7 +51,7 @@ def copies(by: Trainer) -> None:
     """Repeat each row as often as it weighs."""
     for table in by.tables():
         one, other = trained(by, table, weighted=True), trained(by, table.repeated())
-        unlike(table, "with each row repeated `w` times in place of weights", one, other)
+        unlike(by, table, "with each row repeated `w` times in place of weights", one, other)
 
 
 def doubled(by: Trainer) -> None:
@@ -60,7 +60,7 @@ def doubled(by: Trainer) -> None:
         twice = replace(table, weights=[2] * table.rows)
         one = trained(by, table)
         two = trained(by, twice, weighted=True, min_weight_leaf=2.0, min_weight_split=4.0)
-        unlike(table, "with every weight doubled", one, two, 2.0)
+        unlike(by, table, "with every weight doubled", one, two, 2.0)
 
 
 def classes_permuted(by: Trainer) -> None:
@@ -71,7 +71,7 @@ def classes_permuted(by: Trainer) -> None:
         numbers = table.with_columns("x", "z")
         names = by.vocabulary or []
         one, other = trained(by, numbers), trained(by, numbers, classes=names[::-1])
-        unlike(numbers, "with the classes declared in reverse", one, other)
+        unlike(by, numbers, "with the classes declared in reverse", one, other, turned=True)
 
 
 TRAINING_LAWS: tuple[tuple[Law, Test], ...] = (

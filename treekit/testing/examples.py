@@ -167,13 +167,18 @@ def example(of: Counting, branches: Sequence[Branch]) -> Example:
 
 @cache
 def examples(of: Counting, seed: int = 0) -> tuple[Example, ...]:
-    """Splits from one row up: every small one of two and three branches, then random ones."""
+    """Splits from one row up: every small one of two and three branches, then random ones.
+
+    Of more than three classes the random ones only.
+    """
     found = [example(of, branches) for branches in _small(of) if any(branches)]
     found.sort(key=lambda e: (sum(map(len, e.branches)), len(e.branches)))
     return (*found, *(example(of, branches) for branches in _random(of, seed)))
 
 
 def _small(of: Counting) -> Iterator[tuple[Branch, ...]]:
+    if of.classes and of.size > 3:
+        return  # those of three classes, with classes that are absent
     few, three = of.values[:3], of.values[:2]
     for values, most, branches in ((of.values[:2], 3, 2), (few, 2, 2), (three, 2, 3)):
         one = [

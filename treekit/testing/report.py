@@ -128,6 +128,12 @@ class Report:
     verdicts: tuple[Verdict, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
 
+    def __str__(self) -> str:
+        """What ``treekit plugin check`` says."""
+        from treekit.testing.wording import worded
+
+        return worded(self)
+
     @property
     def title(self) -> str:
         """``criterion 'hellinger' (treekit-hellinger 0.1.0)``, with settings that were given."""

@@ -15,8 +15,9 @@ from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.nodes import Prepared, prepared, prepared_nodes
 from treekit.testing.report import Law
 from treekit.testing.tables import small_table
+from treekit.testing.training import LEAF_WEIGHT
 
-__all__ = ["CLAIMED", "FEATURES", "FIND_LAWS", "LEAF_WEIGHT", "REPEATS", "Subject"]
+__all__ = ["CLAIMED", "FEATURES", "FIND_LAWS", "REPEATS", "Subject"]
 
 
 SEEDS = 3
@@ -218,13 +219,6 @@ def _empty(subject: Subject) -> None:
         weights = made.weights(made.children(split))
         if not (weights > 0.0).all():
             broken(call, f"branches of weight {weights.tolist()}", "rows in each")
-
-
-LEAF_WEIGHT = Law(
-    "min-weight-leaf-is-obeyed",
-    "Both branches of a split reach node.min_weight_leaf (of several branches at least two).",
-    "`heavy_enough(node, children)` before a split is proposed",
-)
 
 
 def _leaf_weight(subject: Subject) -> None:

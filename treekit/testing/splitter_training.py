@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from treekit import registry
 from treekit.model.tree import Split, Tree
+from treekit.testing import criterion_training as training
 from treekit.testing.laws import Test, broken
 from treekit.testing.report import Law
 from treekit.testing.routing import rows_of_nodes
-from treekit.testing.splitter_laws import CLAIMED, FEATURES, LEAF_WEIGHT, REPEATS
+from treekit.testing.splitter_laws import CLAIMED, FEATURES, REPEATS
 from treekit.testing.tables import Small, small_table
-from treekit.testing.training import TRAINS, Trainer, difference, trained
+from treekit.testing.training import LEAF_WEIGHT, TRAINS, Trainer, difference, trained
 
 __all__ = ["GROWN_LAWS", "Grower"]
 
@@ -83,6 +85,30 @@ def _statistics(table: Small, classes: list[str] | None) -> Any:
     return np.array([[float(target == name) for name in classes] for target in table.target])
 
 
+ROWS = replace(
+    training.ROWS,
+    look="row numbers and the order of `node.rows.ids`, which are the table's: go by the codes of "
+    "the columns (a search that samples rows declares this law)",
+)
+COPIES = replace(
+    training.COPIES,
+    look="`len(node.rows.ids)`: a row counts by its weight, which `node.stats` and `branch_stats` "
+    "add up (a search that samples rows declares this law)",
+)
+
+
+def permuted(growers: Grower) -> None:
+    """Permute the rows of each table; the seed, and so the stream of `rng`, stays."""
+    for by in growers:
+        training.rows(by)
+
+
+def copied(growers: Grower) -> None:
+    """Repeat each row as often as it weighs."""
+    for by in growers:
+        training.copies(by)
+
+
 def tried(growers: Grower) -> None:
     """Grow stumps of one column for many seeds."""
     table = small_table(80, 3).with_columns("x", "z", "c")
@@ -100,6 +126,8 @@ GROWN_LAWS: tuple[tuple[Law, Test], ...] = (
     (TRAINS, trains),
     (LEAF_WEIGHT, heavy),
     (REPEATS, seeded),
+    (ROWS, permuted),
+    (COPIES, copied),
     (CLAIMED, gains),
     (FEATURES, tried),
 )

@@ -11,9 +11,9 @@ from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.component import opened
 from treekit.testing.laws import Test, inapplicable, judge
 from treekit.testing.report import Report
-from treekit.testing.splitter_laws import CLAIMED, FIND_LAWS, LEAF_WEIGHT, Subject
+from treekit.testing.splitter_laws import CLAIMED, FIND_LAWS, Subject
 from treekit.testing.splitter_training import GROWN_LAWS, Grower
-from treekit.testing.training import trainer
+from treekit.testing.training import LEAF_WEIGHT, trainer
 
 __all__ = ["check_splitter"]
 

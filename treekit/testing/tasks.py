@@ -1,4 +1,4 @@
-"""Criteria of a task of their own: tables that suit them, and the laws of their layouts."""
+"""Criteria of a task of their own: tables that suit them, and how their rows are counted."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from treekit.contracts import Criterion, Layout, Task
 from treekit.errors import DataError, SettingError
 from treekit.records import task_of
 from treekit.registry import settings_of
-from treekit.testing.calls import ANSWERS, FINITE, WRITES, look_at, said_by
-from treekit.testing.examples import Counting, Row, examples, shown_call
-from treekit.testing.laws import Test, broken
-from treekit.testing.report import Law
+from treekit.testing.examples import Counting, Row
 from treekit.testing.tables import Small, small_table
 from treekit.testing.training import Trainer, trainer
 from treekit.training.tasks import fit_layout, place_rows
 
-__all__ = ["LAYOUT_GATES", "Ground", "ground_of"]
+__all__ = ["Ground", "ground_of"]
 
 ROWS = 30
 """Of the table that a layout is fitted to."""
@@ -85,7 +82,7 @@ def ground_of(
         by = trainer(
             "criterion", record, settings_of(record, settings), task=task.target,
             classes=(classes,), least=1.0, beside={r: settings[r] for r in task.columns},
-            table=table,
+            table=table, answers=task.answers,
         )  # fmt: skip
         try:
             dataset = by.dataset(table)
@@ -141,40 +138,3 @@ def _counting(layout: Layout, placed: npt.NDArray[Any]) -> Counting:
         return stats
 
     return Counting(layout.size, tuple(map(float, range(len(kept)))), dense, False, True, count)
-
-
-ANSWER = Law(
-    "layout-answers-every-node",
-    "`Layout.answer` of statistics (nodes, S) is (nodes, V): finite numbers, or weights of classes "
-    "that are not negative.",
-    "`answer`, and `names`: one for each number",
-)
-
-
-def _answer(subject: Any) -> None:
-    layout: Layout = subject.layout
-    record: Criterion = subject.record
-    task = task_of(record)
-    width = len(layout.names)
-    if task is not None and task.answers == "classification":
-        width = max(subject.trainer.classes)
-    for of in subject.countings:
-        for split in examples(of):
-            nodes = split.parent[None, :].copy()
-            call = shown_call("answer", nodes)
-            try:
-                told = np.asarray(layout.answer(nodes))
-            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-                broken(call, said_by(error), f"(1, {width}) numbers", law=ANSWERS.name,
-                       look=look_at(error, ANSWERS))  # fmt: skip
-            if not np.array_equal(nodes[0], split.parent):
-                broken(call, f"its argument becomes {nodes.tolist()}", "as it was", law=WRITES.name)
-            if told.shape != (1, width):
-                broken(call, f"an array of shape {told.shape}", f"({1}, {width})")
-            if not np.isfinite(told).all():
-                broken(call, told.tolist(), "finite numbers", law=FINITE.name)
-            if not layout.names and not ((told >= 0.0).all() and told.sum() > 0.0):
-                broken(call, told.tolist(), "weights of classes, not negative and not all 0")
-
-
-LAYOUT_GATES: tuple[tuple[Law, Test], ...] = ((ANSWER, _answer),)

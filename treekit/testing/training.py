@@ -8,22 +8,39 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from treekit.contracts import Ranks
 from treekit.data.dataset import Dataset, make_dataset
 from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.model.tree import Tree
+from treekit.testing.examples import shown_numbers
 from treekit.testing.laws import broken
 from treekit.testing.report import Law
 from treekit.testing.tables import Small, small_tables
 from treekit.training import fit
 
-__all__ = ["TRAINS", "Trainer", "difference", "for_criterion", "trained", "trainer", "unlike"]
+__all__ = [
+    "LEAF_WEIGHT",
+    "TRAINS",
+    "Trainer",
+    "difference",
+    "for_criterion",
+    "trained",
+    "trainer",
+    "unlike",
+]
 
 TRAINS = Law(
     "trains-on-small-tables",
     "Training works on any table: few rows, one class, ties, missing cells, constant columns.",
     "what the message says of the statistics or the node",
+)
+
+LEAF_WEIGHT = Law(
+    "min-weight-leaf-is-obeyed",
+    "Both branches of a split reach node.min_weight_leaf (of several branches at least two).",
+    "`heavy_enough(node, children)` before a split is proposed",
 )
 
 
@@ -47,6 +64,8 @@ class Trainer:
         Roles of the columns that a task reads beside the target, and their names.
     table : Small or None
         All rows to train on, where they are a task's.
+    answers : {"classification", "regression"} or None
+        What nodes say: weights of classes, or numbers; None: what `task` is.
     """
 
     parts: Mapping[str, Any]
@@ -55,6 +74,7 @@ class Trainer:
     classes: tuple[int, ...] = (3,)
     beside: Mapping[str, str] = field(default_factory=dict)
     table: Small | None = None
+    answers: Literal["classification", "regression"] | None = None
 
     def tables(self) -> Iterator[Small]:
         """Tables to train on, small ones first; for a task the first rows of its own table."""
@@ -78,6 +98,13 @@ class Trainer:
             classes=classes or self.vocabulary,
             beside=self.beside or None,
         )
+
+    def said(self, tree: Tree) -> npt.NDArray[np.float64]:
+        """(nodes, values) what nodes say: of classes the shares, for their weights may double."""
+        if (self.answers or self.task) == "regression":
+            return tree.value
+        total = tree.value.sum(axis=1, keepdims=True)
+        return np.asarray(tree.value / np.where(total > 0.0, total, 1.0))
 
     @property
     def vocabulary(self) -> list[str] | None:
@@ -115,7 +142,8 @@ def trained(
 ) -> Tree | None:
     """The tree grown on a table; None where treekit itself refuses the table or the settings.
 
-    What the component does wrong is a breach of `TRAINS`.
+    What the component does wrong is a breach of `TRAINS`, and of a splitter's
+    `LEAF_WEIGHT` where training was stopped for branches that are too light.
     """
     given = {**by.parts, **settings}
     with warnings.catch_warnings():
@@ -128,7 +156,9 @@ def trained(
         except (DataError, SettingError):
             return None
         except PluginError as error:
-            broken(_call(table, settings), error, "a tree", law=TRAINS.name)
+            light = "splitter" in by.parts and "min_weight_leaf" in str(error)
+            law, wanted = (LEAF_WEIGHT, LEAF_WEIGHT.sentence) if light else (TRAINS, "a tree")
+            broken(_call(table, settings), error, wanted, law=law.name, look=law.look)
 
 
 def _call(table: Small, settings: Mapping[str, Any]) -> str:
@@ -137,14 +167,51 @@ def _call(table: Small, settings: Mapping[str, Any]) -> str:
 
 
 def unlike(
-    table: Small, changed: str, one: Tree | None, other: Tree | None, times: float = 1.0
+    by: Trainer,
+    table: Small,
+    changed: str,
+    one: Tree | None,
+    other: Tree | None,
+    times: float = 1.0,
+    turned: bool = False,
 ) -> None:
-    """A breach of the law under test unless two trees are one; `changed` is what was done."""
+    """A breach of the law under test unless two trees are one.
+
+    Parameters
+    ----------
+    by : Trainer
+        Of both.
+    table : Small
+    changed : str
+        What was done for the second one.
+    one, other : Tree or None
+    times : float
+        Weight of the second tree's rows for each unit of the first's.
+    turned : bool
+        Whether the second one's classes are those of the first in reverse.
+    """
     if one is None or other is None:
         return
-    apart = difference(one, other, times)
+    apart = difference(one, other, times) or _said_apart(by, one, other, turned)
     if apart:
         broken(f"{_call(table, {})}, and the same {changed}", apart, "the same tree")
+
+
+def _said_apart(by: Trainer, one: Tree, other: Tree, turned: bool) -> str:
+    """The first node that says another thing in a tree of the same splits, in words."""
+    said, again = by.said(one), by.said(other)
+    if turned:
+        if (by.answers or by.task) == "regression":
+            return ""  # numbers may be those of the first class, or of the last
+        again = again[:, ::-1]
+    if said.shape != again.shape:
+        return f"nodes say {said.shape[1]} and {again.shape[1]} numbers"
+    largest = max(1e-300, float(np.abs(said).max(initial=0.0)))
+    away = ~np.isclose(said, again, rtol=1e-9, atol=1e-9 * largest).all(axis=1)
+    if away.any():
+        at = int(np.argmax(away))
+        return f"node {at} says {shown_numbers(said[at])} and {shown_numbers(again[at])}"
+    return ""
 
 
 def difference(one: Tree, other: Tree, times: float = 1.0) -> str:
