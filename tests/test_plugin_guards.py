@@ -163,7 +163,7 @@ def record(request):
 
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*The decorated object is not a function:treekit.TreekitWarning"
+    "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
 
 
