@@ -80,7 +80,7 @@ def write_split(split, node, sums, intervals, levels, out, numbers):  # type: ig
         return
     if split.kind not in (3, 6) and split.branches != 2:
         return
-    if by_level and split.branches > n_codes:
+    if by_level and split.branches > n_codes + 1:  # one may be for missing values alone
         return
     if split.kind == 1 and (nominal or not 0 <= split.cut < n_codes - 1):
         return
