@@ -1,0 +1,428 @@
+"""Degenerate and extreme models, and the rows to ask them: every exporter runs the list.
+
+>>> model = EXTREMES["one_leaf"]()
+>>> rows = extreme_rows(model)
+>>> answers = wanted(model, rows)
+
+Models are built by hand and once a process; nothing here trains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.reference.models import chain, mixed_schema, random_model
+from treekit.data.schema import Column, Output, Schema
+from treekit.model.build import (
+    Node,
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
+from treekit.model.ensemble import Model, make_model
+from treekit.model.tree import Split, Tree
+from treekit.verify.answers import Answers, answers_of
+
+__all__ = ["EXTREMES", "extreme_rows", "refused", "wanted"]
+
+Rows = npt.NDArray[np.float64]
+
+_LETTERS = ("a", "b", "c", "d")
+_TWO = (Column("x"), Column("colour", "nominal", ("red", "green", "blue")))
+
+
+def _leaves(schema: Schema, start: int = 0) -> Iterator[Node]:
+    """Leaves that all say something else."""
+    number = start
+    while True:
+        if schema.task == "regression":
+            yield leaf([0.3 * number - 2.0 + k for k in range(schema.n_values)])
+        else:
+            yield leaf([number * (k + 2) % 7 + 0.5 for k in range(schema.n_values)])
+        number += 1
+
+
+def _ascending(feature: int, at: Sequence[float], leaves: Iterator[Node], missing: int = 1) -> Node:
+    """A balanced tree over ascending thresholds of one column, missing sides by turns."""
+    if not at:
+        return next(leaves)
+    middle = len(at) // 2
+    low = _ascending(feature, at[:middle], leaves, missing)
+    high = _ascending(feature, at[middle + 1 :], leaves, 1 - missing)
+    return threshold(feature, at[middle], low, high, missing=missing)
+
+
+def _one_leaf() -> Model:
+    schema = Schema(_TWO, classes=("no", "yes"))
+    return make_model(schema, [build_tree(leaf([3.0, 5.0]), schema)])
+
+
+def _one_number() -> Model:
+    schema = Schema(_TWO, task="regression")
+    return make_model(schema, [build_tree(leaf(-0.1), schema)])
+
+
+def _one_class() -> Model:
+    schema = Schema(_TWO, classes=("only",))
+    tree = threshold("x", 0.5, leaf([2.0]), subset("colour", ["red"], leaf([1.0]), leaf([4.0])))
+    return make_model(schema, [build_tree(tree, schema)] * 3)
+
+
+def _unused_features() -> Model:
+    columns = [
+        Column(f"column {i}", *(("nominal", ("p", "q")) if i % 3 == 0 else ())) for i in range(60)
+    ]
+    schema = Schema(tuple(columns), classes=("no", "yes"))
+    return make_model(schema, [build_tree(_ascending(40, [1.5], _leaves(schema)), schema)])
+
+
+def _thousand_classes() -> Model:
+    schema = Schema((Column("x"),), classes=tuple(range(1000)))
+    leaves = iter([leaf([0.0] * k + [1.0] + [0.0] * (999 - k)) for k in range(1000)])
+    tree = build_tree(_ascending(0, [k + 0.5 for k in range(999)], leaves), schema)
+    return make_model(schema, [tree, tree])
+
+
+def _five_thousand_trees() -> Model:
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes", "maybe"))
+    trees = [
+        build_tree(_ascending(k % 2, [k / 8 - 3.0], _leaves(schema, k), k % 2), schema)
+        for k in range(50)
+    ]
+    return make_model(schema, trees * 100)
+
+
+def _two_thousand_features() -> Model:
+    schema = Schema(tuple(Column(f"x{i}") for i in range(2000)), classes=("no", "yes"))
+    asked = [0, 1, 255, 256, 999, 1023, 1024, 1998, 1999]
+    trees = [
+        build_tree(_ascending(f, [-1.0, 0.25, 3.0], _leaves(schema, f)), schema) for f in asked
+    ]
+    return make_model(schema, trees)
+
+
+def _float_extremes(dtype: str) -> Model:
+    info = np.finfo(dtype)
+    sizes = [float(info.max), float(info.tiny), float(info.smallest_subnormal)]
+    at = sorted([0.0, *sizes, *(-size for size in sizes)])
+    schema = Schema((Column("x"), Column("y")), classes=_LETTERS, dtype=dtype)
+    trees = [_ascending(f, at, _leaves(schema, 5 * f)) for f in range(2)]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees])
+
+
+def _neighbours(dtype: str) -> Model:
+    """Thresholds one ulp apart, around a number whose halves round to even and to odd."""
+    at = [np.asarray(0.1, dtype=dtype)[()]]
+    for _ in range(8):
+        at.append(np.nextafter(at[-1], at[-1].dtype.type(np.inf)))
+    schema = Schema((Column("x"),), classes=_LETTERS, dtype=dtype)
+    tree = _ascending(0, [*map(float, at)], _leaves(schema))
+    return make_model(schema, [build_tree(tree, schema)])
+
+
+_MANY = tuple(f"level {i}" for i in range(500))
+
+
+def _many_levels_in_two() -> Model:
+    schema = Schema((Column("town", "nominal", _MANY), Column("x")), classes=("no", "yes"))
+    said = [(leaf([k + 1.0, 2.0]), leaf([9.0, 1.0 + 9 * k])) for k in range(2)]
+    trees = [
+        subset("town", _MANY[k::3], *said[k], missing=k, absent=_MANY[k + 1 :: 3]) for k in range(2)
+    ]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees])
+
+
+def _many_levels_each() -> Model:
+    schema = Schema((Column("town", "nominal", _MANY), Column("x")), task="regression")
+    leaves = _leaves(schema)
+    return make_model(
+        schema, [build_tree(multiway("town", {text: next(leaves) for text in _MANY}, 7), schema)]
+    )
+
+
+def _missing_only() -> Model:
+    schema = Schema((*_TWO, Column("y")), classes=_LETTERS)
+    leaves = _leaves(schema)
+    tree = is_missing(
+        "x",
+        is_missing("colour", next(leaves), is_missing("y", next(leaves), next(leaves))),
+        is_missing("colour", next(leaves), next(leaves)),
+    )
+    return make_model(schema, [build_tree(tree, schema)])
+
+
+def _vanishing() -> Model:
+    """Splits all of whose levels go the missing way, and levels that no node ever saw."""
+    schema = Schema((*_TWO, Column("void", "nominal")), classes=_LETTERS)
+    leaves = _leaves(schema)
+    low = subset("void", [], next(leaves), next(leaves), missing=0)
+    high = subset("colour", [], next(leaves), next(leaves), 1, absent=("red", "green", "blue"))
+    some = multiway("colour", {"green": next(leaves), "red": low}, missing=0)
+    tree = threshold("x", 0.0, some, high)
+    return make_model(schema, [build_tree(tree, schema)])
+
+
+def _several(task: str) -> Model:
+    if task == "regression":
+        schema = Schema(_TWO, task="regression", more=(Output("second"), Output("third")))
+    else:
+        schema = Schema(_TWO, classes=("no", "yes"), more=(Output("second", (1, 2, 3)),))
+    leaves = _leaves(schema)
+    trees = [
+        subset("colour", ["red"], _ascending(0, [-0.5, 0.5], leaves), next(leaves)),
+        _ascending(0, [0.125, 0.25, 0.375], leaves),
+    ]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees])
+
+
+def _hostile_names() -> Model:
+    from tests.test_hostile_names import hostile_model
+
+    return hostile_model()
+
+
+def _hostile_numbers() -> Model:
+    from tests.test_hostile_names import HOSTILE
+
+    schema = Schema(
+        (*map(Column, HOSTILE), Column("levels", "nominal", HOSTILE)),
+        target=HOSTILE[0],
+        task="regression",
+        more=(Output(HOSTILE[5]),),
+    )
+    levels = subset("levels", HOSTILE[::2], leaf([1.0, 0.5]), leaf([2.0, 0.25]))
+    trees = [threshold(f, 0.5, levels, leaf([f, -f])) for f in range(0, len(HOSTILE), 5)]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees])
+
+
+def _mark_levels() -> Model:
+    """Texts that mean missing elsewhere are levels here; others look like numbers."""
+    levels = ("NA", "", "?", "1", "1.5", "True", " ", "nan")
+    schema = Schema((Column("mark", "nominal", levels), Column("x")), classes=_LETTERS)
+    leaves = _leaves(schema)
+    tree = multiway("mark", {text: next(leaves) for text in levels[:-1]}, missing=5)
+    return make_model(schema, [build_tree(tree, schema)])
+
+
+def _oblique() -> Model:
+    schema = Schema((Column("x"), Column("y"), Column("z"), _TWO[1]), classes=("no", "yes"))
+    leaves = _leaves(schema)
+    largest = float(np.finfo(np.float32).max)
+    trees = [
+        oblique(
+            {"x": 1.0, "y": -1.0},
+            0.25,
+            oblique({"x": 0.1, "y": 0.7, "z": -3.0}, -1e-9, next(leaves), next(leaves), 0),
+            subset("colour", ["red"], next(leaves), next(leaves)),
+        ),
+        oblique({"y": largest, "z": -largest}, 0.0, next(leaves), next(leaves)),
+        oblique({"z": 1e-30}, -1e-50, next(leaves), _ascending(2, [0.5], leaves)),
+    ]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees])
+
+
+def _surrogates() -> Model:
+    schema = Schema((*_TWO, Column("y")), classes=_LETTERS)
+    leaves = _leaves(schema)
+    others = [Surrogate("colour", levels={"red": 0, "blue": 1}), Surrogate("y", 2.5, below=1)]
+    low = threshold("x", 0.5, next(leaves), next(leaves), 0, others)
+    high = subset("colour", ["red"], next(leaves), next(leaves), 1, ["blue"], others[1:])
+    trees = [threshold("y", -1.0, low, high, 1, [Surrogate("x", 0.0)]), low]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees], missing="surrogate")
+
+
+def _fractional(task: str) -> Model:
+    schema = Schema(_TWO, task=task, classes=_LETTERS if task == "classification" else ())
+    leaves = (leaf(node.value, weight=1.0 + i) for i, node in enumerate(_leaves(schema)))
+    named = {"red": next(leaves), "blue": _ascending(0, [0.25, 0.75], leaves)}
+    trees = [
+        threshold("x", 0.5, multiway("colour", named), subset("colour", ["red"], *_pair(leaves))),
+        is_missing("x", next(leaves), _ascending(0, [-1.0, 0.0, 1.0], leaves)),
+    ]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees], missing="fractional")
+
+
+def _pair(leaves: Iterator[Node]) -> tuple[Node, Node]:
+    return next(leaves), next(leaves)
+
+
+def _weighed(voting: str, costs: list[list[int]] | None) -> Model:
+    schema = mixed_schema(("a", "b", "c"))
+    drawn = random_model(3, schema, n_trees=4, n_splits=12)
+    return make_model(schema, drawn.trees, voting=voting, costs=costs)
+
+
+_COSTS = [[0, 3, 1], [2, 0, 4], [5, 1, 0]]
+
+
+def _refusing(missing: str, unknown: str) -> Model:
+    schema = Schema((*_TWO, Column("y")), classes=("no", "yes"))
+    tree = subset("colour", ["red"], *_pair(_leaves(schema)), absent=["blue"])
+    other = _ascending(2, [0.0, 1.0], _leaves(schema, 2))
+    trees = [build_tree(tree, schema), build_tree(other, schema)]
+    return make_model(schema, trees, missing=missing, unknown=unknown)
+
+
+def _wide_numbers(dtype: str) -> Model:
+    schema = Schema(_TWO, task="regression", dtype=dtype)
+    trees = [
+        threshold("x", k / 4, leaf(1e9 + k), subset("colour", ["red"], leaf(1e-9 * k), leaf(-0.1)))
+        for k in range(7)
+    ]
+    return make_model(schema, [build_tree(tree, schema) for tree in trees])
+
+
+def _labelled(classes: tuple[bool | int | float, ...]) -> Model:
+    schema = Schema(_TWO, classes=classes)
+    tree = _ascending(0, [-1.0, 0.0, 1.0], _leaves(schema))
+    return make_model(schema, [build_tree(tree, schema)])
+
+
+def _mixed(dtype: str, classes: tuple[str, ...], n_trees: int) -> Model:
+    return random_model(11, mixed_schema(classes, dtype=dtype), n_trees=n_trees, n_splits=30)
+
+
+_MAKERS: dict[str, Callable[[], Model]] = {
+    "one_leaf": _one_leaf,
+    "one_number": _one_number,
+    "one_class": _one_class,
+    "unused_features": _unused_features,
+    "thousand_classes": _thousand_classes,
+    "five_thousand_trees": _five_thousand_trees,
+    "deep_right": lambda: chain(3000, Schema((Column("x"),), classes=("no", "yes")), 1),
+    "deep_left": lambda: chain(3000, Schema((Column("x"),), task="regression"), 0),
+    "two_thousand_features": _two_thousand_features,
+    "float32_extremes": lambda: _float_extremes("float32"),
+    "float64_extremes": lambda: _float_extremes("float64"),
+    "float32_neighbours": lambda: _neighbours("float32"),
+    "float64_neighbours": lambda: _neighbours("float64"),
+    "many_levels_in_two": _many_levels_in_two,
+    "many_levels_each": _many_levels_each,
+    "missing_only": _missing_only,
+    "vanishing": _vanishing,
+    "several_labels": lambda: _several("classification"),
+    "several_numbers": lambda: _several("regression"),
+    "hostile_names": _hostile_names,
+    "hostile_numbers": _hostile_numbers,
+    "mark_levels": _mark_levels,
+    "oblique": _oblique,
+    "surrogates": _surrogates,
+    "fractional": lambda: _fractional("classification"),
+    "fractional_numbers": lambda: _fractional("regression"),
+    "costs": lambda: _weighed("soft", _COSTS),
+    "hard_voting": lambda: _weighed("hard", None),
+    "hard_costs": lambda: _weighed("hard", _COSTS),
+    "refuses_missing": lambda: _refusing("error", "missing"),
+    "refuses_unseen": lambda: _refusing("direction", "error"),
+    "refuses_both": lambda: _refusing("error", "error"),
+    "wide_numbers": lambda: _wide_numbers("float32"),
+    "wide_numbers64": lambda: _wide_numbers("float64"),
+    "bool_labels": lambda: _labelled((True, False)),
+    "int_labels": lambda: _labelled((7, -3, 0, 2**40)),
+    "float_labels": lambda: _labelled((0.5, -1e300, 1e-9, 0.1)),
+    "mixed": lambda: _mixed("float32", ("no", "yes"), 3),
+    "mixed_numbers": lambda: _mixed("float32", (), 3),
+    "mixed64": lambda: _mixed("float64", ("no", "yes", "maybe"), 20),
+    "mixed64_numbers": lambda: _mixed("float64", (), 5),
+}
+
+EXTREMES: Mapping[str, Callable[[], Model]] = MappingProxyType(
+    {name: cache(make) for name, make in _MAKERS.items()}
+)
+"""What to call for each model; a second call gives the same one."""
+
+
+# ------------------------------------------------------------------ rows
+
+
+def extreme_rows(model: Model, most: int = 250, seed: int = 0) -> Rows:
+    """(rows, features) float64: numbers, and codes of levels, that leave no corner out.
+
+    At, one ulp beside and far from thresholds, infinite, missing, subnormal,
+    negative zero; codes in and out of the vocabulary, and such as are not
+    whole; rows of missing values alone.  Some three times `most` rows.
+    """
+    rng = np.random.default_rng(seed)
+    asked = _thresholds(model)
+    choices = [_choices(model, f, asked[f], most, rng) for f in range(model.schema.n_features)]
+    longest = max(map(len, choices))
+    along = np.stack([np.resize(values, longest) for values in choices], axis=1)
+    mixed = np.stack([rng.choice(values, most) for values in choices], axis=1)
+    finite = np.where(np.abs(mixed) < 1e300, mixed, 1.0)  # far fewer are missing or infinite
+    alike = np.array([np.nan, np.inf, -np.inf, -0.0, 1.0])
+    return np.concatenate([np.tile(alike[:, None], model.schema.n_features), along, mixed, finite])
+
+
+def refused(model: Model, rows: Rows) -> npt.NDArray[np.bool_]:
+    """(rows,) bool: which of them the model's policies refuse."""
+    missing = np.isnan(rows)
+    levels, nominal = model.schema.n_levels, model.schema.nominal
+    code = (rows >= 0) & (rows < levels) & (rows == np.floor(rows))
+    strange = nominal & ~missing & ~code
+    wrong = np.zeros(rows.shape, dtype=np.bool_)
+    if model.missing == "error":
+        wrong |= missing | strange
+    if model.unknown == "error":
+        wrong |= strange
+    return wrong.any(axis=1)
+
+
+def wanted(model: Model, rows: Rows) -> Answers:
+    """What the model says to `rows`; `treekit.verify.answers.REFUSED` where it refuses them."""
+    from treekit.model.predict import sums
+
+    answered = ~refused(model, rows)
+    return answers_of(model, sums(model, rows[answered]), answered)
+
+
+def _thresholds(model: Model) -> list[Rows]:
+    """The distinct thresholds of each column, those of surrogates and sums too."""
+    trees = {id(tree): tree for tree in model.trees}.values()
+    found: list[list[Rows]] = [[np.array([0.0])] for _ in model.schema.columns]
+    for tree in trees:
+        for feature, at in _asked(tree):
+            for f in np.unique(feature).tolist():
+                found[f].append(at[feature == f])
+    return [np.unique(np.concatenate(own)) for own in found]
+
+
+def _asked(tree: Tree) -> Iterator[tuple[npt.NDArray[np.int32], Rows]]:
+    at = tree.kind == Split.THRESHOLD
+    yield tree.feature[at], tree.threshold[at]
+    numeric = ~np.isnan(tree.surrogate_threshold)
+    yield tree.surrogate_feature[numeric], tree.surrogate_threshold[numeric]
+    counts = np.diff(tree.term_start)
+    with np.errstate(over="ignore"):
+        yield tree.term_feature, np.repeat(tree.threshold, counts) / tree.term_weight
+
+
+def _choices(model: Model, feature: int, at: Rows, most: int, rng: np.random.Generator) -> Rows:
+    column = model.schema.columns[feature]
+    if column.kind == "nominal":
+        n = len(column.levels)
+        strange = [np.nan, -0.0, -1.0, 0.5, n - 0.5, float(n), 1e300, np.inf, -np.inf, 2.0**31]
+        return np.array([*strange, *map(float, range(n))])
+    few = at if len(at) <= most // 10 else rng.permutation(at)[: most // 10]
+    special = [np.nan, np.inf, -np.inf, -0.0, 5e-324, -5e-324, 1e-46, 1e-39, 3.5e38, 1e308]
+    return np.concatenate([special, *map(_near, {at[0], at[-1], *few.tolist()}), few + 1.5])
+
+
+def _near(t: float) -> Rows:
+    """`t`, its neighbours among floats, the middles between those, and doubles beside all."""
+    with np.errstate(over="ignore", under="ignore"):
+        up = float(np.nextafter(np.float32(t), np.float32(np.inf)))
+        down = float(np.nextafter(np.float32(t), np.float32(-np.inf)))
+    points = [float(t), up, down, t / 2 + up / 2, t / 2 + down / 2]
+    ends = (math.inf, -math.inf)
+    return np.array([*points, *(math.nextafter(p, end) for p in points for end in ends)])
