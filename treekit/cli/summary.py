@@ -59,8 +59,12 @@ def _schema_facts(model: Model) -> list[tuple[str, str]]:
 def _policies(model: Model) -> list[tuple[str, str]]:
     """What a model does with rows and votes; costs are those of mistakes, true>said."""
     facts: list[tuple[str, str]] = [("missing", model.missing), ("unknown", model.unknown)]
-    if model.schema.task == "classification":
+    if model.combine == "sum":
+        facts.append(("trees add up to", "margins" if model.margins else "numbers"))
+    elif model.schema.task == "classification":
         facts.append(("voting", model.voting))
+    if model.link != "identity":
+        facts.append(("link", model.link))
     if model.costs is not None:
         labels = [repr(label) for label in model.schema.classes]
         costs = [

@@ -28,6 +28,7 @@ ABILITIES = {
     "parts": "rows that divide at missing values (missing='fractional')",
     "costs": "costs of mistakes that decide the label",
     "targets": "several targets",
+    "links": "trees whose values add up, and links, as boosting makes them",
 }
 """What not every model needs and templates may leave out: such a model is refused by name."""
 
@@ -39,6 +40,7 @@ def needs(model: Model) -> list[str]:
         "parts": model.missing == "fractional",
         "costs": model.label_costs is not None,
         "targets": bool(model.schema.more),
+        "links": model.combine == "sum" or model.link != "identity",
     }
     return [ability for ability, needed in asked.items() if needed]
 
@@ -100,7 +102,7 @@ def template_values(model: Model, stem: str, language: Language) -> dict[str, An
         "refuses_unseen": int(model.unknown == "error"),
         "leaves": _arrays(language, start=start, column=column, units=units),
         "unit_total": language.number(model.unit_total),
-        "row_total": language.number(model.n_trees * model.mass),
+        "row_total": language.number(model.divisor),
         "scale": language.number(np.ldexp(1.0, model.exponent)),
         "blocks": array(np.array(schema.blocks)),
         "costs": Code("0") if model.label_costs is None else array(model.label_costs.ravel()),

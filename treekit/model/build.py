@@ -122,8 +122,10 @@ def is_missing(feature: int | str, yes: Node, no: Node) -> Node:
     return Node(Split.MISSING, (yes, no), feature)
 
 
-def build_tree(root: Node, schema: Schema) -> Tree:
+def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
     """The tree of nested nodes, breadth first.
+
+    With `margins` the values of classes are numbers to be added, and may be negative.
 
     An inner node's value is the sum of its leaves' class weights (their
     weighted mean for regression); a leaf's weight defaults to the sum of its
@@ -131,7 +133,7 @@ def build_tree(root: Node, schema: Schema) -> Tree:
     """
     nodes, first_child = _in_breadth(root)
     n = len(nodes)
-    value, weight = _values(nodes, first_child, schema)
+    value, weight = _values(nodes, first_child, schema, margins)
     terms = [sorted((_column(f, schema), w) for f, w in node.terms) for node in nodes]
     features = np.array(
         [own[0][0] if own else _column(node.feature, schema)
@@ -164,7 +166,7 @@ def build_tree(root: Node, schema: Schema) -> Tree:
         surrogate_level_start=_starts(replies),
         surrogate_level_branch=np.array([b for reply in replies for b in reply], dtype=np.int32),
     )
-    check_tree(tree, schema)
+    check_tree(tree, schema, margins)
     return tree
 
 
@@ -179,8 +181,9 @@ def _in_breadth(root: Node) -> tuple[list[Node], list[int]]:
 
 
 def _values(
-    nodes: list[Node], first_child: list[int], schema: Schema
+    nodes: list[Node], first_child: list[int], schema: Schema, margins: bool
 ) -> tuple[np.ndarray, np.ndarray]:
+    classes = schema.task == "classification" and not margins
     value = np.zeros((len(nodes), schema.n_values))
     weight = np.zeros(len(nodes))
     for i in range(len(nodes) - 1, -1, -1):
@@ -191,12 +194,12 @@ def _values(
                     f"a leaf has {len(node.value)} values; the schema needs {schema.n_values}"
                 )
             value[i] = node.value
-            default = value[i].sum() if schema.task == "classification" else 1.0
+            default = value[i].sum() if classes else 1.0
             weight[i] = default if node.weight is None else node.weight
             continue
         children = slice(first_child[i], first_child[i] + len(node.children))
         weight[i] = weight[children].sum()
-        if schema.task == "classification":
+        if classes:
             value[i] = value[children].sum(axis=0)
         elif weight[i] > 0:
             value[i] = (value[children] * weight[children, None]).sum(axis=0) / weight[i]

@@ -44,20 +44,24 @@ def check_model(model: Model) -> None:
         raise ModelError("a model's trees are a tuple of Tree")
     _require(bool(trees), "a model needs at least one tree")
     for tree in model.trees:
-        check_tree(tree, model.schema)
+        check_tree(tree, model.schema, model.margins)
     check_policies(model)
     check_units(model, sum(tree.n_leaves for tree in model.trees))
     to_json(model.settings)
     to_json(model.provenance)
 
 
-def check_tree(tree: Tree, schema: Schema) -> None:
+def check_tree(tree: Tree, schema: Schema, margins: bool = False) -> None:
     """Raise `ModelError` unless `tree` is well formed for `schema`."""
-    check_forest(tree, np.array([0, tree.n_nodes]), schema)
+    check_forest(tree, np.array([0, tree.n_nodes]), schema, margins)
 
 
-def check_forest(nodes: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> None:
+def check_forest(
+    nodes: Tree, roots: npt.NDArray[np.int64], schema: Schema, margins: bool = False
+) -> None:
     """`check_tree` for all trees of `treekit.model.joined.join` at once.
+
+    With `margins` the values of classes may be negative.
 
     Raises
     ------
@@ -85,7 +89,7 @@ def check_forest(nodes: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> N
     _require(bool(np.all(np.isfinite(nodes.value))), "a node value is not finite")
     weights_ok = np.all(np.isfinite(nodes.weight) & (nodes.weight >= 0))
     _require(bool(weights_ok), "a node weight is negative or not finite")
-    if schema.task == "classification":
+    if schema.task == "classification" and not margins:
         _require(bool(np.all(nodes.value >= 0)), "a class weight is negative")
     depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
     if np.any(~leaf[depths == MAX_DEPTH]):
@@ -234,6 +238,8 @@ def check_policies(model: Model) -> None:
         ("missing policy", model.missing, ("direction", "fractional", "surrogate", "error")),
         ("policy for unseen categories", model.unknown, ("missing", "error")),
         ("voting", model.voting, ("soft", "hard")),
+        ("way to combine trees", model.combine, ("mean", "sum")),
+        ("link", model.link, ("identity", "exp", "sigmoid", "softmax")),
     ):
         if value not in known:
             raise ModelError(f"unknown {what} {value!r}; known: {', '.join(known)}")
@@ -241,6 +247,7 @@ def check_policies(model: Model) -> None:
         raise ModelError(f"trees with surrogates need missing='surrogate', not {model.missing!r}")
     if schema.task == "regression" and (model.voting == "hard" or model.costs is not None):
         raise ModelError("hard voting and costs are for classification")
+    _check_link(model)
     if model.costs is None:
         return
     if schema.more:
@@ -254,12 +261,30 @@ def check_policies(model: Model) -> None:
         raise ModelError(f"a cost lies between 0 and {MAX_COST}")
 
 
+def _check_link(model: Model) -> None:
+    schema = model.schema
+    links: tuple[str, ...] = ("identity", "exp", "sigmoid")
+    if model.combine == "sum" and model.missing == "fractional":
+        raise ModelError("sums of trees are for rows that do not divide: missing='direction'")
+    if schema.task == "classification":
+        links = ("softmax", "sigmoid") if model.margins else ("identity",)
+        if model.margins and (model.costs is not None or model.voting == "hard"):
+            raise ModelError("hard voting and costs are for votes, and sums are of margins")
+        if model.margins and (schema.more or len(schema.classes) < 2):
+            raise ModelError("margins are for models of one output with two classes or more")
+    if model.link not in links:
+        raise ModelError(
+            f"the link {model.link!r} does not fit: it is one of {', '.join(links)} for this task "
+            f"and combine={model.combine!r}"
+        )
+
+
 def check_units(model: Model, n_leaves: int) -> None:
     """Refuse integers of leaves that `make_model` could not have made."""
     schema, units = model.schema, model.units
     if units.shape != (n_leaves, schema.n_values) or units.dtype != np.int64:
         raise ModelError(f"units has shape {units.shape}, not {(n_leaves, schema.n_values)}")
-    if schema.task == "classification":
+    if schema.task == "classification" and not model.margins:
         total = model.units_each
         fits = model.exponent == 0 and bool(np.all((units >= 0) & (units <= total)))
         sums = np.add.reduceat(units, schema.blocks[:-1], axis=1)
@@ -271,3 +296,8 @@ def check_units(model: Model, n_leaves: int) -> None:
     bound = model.grid.bound
     if not bool(np.all((units >= -bound) & (units <= bound))):
         raise ModelError(f"a leaf's integer lies beyond the grid's {bound}")
+    if model.combine == "sum":
+        # Each within 2**53, and at most 100,000 trees: their sums in float are near enough.
+        largest = np.maximum.reduceat(np.abs(units), model.leaf_offsets[:-1], axis=0)
+        if float(largest.sum(axis=0, dtype=np.float64).max()) > bound:
+            raise ModelError(f"the leaves' integers add up to more than the grid's {bound}")

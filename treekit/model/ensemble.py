@@ -13,12 +13,8 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
 from treekit.model.check import check_policies, check_tree
-from treekit.model.portable import (
-    MASS,
-    Grid,
-    grid_shape,
-    regression_grid,
-)
+from treekit.model.links import Combine, Link
+from treekit.model.portable import MASS, Grid, grid_shape, regression_grid, sum_grid, sum_grid_of
 from treekit.model.tree import Tree
 from treekit.model.votes import spread, units_each
 
@@ -63,7 +59,7 @@ class Model:
         Leaf values on the integers (see `treekit.model.portable`), leaves of
         all trees one after the other, each tree's in node order.
     exponent : int
-        Regression: the grid's step is ``2**exponent``.  0 for classification.
+        Numbers and margins: the grid's step is ``2**exponent``.  0 for votes.
     missing, unknown : str
         What happens to missing cells and to categories outside the vocabulary.
     voting : {"soft", "hard"}
@@ -71,6 +67,11 @@ class Model:
         ``costs[i, j]`` of saying class j when it is class i, 0 to `treekit.model.check.MAX_COST`:
         the label is the first of least expected cost.  None: most votes.  Hard
         votes weigh costs in each leaf, and most votes decide.
+    combine : {"mean", "sum"}
+        What the numbers of the trees are put together to.  Classification: a sum is
+        one of margins, not of votes; see `margins`.
+    link : {"identity", "exp", "sigmoid", "softmax"}
+        What turns numbers, or margins, into answers; see `treekit.model.links`.
     settings : dict
         Every setting the model was trained with, as plain values.
     provenance : dict
@@ -85,6 +86,8 @@ class Model:
     unknown: UnknownPolicy = "missing"
     voting: Voting = "soft"
     costs: npt.NDArray[np.int64] | None = None
+    combine: Combine = "mean"
+    link: Link = "identity"
     settings: dict[str, Any] = field(default_factory=dict, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -130,6 +133,20 @@ class Model:
         return MASS if self.missing == "fractional" else 1
 
     @property
+    def margins(self) -> bool:
+        """Whether leaves hold margins of the classes, as boosting makes them, and no votes.
+
+        The label is the first class of the largest sum.  Of two classes the first
+        one's margin is 0.
+        """
+        return self.schema.task == "classification" and self.combine == "sum"
+
+    @property
+    def divisor(self) -> int:
+        """Numbers and margins: the answer is the sum divided by it, times the grid's step."""
+        return self.mass if self.combine == "sum" else self.n_trees * self.mass
+
+    @property
     def units_each(self) -> int:
         """Classification: votes that each leaf spreads over the classes of an output, U."""
         return units_each(self)
@@ -141,7 +158,9 @@ class Model:
 
     @property
     def grid(self) -> Grid:
-        """Regression: the integer grid of the leaf values."""
+        """Numbers and margins: the integer grid of the leaf values."""
+        if self.combine == "sum":
+            return sum_grid(self.exponent)
         return Grid(self.exponent, *grid_shape(self.n_trees, self.schema.dtype, self.mass))
 
     @cached_property
@@ -180,9 +199,10 @@ class Model:
         return predict(self, rows)
 
     def predict_proba(self, rows: Any) -> Any:
-        """(rows, classes) float64: the share of the votes of each class, in schema order.
+        """(rows, classes) float64: the probability of each class, in schema order.
 
-        A list of such arrays if the model has several outputs.
+        Its share of the votes; with margins, what the link makes of them.  A list of
+        such arrays if the model has several outputs.
         """
         from treekit.model.predict import predict_proba
 
@@ -219,6 +239,8 @@ def make_model(
     unknown: UnknownPolicy = "missing",
     voting: Voting = "soft",
     costs: npt.ArrayLike | None = None,
+    combine: Combine = "mean",
+    link: Link = "identity",
     settings: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Model:
@@ -227,13 +249,13 @@ def make_model(
     Raises
     ------
     ModelError
-        If a tree is malformed for `schema`, or a policy, a way to vote or a
-        cost is unknown.
+        If a tree is malformed for `schema`, or a policy, a way to vote, a cost
+        or a link is unknown or does not fit.
     """
     if not trees:
         raise ModelError("a model needs at least one tree")
     for tree in trees:
-        check_tree(tree, schema)
+        check_tree(tree, schema, margins=combine != "mean")
     frame = Model(
         schema=schema,
         trees=tuple(trees),
@@ -242,15 +264,20 @@ def make_model(
         unknown=unknown,
         voting=voting,
         costs=None if costs is None else _frozen(np.array(costs)),
+        combine=combine,
+        link=link,
         settings=settings or {},
         provenance=provenance or {},
     )
     check_policies(frame)
     leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
-    if schema.task == "classification":
+    if schema.task == "classification" and not frame.margins:
         return replace(frame, units=_frozen(spread(frame, leaf_values)))
-    largest = float(np.abs(leaf_values).max())
-    grid = regression_grid(largest, len(trees), schema.dtype, frame.mass)
+    largest = np.maximum.reduceat(np.abs(leaf_values), frame.leaf_offsets[:-1], axis=0)
+    if combine == "sum":
+        grid = sum_grid_of(largest)
+    else:
+        grid = regression_grid(float(largest.max()), len(trees), schema.dtype, frame.mass)
     return replace(frame, units=_frozen(grid.to_grid(leaf_values)), exponent=grid.exponent)
 
 

@@ -12,6 +12,10 @@ Regression
     leaf values are integers ``v`` on a grid of step ``2**exponent``
     (`Grid`); the prediction is ``(sum / T) * 2**exponent``: one division, then
     an exact scaling.  A float32 graph carries v as two limbs.
+Sums (as boosting makes them)
+    leaf values are integers on a grid so fine that the largest sum is 2**53
+    (`sum_grid_of`); the number, or the margin of a class, is ``sum * 2**exponent``,
+    which `treekit.model.links` turns into an answer.
 Fractional missing values
     a row's mass is an integer out of `MASS`; a leaf's integers are multiplied
     by the mass that reaches it, and sums stay within 2**53 (regression) or
@@ -43,6 +47,8 @@ __all__ = [
     "floor_to",
     "quotas",
     "regression_grid",
+    "sum_grid",
+    "sum_grid_of",
     "threshold_between",
     "units_per_tree",
 ]
@@ -180,6 +186,32 @@ def regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -
         exponent += 1
     # Keep every product with the step a normal double, so that scaling is exact.
     return Grid(max(exponent, -960), base, limit)
+
+
+def sum_grid(exponent: int) -> Grid:
+    """The grid of a step for sums: one limb, up to 2**53."""
+    return Grid(exponent, 1 << 55, 1 << 53)
+
+
+def sum_grid_of(largest: npt.NDArray[np.float64]) -> Grid:
+    """The finest grid on which no sum over the trees exceeds 2**53.
+
+    Parameters
+    ----------
+    largest : (trees, values) float64
+        Largest magnitude of each tree's leaf values.
+    """
+    with np.errstate(over="ignore"):
+        total = float(largest.sum(axis=0).max())
+    if not math.isfinite(total * 2):
+        raise ModelError("sums of leaf values must be finite: the trees hold values too large")
+    if total == 0.0:
+        return sum_grid(0)
+    # Rounding to the grid adds half a step a tree at most.
+    exponent = math.frexp(total)[1] - 53
+    while math.ldexp(total, -exponent) + len(largest) > 2.0**53:
+        exponent += 1
+    return sum_grid(max(exponent, -960))
 
 
 def floor_to(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:

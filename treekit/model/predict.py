@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Output, Schema
 from treekit.errors import DataError, ModelError
+from treekit.model.links import values_of
 from treekit.model.votes import least_cost
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
 
 
 def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
-    """(rows, classes) float64: the share of the votes of each class, in schema order.
+    """(rows, classes) float64: the probability of each class, in schema order.
 
     A list of such arrays if the model has several outputs.
     """
@@ -68,7 +69,7 @@ def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
 
     Classification: the first class with the largest sum, or of least expected
     cost.  Regression: one division by the number of trees (times the mass of a
-    row), then an exact scaling.
+    row; none where they add up), an exact scaling, and the link.
 
     Returns
     -------
@@ -76,7 +77,7 @@ def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """
     schema = model.schema
     if schema.task == "regression":
-        numbers = np.ldexp(sums / (model.n_trees * model.mass), model.exponent)
+        numbers = values_of(model, sums)
         return numbers if schema.more else numbers[:, 0]
     codes = label_codes(model, sums)
     answers = [_label_array(output)[codes[:, k]] for k, output in enumerate(schema.outputs)]
@@ -95,11 +96,12 @@ def label_codes(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int
 def probabilities(model: Model, sums: npt.NDArray[np.int64]) -> Any:
     """(rows, classes) float64: one correctly rounded division of `sums` by all votes.
 
-    A list of such arrays if the model has several outputs.
+    With margins, what the link makes of them; see `treekit.model.links`.  A list of
+    such arrays if the model has several outputs.
     """
     if model.schema.task != "classification":
         raise ModelError("a regression model has no class probabilities; use predict")
-    shares = sums / model.unit_total
+    shares = values_of(model, sums)
     if not model.schema.more:
         return shares
     return [shares[:, a:b] for a, b in itertools.pairwise(model.schema.blocks)]

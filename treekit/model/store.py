@@ -24,14 +24,15 @@ from treekit.model.archive import array_bytes, narrowest, read_array, read_entri
 from treekit.model.check import check_forest, check_policies, check_units
 from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy, Voting
 from treekit.model.joined import join, separate
+from treekit.model.links import Combine, Link
 from treekit.model.plain import from_json, to_json
 from treekit.model.portable import MAX_TREES
 from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
 __all__ = ["VERSION", "load", "save"]
 
-VERSION = 1
-"""Of the file format.  A reader takes files up to its own version.
+VERSION = 2
+"""Of the file format.  A reader takes files up to its own version; 2 added sums and links.
 
 Whatever later versions change, ``model.json`` stays a stored zip entry that
 holds ``format`` and ``version``, so that older readers can say what is wrong.
@@ -81,6 +82,8 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     costs: tuple[tuple[int, ...], ...] | None
     settings: dict[str, Any]
     provenance: dict[str, Any]
+    combine: Combine = "mean"
+    link: Link = "identity"
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -107,6 +110,8 @@ def save(model: Model, path: str | Path) -> None:
             costs=None if model.costs is None else tuple(map(tuple, model.costs.tolist())),
             settings=to_json(model.settings),
             provenance=to_json(model.provenance),
+            combine=model.combine,
+            link=model.link,
         )
         entries = {"model.json": msgspec.json.format(msgspec.json.encode(header), indent=1)}
     except (ModelError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -196,7 +201,8 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
     for group in _GROUPS:
         arrays.pop(group, None)
     nodes = Tree(**arrays)
-    check_forest(nodes, roots, schema)
+    margins = schema.task == "classification" and header.combine == "sum"
+    check_forest(nodes, roots, schema, margins)
     costs = None if header.costs is None else _cost_table(header.costs)
     units.flags.writeable = False
     model = Model(
@@ -208,6 +214,8 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
         unknown=header.unknown,
         voting=header.voting,
         costs=costs,
+        combine=header.combine,
+        link=header.link,
         settings=from_json(header.settings),
         provenance=from_json(header.provenance),
     )

@@ -76,10 +76,12 @@ def targets(
     tree, schema = model.trees[number], model.schema
     leaf = tree.n_children[nodes] == 0
     rows = np.searchsorted(tree.leaves, nodes[leaf])
-    if schema.task == "regression":
+    if schema.task == "regression" or model.margins:
         value = tree.value[nodes].copy()
         value[leaf] = np.ldexp(model.tree_units(number)[rows].astype(np.float64), model.exponent)
-        return tuple(_number(output.name, value[:, k]) for k, output in enumerate(schema.outputs))
+        added_to = [str(c) for c in schema.classes] if model.margins else []
+        names = added_to or [output.name for output in schema.outputs]
+        return tuple(_number(name, value[:, k]) for k, name in enumerate(names))
     weights = tree.value[nodes]
     votes = np.zeros(weights.shape, dtype=np.int64)
     blocks = list(itertools.pairwise(schema.blocks))

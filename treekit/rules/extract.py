@@ -60,6 +60,8 @@ def rules(model: Model) -> RuleList:
         units=np.concatenate(units),
         end=np.concatenate(ends),
         conditions=ConditionTable(*(np.concatenate(part) for part in zip(*tables, strict=True))),
+        combine=model.combine,
+        link=model.link,
     )
 
 
@@ -121,7 +123,7 @@ def _as_parent(
     parent = tree.parent[leaf]
     empty = np.flatnonzero((tree.weight[leaf] == 0) & (parent >= 0))
     values = tree.value[parent[empty]]
-    if model.schema.task == "classification":
+    if model.schema.task == "classification" and not model.margins:
         blocks = np.array(model.schema.blocks)
         said: Any = np.all(np.add.reduceat(values, blocks[:-1], axis=1) > 0, axis=1)
         values = np.where(said[:, None], values, 1.0)

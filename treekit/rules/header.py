@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from treekit.data.schema import Column, Output
+from treekit.model.links import LN2_HIGH, LN2_LOW, LOG2_E
 from treekit.model.portable import MASS
 from treekit.rules.phrases import set_text, test_text
 from treekit.rules.rulelist import RuleList
@@ -47,6 +48,25 @@ _TESTS = (
     "A sum is taken in double precision from left to right, without other rounding; it is",
     "unknown if a number in it is missing, or if infinities cancel. A category is unknown if",
     "it is missing or, where two sets are named, in neither of them.",
+)
+_MARGINS = (
+    "  A rule names what it adds to the margins of classes; to those not named it adds nothing.",
+    "  The answer is the class of the largest margin over all trees, among equals the one listed",
+    "  first above.",
+)
+_LINKS = {
+    "exp": ("The answer is exp(margin).",),
+    "sigmoid": ("With e = exp(-|margin|), it becomes 1 / (1 + e), or e / (1 + e) below 0.",),
+    "softmax": (
+        "A class's probability is its exp(margin - the largest margin), divided by the sum of",
+        "all these, which are added in the order of the classes.",
+    ),
+}
+_EXP = (
+    "exp(x) is computed in double precision: x is kept within -700 and 700; n is the whole",
+    f"number floor(x * {LOG2_E!r} + 0.5); r is (x - n * {LN2_HIGH!r})",
+    f"- n * {LN2_LOW!r}; p begins as the double nearest to 1/13!, and for k from 12",
+    "down to 0 becomes p * r plus the double nearest to 1/k!; exp(x) is p * 2**n.",
 )
 
 
@@ -118,12 +138,13 @@ def _costs(rules: RuleList) -> Iterator[str]:
 def _vote(rules: RuleList) -> list[str]:
     """How the rules that fit a row make an answer."""
     several = bool(rules.schema.more)
+    if rules.margins:
+        return [*_step(rules), *_MARGINS, *_link(rules)]
     if rules.schema.task == "regression":
-        return [
-            f"step     2**{rules.exponent}",
-            f"  The answer is {_mean(rules, several)}.",
-            "  Every number is a whole multiple of the step, so that no sum is ever rounded.",
-        ]
+        said = f"  The answer is {_mean(rules, several)}."
+        if rules.link != "identity":
+            said = f"  The margin is {_mean(rules, several)}."
+        return [*_step(rules), said, *_link(rules)]
     units = rules.units_each
     counted = ", times the mass of the row" if rules.mass > 1 else ""
     lines = [
@@ -144,11 +165,26 @@ def _vote(rules: RuleList) -> list[str]:
     return lines
 
 
+def _step(rules: RuleList) -> Iterator[str]:
+    if rules.combine == "sum":
+        yield "combine  sum"
+    yield f"step     2**{rules.exponent}"
+    yield "  Every number is a whole multiple of the step, so that no sum is ever rounded."
+
+
+def _link(rules: RuleList) -> Iterator[str]:
+    if rules.link != "identity":
+        yield f"link     {rules.link}"
+        yield from (f"  {line}" for line in (*_LINKS[rules.link], *_EXP))
+
+
 def _mean(rules: RuleList, several: bool) -> str:
     whose = " for its target" if several else ""
     if rules.mass > 1:
         total = rules.n_trees * MASS
         return f"the sum over its rules of their number{whose} times its mass, divided by {total}"
+    if rules.combine == "sum" and rules.n_trees > 1:
+        return f"the sum of its {rules.n_trees} rules' numbers{whose}"
     if rules.n_trees == 1:
         return f"its rule's number{whose}"
     n = rules.n_trees

@@ -15,11 +15,15 @@ from treekit.rules.read_header import Facts, Lines, read_header
 from treekit.rules.read_phrases import LABEL, NUMBER, ConditionReader, Fields, read_pairs
 from treekit.rules.rulelist import ConditionTable, RuleList
 from treekit.rules.words import name_text, read_label, read_numeral, read_share
+from treekit.rules.write import NOTHING
 
 __all__ = ["parse_rules"]
 
 _RULE = re.compile(r"rule ([0-9]+) of ([0-9]+)(?:, tree ([0-9]+) of ([0-9]+))?, node ([0-9]+)")
 _SUPPORT = re.compile(rf"({LABEL})   support ({NUMBER})( \(as above\))?(?:   (.+))?")
+_ADDED = rf"{LABEL}: {NUMBER}"
+_MARGINS = re.compile(rf"({NOTHING}|{_ADDED}(?:, {_ADDED})*)   support ({NUMBER})( \(as above\))?")
+_ADDS = re.compile(rf"({LABEL}): ({NUMBER})(?:, |$)")
 _ANSWER = re.compile(rf"({LABEL})(?:   (.+))?")
 
 
@@ -73,6 +77,8 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
         units=units,
         end=ends,
         conditions=_table(conditions),
+        combine=facts.combine,
+        link=facts.link,
     )
     if header(result) != lines.lines[:end_of_header]:
         raise ValueError("the header's explanations do not follow from its facts")
@@ -124,12 +130,15 @@ class _Then:
     def read(self, lines: Lines) -> tuple[float, bool, list[int]]:
         """Support, whether the rule says what its parent does, and units."""
         outputs = self.facts.schema.outputs
-        match = _SUPPORT.fullmatch(self._line(lines, 0))
+        pattern = _MARGINS if self.facts.margins else _SUPPORT
+        match = pattern.fullmatch(self._line(lines, 0))
         if match is None:
             raise ValueError("expected a line 'then ...'")
         support, as_parent = read_numeral(match[2]), match[3] is not None
         if as_parent and support != 0:
             raise ValueError("only a rule without support is as above")
+        if self.facts.margins:
+            return support, as_parent, self._margins(match[1])
         units = self._output(0, outputs[0], match[1], match[4])
         for k in range(1, len(outputs)):
             match = _ANSWER.fullmatch(self._line(lines, k))
@@ -148,10 +157,7 @@ class _Then:
         if (shares is None) == bool(output.classes):
             raise ValueError("expected a line 'then ...'")
         if not output.classes:
-            units = float(np.ldexp(read_numeral(said), -self.facts.exponent))
-            if not units.is_integer() or abs(units) >= 2.0**62:
-                raise ValueError(f"{said} is not a multiple of the step")
-            return [int(units)]
+            return [self._steps(said)]
         votes = [0] * len(output.classes)
         for label, share in read_pairs(shares or ""):
             if share not in self.units:
@@ -162,6 +168,21 @@ class _Then:
             what = "with the largest share" if self.facts.costs is None else "of least cost"
             raise ValueError(f"{said} is not the class {what}")
         return votes
+
+    def _margins(self, said: str) -> list[int]:
+        units = [0] * len(self.classes[0])
+        named = [] if said == NOTHING else [match.groups() for match in _ADDS.finditer(said)]
+        for label, number in named:
+            units[self._class(0, label)] = self._steps(number)
+        if np.count_nonzero(units) != len(named):
+            raise ValueError(f"{said} names a class twice, or adds 0 to it")
+        return units
+
+    def _steps(self, numeral: str) -> int:
+        units = float(np.ldexp(read_numeral(numeral), -self.facts.exponent))
+        if not units.is_integer() or abs(units) >= 2.0**62:
+            raise ValueError(f"{numeral} is not a multiple of the step")
+        return int(units)
 
     def _class(self, k: int, token: str) -> int:
         label = read_label(token)

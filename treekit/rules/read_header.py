@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from treekit.data.schema import Column, Dtype, Label, Output, Schema
 from treekit.model.check import MAX_COST
 from treekit.model.ensemble import MissingPolicy, UnknownPolicy, Voting
+from treekit.model.links import Combine, Link
 from treekit.model.portable import MASS, units_per_tree
 from treekit.model.votes import units_each
 from treekit.rules.clauses import Test
@@ -40,11 +41,18 @@ class Facts:
     exponent: int
     tests: tuple[Test, ...]
     n_rules: int
+    combine: Combine
+    link: Link
 
     @property
     def mass(self) -> int:
         """What a row weighs."""
         return MASS if self.missing == "fractional" else 1
+
+    @property
+    def margins(self) -> bool:
+        """Whether rules add to margins of the classes."""
+        return self.schema.task == "classification" and self.combine == "sum"
 
     @property
     def units_each(self) -> int:
@@ -115,10 +123,15 @@ def read_header(lines: Lines) -> Facts:
     n_trees = int(_stated(lines, "trees"))
     units_per_tree(n_trees, schema.dtype)  # refuses more than a model holds
     costs = _costs(lines, schema) if lines.begins("costs ") else None
-    votes = _stated(lines, "step" if task == "regression" else "votes")
-    exponent = int(votes.removeprefix("2**")) if task == "regression" else 0
+    combine = lines.fact("combine") if lines.begins("combine ") else "mean"
+    in_steps = task == "regression" or combine == "sum"
+    votes = _stated(lines, "step" if in_steps else "votes")
+    exponent = int(votes.removeprefix("2**")) if in_steps else 0
     if abs(exponent) > 1074:
         raise ValueError("the step is not a double")
+    link = _stated(lines, "link") if lines.begins("link ") else "identity"
+    if combine not in get_args(Combine) or link not in get_args(Link):
+        raise ValueError(f"unknown way to combine {combine!r}, or link {link!r}")
     n_rules = int(lines.fact("rules"))
     if not 0 < n_rules <= len(lines.lines):
         raise ValueError("the number of rules is not that of the text")
@@ -132,6 +145,8 @@ def read_header(lines: Lines) -> Facts:
         exponent=exponent,
         tests=tests,
         n_rules=n_rules,
+        combine=cast(Combine, combine),
+        link=cast(Link, link),
     )
 
 

@@ -61,12 +61,16 @@ class Answer:
     label : bool, int, float or str, optional
         Classification: the class with most votes, the first among equals; or
         the first of least expected cost.
+    margins : tuple of float
+        Classification by sums: what the rule adds to each class's margin; it names
+        no label of its own then.
     """
 
     target: str
     shares: tuple[float, ...] = ()
     value: float | None = None
     label: Label | None = None
+    margins: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

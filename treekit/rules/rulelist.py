@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.model.ensemble import MissingPolicy, UnknownPolicy, Voting
+from treekit.model.links import Combine, Link
 from treekit.model.portable import MASS
 from treekit.model.votes import least_cost, units_each
 from treekit.rules.clauses import Test
@@ -74,6 +75,8 @@ class RuleList(Sequence[Rule]):
     costs : (classes, classes) int64, or None
     n_trees, exponent : int
         As in `Model`.
+    combine, link : str
+        As in `Model`.
     tests : tuple of Test
         What conditions ask beyond single columns.
     tree, leaf : (rules,) int32
@@ -101,6 +104,8 @@ class RuleList(Sequence[Rule]):
     units: npt.NDArray[np.int64] = field(repr=False)
     end: npt.NDArray[np.int64] = field(repr=False)
     conditions: ConditionTable = field(repr=False)
+    combine: Combine = "mean"
+    link: Link = "identity"
 
     def __len__(self) -> int:
         return len(self.tree)
@@ -162,6 +167,16 @@ class RuleList(Sequence[Rule]):
         return MASS if self.missing == "fractional" else 1
 
     @property
+    def margins(self) -> bool:
+        """Whether rules add to margins of the classes, and do not vote."""
+        return self.schema.task == "classification" and self.combine == "sum"
+
+    @property
+    def divisor(self) -> int:
+        """What sums of numbers are divided by; see `Model.divisor`."""
+        return self.mass if self.combine == "sum" else self.n_trees * self.mass
+
+    @property
     def units_each(self) -> int:
         """Classification: votes that a rule spreads over the classes of a target."""
         return units_each(self)
@@ -188,6 +203,9 @@ class RuleList(Sequence[Rule]):
 
     def _answers(self, units: npt.NDArray[np.int64]) -> tuple[Answer, ...]:
         outputs, blocks = self.schema.outputs, itertools.pairwise(self.schema.blocks)
+        if self.margins:
+            added = tuple(np.ldexp(units.astype(np.float64), self.exponent).tolist())
+            return (Answer(outputs[0].name, margins=added),)
         if self.schema.task == "regression":
             values = np.ldexp(units.astype(np.float64), self.exponent).tolist()
             return tuple(Answer(o.name, value=v) for o, v in zip(outputs, values, strict=True))

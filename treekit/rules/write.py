@@ -16,9 +16,10 @@ from treekit.rules.phrases import condition_texts
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import label_text, name_text, numerals, share_text
 
-__all__ = ["AS_PARENT", "pieces"]
+__all__ = ["AS_PARENT", "NOTHING", "pieces"]
 
 AS_PARENT = " (as above)"
+NOTHING = "nothing"
 
 _RULES_A_PIECE = 2048
 
@@ -44,7 +45,7 @@ class _Answers:
         self.names = [f"{name_text(o.name)}: " if rules.schema.more else "" for o in outputs]
         self.labels = [[label_text(label) for label in output.classes] for output in outputs]
         self.text: dict[int, str] = {}
-        if rules.schema.task == "classification":
+        if rules.schema.task == "classification" and not rules.margins:
             distinct, total = np.unique(rules.units).tolist(), rules.units_each
             self.text = {u: share_text(u, total) for u in distinct}
 
@@ -53,8 +54,7 @@ class _Answers:
         rules = self.rules
         supports = numerals(rules.support[first:last])
         columns = [
-            self._shares(*block, first, last) if self.text else self._values(block[0], first, last)
-            for block in itertools.pairwise(rules.schema.blocks)
+            self._said(*block, first, last) for block in itertools.pairwise(rules.schema.blocks)
         ]
         as_parent = rules.as_parent[first:last].tolist()
         for row, (own, *more) in enumerate(zip(*columns, strict=True)):
@@ -64,6 +64,23 @@ class _Answers:
             for name, (label, shares) in zip(self.names[1:], more, strict=True):
                 text += f"       {name}{label}{shares}\n"
             yield text
+
+    def _said(self, start: int, end: int, first: int, last: int) -> list[tuple[str, str]]:
+        """For each rule what it says of one target, before and after the support."""
+        if self.text:
+            return self._shares(start, end, first, last)
+        return (
+            self._margins(first, last) if self.rules.margins else self._values(start, first, last)
+        )
+
+    def _margins(self, first: int, last: int) -> list[tuple[str, str]]:
+        units = self.rules.units[first:last]
+        texts = iter(numerals(np.ldexp(units[units != 0].astype(np.float64), self.rules.exponent)))
+        said = [
+            ", ".join(f"{self.labels[0][k]}: {next(texts)}" for k in np.flatnonzero(row).tolist())
+            for row in units
+        ]
+        return [(text or NOTHING, "") for text in said]
 
     def _values(self, at: int, first: int, last: int) -> list[tuple[str, str]]:
         units = self.rules.units[first:last, at].astype(np.float64)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Label, Output, Schema
 from treekit.model.ensemble import Model
+from treekit.model.links import values_of
 from treekit.model.votes import least_cost
 from treekit.rules import RuleList
 
@@ -81,10 +82,9 @@ def answers_of(
     if schema.task == "classification":
         for k, (first, last) in enumerate(itertools.pairwise(schema.blocks)):
             label[answered, k] = least_cost(total[:, first:last], costs)
-        number[answered] = total / said.unit_total
     else:
         label[answered] = 0
-        number[answered] = np.ldexp(total / (said.n_trees * said.mass), said.exponent)
+    number[answered] = values_of(said, total)
     return Answers(label, number)
 
 

@@ -34,6 +34,8 @@ def model_sha256(model: Model) -> str:
     digest.update(
         f"{model.voting} {None if model.costs is None else model.costs.tolist()}".encode()
     )
+    if (model.combine, model.link) != ("mean", "identity"):  # the digests of others stay
+        digest.update(f"{model.combine} {model.link}".encode())
     for tree in model.trees:
         for name in DTYPES:
             if name in _TOLD_ONLY or (name == "weight" and model.missing != "fractional"):

@@ -40,7 +40,8 @@ def divided_rows(model: Model, rows: Array, rows_of: RowsOf) -> Array:
         ``rows_of(tree, wanted)``: a row, drawn anew each time, for each wanted
         node (a mask) of a tree.
     """
-    if model.schema.task == "regression" or model.unit_total != UNITS["float32"]:
+    votes = model.schema.task == "classification" and not model.margins
+    if not votes or model.unit_total != UNITS["float32"]:
         return rows[:0]
     blocks = itertools.pairwise(model.schema.blocks)
     return np.concatenate([_of_output(model, slice(*block), rows, rows_of) for block in blocks])

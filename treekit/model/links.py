@@ -1,0 +1,135 @@
+"""From the sums of an ensemble to what it answers: exact, in every artifact.
+
+A link turns margins into answers: the exponential, the logistic function (two
+of Nelder and Wedderburn's, 1972) and softmax (Bridle 1990).  Mathematical
+libraries round such functions differently, so they are made here of IEEE double
+operations in one fixed order, which an artifact in any language repeats to the
+last bit.  Nothing may be fused, reordered or held in wider registers.
+
+``exp(x)``, within 2 units in the last place
+    ``n`` is the whole number nearest to ``x / ln 2``, and ``r = x - n ln 2``, where
+    ln 2 is two doubles, the first short enough for an exact product (Cody and
+    Waite 1980, chapter 6); the Taylor polynomial of degree 13 in r, by Horner's
+    scheme, times ``2**n``.  Beyond ``+-LIMIT`` x is taken for ``+-LIMIT``.
+``sigmoid(m)``
+    ``1 / (1 + e)``, or ``e / (1 + e)`` for m < 0, where ``e = exp(-|m|)``.
+``softmax(m)``
+    ``t / (t_0 + t_1 + ...)``, where ``t_k = exp(m_k - max m)``, added in class order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+
+__all__ = [
+    "COEFFICIENTS",
+    "LIMIT",
+    "LN2_HIGH",
+    "LN2_LOW",
+    "LOG2_E",
+    "Combine",
+    "Link",
+    "Summed",
+    "exp",
+    "linked",
+    "sigmoid",
+    "softmax",
+    "values_of",
+]
+
+Combine = Literal["mean", "sum"]
+"""How the values of the trees become one: ``mean``, or ``sum`` as boosting does."""
+
+Link = Literal["identity", "exp", "sigmoid", "softmax"]
+
+LIMIT = 700.0
+LOG2_E = 1.4426950408889634
+LN2_HIGH = 0.6931471803691238
+"""ln 2 to 32 bits: times a whole number below 2**20 it is exact."""
+LN2_LOW = 1.9082149292705877e-10
+COEFFICIENTS = tuple(1 / math.factorial(power) for power in range(13, -1, -1))
+"""Of the powers 13 to 0: the doubles nearest to 1 / 13!, ..., 1 / 2!, 1 and 1."""
+
+Doubles = npt.NDArray[np.float64]
+
+
+class Summed(Protocol):
+    """What says how integer sums are to be read; a model, or a list of its rules."""
+
+    @property
+    def schema(self) -> Schema: ...  # noqa: D102
+    @property
+    def exponent(self) -> int: ...  # noqa: D102
+    @property
+    def link(self) -> Link: ...  # noqa: D102
+    @property
+    def margins(self) -> bool: ...  # noqa: D102
+    @property
+    def divisor(self) -> int: ...  # noqa: D102
+    @property
+    def unit_total(self) -> int: ...  # noqa: D102
+
+
+def values_of(said: Summed, sums: npt.NDArray[np.int64]) -> Doubles:
+    """The numbers that integer sums stand for.
+
+    Parameters
+    ----------
+    said : Summed
+    sums : (rows, values) int64
+
+    Returns
+    -------
+    (rows, values) float64
+        Probabilities of the classes, or the predicted numbers; one output after
+        the other.
+    """
+    if said.schema.task == "classification" and not said.margins:
+        shares: Doubles = sums / said.unit_total
+        return shares
+    numbers = np.ldexp(sums / said.divisor, said.exponent)
+    return linked(said.link, numbers, said.schema.blocks)
+
+
+def linked(link: Link, margins: Doubles, blocks: tuple[int, ...]) -> Doubles:
+    """(rows, values) float64: answers to margins; softmax goes over each of the blocks."""
+    if link == "softmax":
+        parts = [softmax(margins[:, a:b]) for a, b in itertools.pairwise(blocks)]
+        return np.concatenate(parts, axis=1)
+    if link == "sigmoid":
+        return sigmoid(margins)
+    return exp(margins) if link == "exp" else margins
+
+
+def exp(x: Doubles) -> Doubles:
+    """The exponential of finite numbers, of any shape."""
+    x = np.minimum(np.maximum(x, -LIMIT), LIMIT)
+    n = np.floor(x * LOG2_E + 0.5)
+    r = (x - n * LN2_HIGH) - n * LN2_LOW
+    p = np.full(x.shape, COEFFICIENTS[0])
+    for coefficient in COEFFICIENTS[1:]:
+        p = p * r + coefficient
+    result: Doubles = np.ldexp(p, n.astype(np.int32))
+    return result
+
+
+def sigmoid(m: Doubles) -> Doubles:
+    """The logistic function of finite numbers, of any shape."""
+    e = exp(-np.abs(m))
+    return np.where(m >= 0, 1.0, e) / (1.0 + e)
+
+
+def softmax(m: Doubles) -> Doubles:
+    """(rows, classes): shares of the exponentials of margins (rows, classes)."""
+    t = exp(m - m.max(axis=1, keepdims=True))
+    total = t[:, 0].copy()
+    for k in range(1, t.shape[1]):  # numpy's sum would add in pairs
+        total = total + t[:, k]
+    return t / total[:, None]
