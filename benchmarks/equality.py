@@ -1,0 +1,180 @@
+"""Every kind of model in every target: how many probes, and whether all bits agree.
+
+    python -m benchmarks.equality                  # the table of README.md
+    python -m benchmarks.equality --write          # and put it there
+    python -m benchmarks.equality --rows 300 --kinds tree --targets c python
+
+Each model is trained (or read), exported, and verified as a user would: probes
+at every split, side, level and leaf, and random rows, to each of which the
+artifact must give the model's answer, bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import treekit
+from treekit.data import DEMO_TARGET, demo_table
+from treekit.errors import ExportError, TreekitWarning
+from treekit.model.ensemble import Model
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BEGIN, END = "<!-- made by benchmarks/equality.py -->", "<!-- end -->"
+
+
+def _demo(**settings: Any) -> Model:
+    return treekit.train(demo_table(), DEMO_TARGET, seed=0, **settings)
+
+
+def _numbers(rows: int = 600, seed: int = 0) -> dict[str, Any]:
+    """Numbers with missing cells, a column of categories, and targets of all sorts."""
+    rng = np.random.default_rng(seed)
+    x, y, z = rng.normal(size=(3, rows)) * [[1.0], [1e3], [1e-3]]
+    colour = rng.choice(["red", "green", "blue", "grey"], rows)
+    price = np.exp(x) * 1e4 + y + (colour == "red") * 500.0
+    z[rng.random(rows) < 0.1] = np.nan
+    kind = np.where(price > 2e4, "dear", np.where(price > 8e3, "fair", "cheap"))
+    return {"x": x, "y": y, "z": z, "colour": colour, "price": price, "kind": kind}
+
+
+def _boosted(classes: bool) -> Model:
+    from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+
+    data = _numbers()
+    rows, target = np.stack([data["x"], data["y"]], axis=1), data["kind" if classes else "price"]
+    learner = GradientBoostingClassifier if classes else GradientBoostingRegressor
+    return treekit.read_model(learner(n_estimators=30, random_state=0).fit(rows, target))
+
+
+def _without(*names: str) -> dict[str, Any]:
+    return {name: values for name, values in _numbers().items() if name not in names}
+
+
+KINDS: Mapping[str, Callable[[], Model]] = {
+    "tree": lambda: _demo(pruner="cost_complexity"),
+    "forest": lambda: _demo(ensemble="forest", trees=50),
+    "regression forest": lambda: treekit.train(
+        _without("kind"), "price", ensemble="forest", trees=20, seed=0
+    ),
+    "float64 forest": lambda: treekit.train(
+        _without("price"), "kind", ensemble="forest", trees=20, dtype="float64", seed=0
+    ),
+    "C4.5, rows divided": lambda: _demo(algorithm="c45"),
+    "surrogate splits": lambda: _demo(missing="surrogate"),
+    "oblique splits": lambda: treekit.train(_without("price"), "kind", splitter="oblique", seed=0),
+    "costs of mistakes": lambda: _demo(costs="no>yes=5", ensemble="forest", trees=10),
+    "hard votes, refusals": lambda: treekit.train(
+        _without("price", "z"), "kind", voting="hard", ensemble="forest", trees=11,
+        missing="error", unknown="error", seed=0,
+    ),
+    "several targets": lambda: treekit.train(
+        _without("y"), ["kind", "colour"], ensemble="forest", trees=10, seed=0
+    ),
+    "boosted classes, read": lambda: _boosted(True),
+    "boosted numbers, read": lambda: _boosted(False),
+}  # fmt: skip
+
+TARGETS: Mapping[str, Sequence[tuple[str, str, dict[str, Any]]]] = {
+    "ONNX": [("onnx", ".onnx", {})],
+    "C": [("c", ".c", {"form": "table"}), ("c", ".c", {"form": "if_else"})],
+    "Python": [("python", ".py", {"form": "table"})],
+    "rules": [("rules", ".rules.txt", {})],
+    "JavaScript": [("javascript", ".js", {})],
+    "Java": [("java", ".java", {})],
+    "Rust": [("rust", ".rs", {})],
+    "Go": [("go", ".go", {})],
+    "SQLite": [("sql", ".sql", {"dialect": "sqlite"})],
+    "DuckDB": [("sql", ".sql", {"dialect": "duckdb"})],
+    "PostgreSQL": [("sql", ".sql", {"dialect": "postgres"})],
+}
+
+
+class Cell(NamedTuple):
+    """What came of one model in one target.
+
+    Attributes
+    ----------
+    probes, differing : int
+    refused, failed : str
+        Why it was not written, or could not be run; empty if it was.
+    """
+
+    probes: int = 0
+    differing: int = 0
+    refused: str = ""
+    failed: str = ""
+
+    def __str__(self) -> str:
+        if self.refused or self.failed:
+            return "refused" if self.refused else "**not run**"
+        return f"{self.probes:,}" if not self.differing else f"**{self.differing:,} differ**"
+
+
+def measure(
+    model: Model, forms: Sequence[tuple[str, str, dict[str, Any]]], rows: int, folder: Path
+) -> Cell:
+    """Export in each form, and verify; refused only if no form can say the model."""
+    reasons, probes, differing = [], [], 0
+    for number, (target, suffix, settings) in enumerate(forms):
+        try:
+            path = treekit.export(model, target, folder / f"m{number}{suffix}", **settings)[0]
+        except ExportError as error:
+            reasons.append(str(error))
+            continue
+        (result,) = treekit.verify(model, [path], max_rows=rows).artifacts
+        if result.error:
+            return Cell(failed=result.error)
+        probes.append(result.rows)
+        differing += result.differing
+    return Cell(min(probes), differing) if probes else Cell(refused=reasons[0])
+
+
+def table(cells: Mapping[str, Mapping[str, Cell]]) -> str:
+    """The outcome as Markdown."""
+    targets = list(next(iter(cells.values())))
+    head = ["probes, all equal", *targets]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    lines += [f"| {kind} | {' | '.join(map(str, own.values()))} |" for kind, own in cells.items()]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> dict[str, dict[str, Cell]]:
+    """Measure, print, and return the cells by kind and target."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000, help="bound of constructed probes")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
+    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    given = parser.parse_args(arguments)
+    cells: dict[str, dict[str, Cell]] = {}
+    for kind in given.kinds:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TreekitWarning)
+            model = KINDS[kind]()
+        cells[kind] = {}
+        for target in given.targets:
+            with tempfile.TemporaryDirectory() as folder:
+                cell = measure(model, TARGETS[target], given.rows, Path(folder))
+            cells[kind][target] = cell
+            print(f"{kind}: {target}: {cell} {cell.refused or cell.failed}", flush=True)
+    print(table(cells))
+    if given.write:
+        text = README.read_text(encoding="utf-8")
+        pattern = f"(?<={re.escape(BEGIN)}\n).*?(?={re.escape(END)})"
+        said = table(cells) + "\n"
+        README.write_text(
+            re.sub(pattern, lambda _: said, text, count=1, flags=re.DOTALL), encoding="utf-8"
+        )
+    return cells
+
+
+if __name__ == "__main__":
+    main()
