@@ -75,6 +75,11 @@ def test_an_ending_of_no_target_is_part_of_the_name(tmp_path, name):
     ]
 
 
+@pytest.mark.parametrize("name", ["m", "m.rules", "m.rules.txt"])
+def test_an_ending_of_two_parts_may_have_been_begun(tmp_path, name):
+    assert export(MODEL, BUILTIN["rules"], tmp_path / name) == [tmp_path / "m.rules.txt"]
+
+
 @pytest.mark.parametrize("name", ["../m.a", "/m.a", "folder/m.a", "..", "", "a\\b"])
 def test_an_exporter_cannot_write_elsewhere(tmp_path, name):
     exporter = Exporter("sly", ".a", lambda *_: {name: b""})

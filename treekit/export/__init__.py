@@ -71,8 +71,12 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
 def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
     """Folder and stem of the main file."""
     name = path.name
-    if name.endswith(exporter.suffix) and name != exporter.suffix:
-        return path.parent, name.removesuffix(exporter.suffix)
+    # Of ".rules.txt" the file may already have ".rules".
+    parts = exporter.suffix.split(".")
+    for end in range(len(parts), 1, -1):
+        begun = ".".join(parts[:end])
+        if name.endswith(begun) and name != begun:
+            return path.parent, name.removesuffix(begun)
     if not name or any(name.lower().endswith(ending.lower()) for ending in _endings(exporter)):
         raise ExportError(
             f"{str(path)!r} cannot be a file of the target {exporter.name!r}: "
