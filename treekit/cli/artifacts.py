@@ -72,6 +72,21 @@ def export_command(model: str, target: str, assignments: tuple[str, ...], output
     show_default=True,
     help="Most rows to construct; large forests may need more.",
 )
+@click.option(
+    "--budget",
+    metavar="SECONDS",
+    type=click.FloatRange(0, min_open=True),
+    default=1800.0,
+    show_default=True,
+    help="Time that it may take, about; what is left out for it is said.",
+)
+@click.option(
+    *("--with", "runtimes"),
+    multiple=True,
+    metavar="NAME",
+    help="What to run artifacts with, or all; default: the first that can, of each kind.",
+)
+@click.option("--without", multiple=True, metavar="NAME", help="What not to run artifacts with.")
 @click.pass_context
 def verify_command(
     ctx: click.Context,
@@ -81,6 +96,9 @@ def verify_command(
     rows: int,
     seed: int,
     max_rows: int,
+    budget: float,
+    runtimes: tuple[str, ...],
+    without: tuple[str, ...],
 ) -> None:
     """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt) and compare every bit.
 
@@ -109,6 +127,9 @@ def verify_command(
             random_rows=rows,
             seed=seed,
             max_rows=max_rows,
+            budget=budget,
+            runtimes=runtimes,
+            without=without,
             certificate=certificate,
         )
     print_report(report)

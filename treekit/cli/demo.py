@@ -132,20 +132,15 @@ def _verified(model: Model, name: str, artifacts: list[Path]) -> Report:
     """Prove the artifacts that this machine can run; name those that it cannot."""
     from treekit.cli.report import print_report
     from treekit.cli.waiting import compile_notice
-    from treekit.errors import VerificationError
     from treekit.verify import verify
-    from treekit.verify.run_c import compiler_version
+    from treekit.verify.runners import runner_of
 
-    untried: list[Path] = []
-    try:
-        compiler_version()
-    except VerificationError:
-        untried = [path for path in artifacts if path.suffix == ".c"]
+    untried = {path: why for path in artifacts if (why := runner_of(path).lacking(path))}
     heading(f"Is every artifact of the {name} equal to the model?")
     with compile_notice():
         report = verify(model, [path for path in artifacts if path not in untried])
     print_report(report)
-    for path in untried:
-        click.secho(f"{shown(path)} is written but not tried: no gcc on the PATH", fg="yellow")
+    for path, why in untried.items():
+        click.secho(f"{shown(path)} is written but not tried: {why}", fg="yellow")
     click.echo()
     return report

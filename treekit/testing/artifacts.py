@@ -16,7 +16,7 @@ from treekit.model.ensemble import Model
 from treekit.testing.calls import said_by
 from treekit.testing.rows import probe_rows
 from treekit.verify.answers import REFUSED, Answers, differing, expected, label_codes, said
-from treekit.verify.runners import RUNNERS
+from treekit.verify.runners import runners
 from treekit.verify.unseen import cells_of
 
 __all__ = ["Execute", "Run", "builtin_run", "by_function", "difference"]
@@ -30,7 +30,7 @@ Execute = Callable[[Path, Schema, npt.NDArray[np.float64]], Iterator[tuple[str, 
 
 def builtin_run(suffix: str) -> Execute | None:
     """How treekit itself runs files of this ending; None if it does not."""
-    return next((runner.run for runner in RUNNERS if runner.suffix == suffix), None)
+    return next((runner.run for runner in runners() if runner.suffix == suffix), None)
 
 
 def by_function(run: Run) -> Execute:

@@ -8,8 +8,7 @@ True
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,32 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit._version import __version__
-from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.ensemble import Model
 from treekit.model.given import model_of
-from treekit.verify.answers import Answers, differing, expected, said
+from treekit.verify.answers import expected
 from treekit.verify.bounds import rule_rows
-from treekit.verify.certificate import file_sha256, model_sha256, write_certificate
+from treekit.verify.budget import Budget
+from treekit.verify.certificate import model_sha256, write_certificate
+from treekit.verify.chosen import Chosen, choose
 from treekit.verify.coverage import Coverage, measure
 from treekit.verify.probes import Probes, make_probes
-from treekit.verify.report import ArtifactResult, Difference, Report
-from treekit.verify.runners import Runner, runner_of
-from treekit.verify.unseen import cells_of
+from treekit.verify.report import ArtifactResult, Difference, Report, Untried
+from treekit.verify.running import Questions, run_artifact
 
-__all__ = ["ArtifactResult", "Coverage", "Difference", "Probes", "Report", "make_probes", "verify"]
+__all__ = [
+    "ArtifactResult",
+    "Coverage",
+    "Difference",
+    "Probes",
+    "Report",
+    "Untried",
+    "make_probes",
+    "verify",
+]
+
+_CONSTRUCTION = 0.4
+"""The share of a budget that goes to the construction of rows at most."""
 
 
 def verify(
@@ -40,6 +51,9 @@ def verify(
     random_rows: int = 2000,
     seed: int = 0,
     max_rows: int = 500_000,
+    budget: float = 1800.0,
+    runtimes: Collection[str] = (),
+    without: Collection[str] = (),
     certificate: str | Path | None = None,
 ) -> Report:
     """Run artifacts on rows that reach every part of `model`, and compare every bit.
@@ -58,6 +72,15 @@ def verify(
     max_rows : int
         Bound of constructed rows; if it is too low for the model the coverage
         says what was left out.
+    budget : float
+        Seconds that all of it may take, about; the report says what was left
+        out to keep within them.
+    runtimes : collection of str
+        What to run artifacts with (``"gcc"``, ``"clang"``), or ``"all"``.  By
+        default each artifact runs on the first runtime of its kind that this
+        machine has; the report names the others.
+    without : collection of str
+        Runtimes not to use.
     certificate : str or Path, optional
         Where to write the outcome as JSON.
 
@@ -65,7 +88,8 @@ def verify(
     ------
     VerificationError
         If no artifact is given, or one is absent or of a kind that verify
-        cannot run.  An artifact that fails to run is not an error but a result.
+        cannot run, or a runtime is unknown.  An artifact that fails to run is
+        not an error but a result.
     TypeError
         If there is no model in what is given as one.
     """
@@ -75,20 +99,16 @@ def verify(
         raise VerificationError(
             "there is no artifact to verify; give the files that treekit.export wrote"
         )
-    runners = [runner_of(path) for path in paths]
-    for path in paths:
-        if not path.is_file():
-            raise VerificationError(f"there is no file {str(path)!r} to verify")
-    probes = make_probes(model, random_rows, seed, max_rows)
+    time_left = Budget(budget)
+    chosen = choose(paths, runtimes, without)
+    probes = make_probes(model, random_rows, seed, max_rows, time_left.until(_CONSTRUCTION))
+    coverage = measure(model, probes)
     rows = np.concatenate([probes.rows, probes.refused])
-    wanted = expected(model, rows, len(probes.refused))
-    faces = _faces(model, runners, max_rows, probes.rows, np.random.default_rng(seed))
+    questions = Questions(rows, expected(model, rows, len(probes.refused)))
+    faces = _faces(model, chosen, max_rows, probes.rows, np.random.default_rng(seed))
     report = Report(
-        artifacts=tuple(
-            _result(path, runner, model.schema, rows, wanted, faces)
-            for path, runner in zip(paths, runners, strict=True)
-        ),
-        coverage=measure(model, probes),
+        artifacts=tuple(_results(model, chosen, questions, faces, time_left)),
+        coverage=coverage,
         model_sha256=model_sha256(model),
         probes={
             "rows": len(rows),
@@ -97,30 +117,45 @@ def verify(
             "seed": seed,
             "max_rows": max_rows,
         },
-        versions=_versions(runners),
+        versions=_versions(chosen),
+        untried=tuple(untried for one in chosen for untried in one.untried),
     )
     if certificate is not None:
         write_certificate(report, Path(certificate))
     return report
 
 
-@dataclass(frozen=True)
-class _Faces:
-    """Rows at the bounds of every rule, for artifacts that state each rule's own."""
-
-    rows: npt.NDArray[np.float64]
-    wanted: Answers
-    note: str
+def _results(
+    model: Model,
+    chosen: Sequence[Chosen],
+    questions: Questions,
+    faces: Questions | None,
+    time_left: Budget,
+) -> Iterator[ArtifactResult]:
+    """Run every artifact on all that was chosen for it; each gets its part of the time."""
+    runs = sum(len(one.runtimes) for one in chosen)
+    for one in chosen:
+        if one.lacking:
+            error = f"{one.path.name!r} cannot be run here: {one.lacking}"
+            yield ArtifactResult(str(one.path), one.runner.kind, {}, error=error)
+        asked = questions
+        if one.runner.states_rules and faces is not None:
+            asked = questions.behind(faces)
+        for runtime in one.runtimes:
+            deadline = time_left.until(1 / runs)
+            yield run_artifact(one.path, one.runner, runtime, model.schema, asked, deadline)
+            runs -= 1
 
 
 def _faces(
     model: Model,
-    runners: Sequence[Runner],
+    chosen: Sequence[Chosen],
     max_rows: int,
     probed_rows: npt.NDArray[np.float64],
     rng: np.random.Generator,
-) -> _Faces | None:
-    if not any(runner.states_rules for runner in runners):
+) -> Questions | None:
+    """Rows at the bounds of every rule, for artifacts that state each rule's own."""
+    if not any(one.runner.states_rules for one in chosen):
         return None
     rows, probed, total = rule_rows(model, max_rows, probed_rows, rng)
     note = (
@@ -128,66 +163,17 @@ def _faces(
         if probed == total
         else (f"rows at the bounds of {probed:,} of {total:,} rules; raise max_rows for all")
     )
-    return _Faces(rows, expected(model, rows, 0), note)
+    return Questions(rows, expected(model, rows, 0), note)
 
 
-def _versions(runners: Sequence[Runner]) -> dict[str, str]:
+def _versions(chosen: Sequence[Chosen]) -> dict[str, str]:
     versions = {
         "treekit": __version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
-    for runner in runners:
-        try:
-            name, version = runner.version()
-        except VerificationError:  # no compiler: its artifacts say so
-            continue
-        versions[name] = version
+    for one in chosen:
+        for runtime in one.runtimes:
+            if runtime.name not in versions:
+                versions[runtime.name] = runtime.version()
     return versions
-
-
-def _result(
-    path: Path,
-    runner: Runner,
-    schema: Schema,
-    rows: npt.NDArray[np.float64],
-    wanted: Answers,
-    faces: _Faces | None,
-) -> ArtifactResult:
-    """Run one artifact in every way it can be called."""
-    digests = {file.name: file_sha256(file) for file in runner.files(path) if file.is_file()}
-    note = ""
-    if runner.states_rules and faces is not None:
-        rows = np.concatenate([faces.rows, rows])
-        wanted = Answers(
-            np.concatenate([faces.wanted.label, wanted.label]),
-            np.concatenate([faces.wanted.number, wanted.number]),
-        )
-        note = faces.note
-    wrong: set[int] = set()
-    first: Difference | None = None
-    compared = 0
-    try:
-        for how, given in runner.run(path, schema, rows):
-            n = len(given.label)
-            compared = max(compared, n)
-            part = Answers(wanted.label[:n], wanted.number[:n])
-            found = differing(part, given)
-            if len(found) and first is None:
-                first = _difference(schema, rows, part, given, int(found[0]), how)
-            wrong.update(found.tolist())
-    except VerificationError as error:
-        return ArtifactResult(str(path), runner.kind, digests, error=str(error))
-    return ArtifactResult(str(path), runner.kind, digests, compared, len(wrong), first, note=note)
-
-
-def _difference(
-    schema: Schema,
-    rows: npt.NDArray[np.float64],
-    wanted: Answers,
-    given: Answers,
-    row: int,
-    how: str,
-) -> Difference:
-    cells = dict(zip(schema.names, cells_of(schema, rows[row]), strict=True))
-    return Difference(how, cells, said(schema, wanted, row), said(schema, given, row))

@@ -69,12 +69,14 @@ def certificate(report: Report) -> dict[str, Any]:
         "probes": report.probes,
         "coverage": {
             "complete": coverage.complete,
+            "cut": coverage.cut,
             "parts": [msgspec.to_builtins(part) for part in coverage.parts],
             "wrong_turns": {"shown": shown, "never_shown": never, "undecided": given_up},
             "last_bits_of_sums": {"shown": bits, "tried": tried},
             "unreachable_nodes": [list(place) for place in coverage.unreachable],
         },
         "versions": report.versions,
+        "untried": [msgspec.to_builtins(untried) for untried in report.untried],
     }
 
 

@@ -53,8 +53,8 @@ class Coverage:
     wrong_turns : tuple of three int
         Wrong turns of single splits that a probe shows in the answer; that no
         input can show; and that could be neither shown nor excluded.
-    complete : bool
-        Whether every node and side got its probes within the bound of rows.
+    cut : str
+        Why some nodes and sides got no probes, in words; empty if all did.
     last_bits : (int, int)
         As in `treekit.verify.probes.Probes`.
     """
@@ -62,8 +62,13 @@ class Coverage:
     parts: tuple[Part, ...]
     unreachable: tuple[tuple[int, int], ...]
     wrong_turns: tuple[int, int, int]
-    complete: bool
+    cut: str = ""
     last_bits: tuple[int, int] = (0, 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every node and side got its probes."""
+        return not self.cut
 
     def part(self, name: str) -> Part:
         """One part by name."""
@@ -89,7 +94,7 @@ def measure(model: Model, probes: Probes) -> Coverage:
         tuple(Part(name, *pair) for name, pair in counts.items()),
         tuple(unreachable),
         tuple(probes.wrong_turns.tolist()),
-        probes.complete,
+        probes.cut,
     )
 
 
@@ -149,7 +154,7 @@ def _measure_routed(model: Model, probes: Probes) -> Coverage:
         ),
         _places(of, np.flatnonzero(~can.node)),
         tuple(probes.wrong_turns.tolist()),
-        probes.complete,
+        probes.cut,
         probes.last_bits,
     )
 

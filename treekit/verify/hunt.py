@@ -6,6 +6,8 @@ For all that is wished of a node that some row reaches, that row is changed
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,12 +45,19 @@ class Hunt:
         The row of each wish that came true.
     outcome : (wishes,) int64
         0, or as `treekit.kernels.witness` says.
+    until : float
+        When to stop, as `time.monotonic` counts.
     """
 
     def __init__(
-        self, of: Routed, wishes: npt.NDArray[np.void], start: Array, rng: np.random.Generator
+        self,
+        of: Routed,
+        wishes: npt.NDArray[np.void],
+        start: Array,
+        rng: np.random.Generator,
+        until: float = math.inf,
     ) -> None:
-        self.of, self.wishes, self.rng = of, wishes, rng
+        self.of, self.wishes, self.rng, self.until = of, wishes, rng, until
         self.cells = np.empty((0, of.model.schema.n_features))
         self.touched: Touched = nothing_touched(of)
         self.add(start)
@@ -69,6 +78,8 @@ class Hunt:
         """
         idle = 0
         for _ in range(rounds):
+            if time.monotonic() > self.until:
+                break
             reached = self.touched.node[self.wishes["target"]] >= 0
             left = np.flatnonzero((self.outcome < wanted) & reached)
             if not len(left) and can is None:
@@ -128,7 +139,7 @@ class Hunt:
         lacking = np.flatnonzero(can.node & (self.touched.node < 0))
         if not len(lacking):
             return False
-        self.add(inner_points(self.of, lacking, self.known(len(lacking))))
+        self.add(inner_points(self.of, lacking, self.known(len(lacking)), self.until))
         return bool((self.touched.node[lacking] >= 0).any())
 
     def touching(self) -> Array:

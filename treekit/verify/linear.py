@@ -6,6 +6,9 @@ programme takes the point that keeps furthest from all of them.
 
 from __future__ import annotations
 
+import math
+import time
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +23,9 @@ _FAR = 1e6
 """Numbers up to so many times the largest threshold are looked at."""
 
 
-def inner_points(of: Routed, nodes: npt.NDArray[np.int64], rows: Array) -> Array:
+def inner_points(
+    of: Routed, nodes: npt.NDArray[np.int64], rows: Array, until: float = math.inf
+) -> Array:
     """A row for each of `nodes` (the first 500) for which a programme has a solution.
 
     Parameters
@@ -29,6 +34,8 @@ def inner_points(of: Routed, nodes: npt.NDArray[np.int64], rows: Array) -> Array
     nodes : (nodes,) int64
     rows : (nodes, features) float64
         Values for what the programmes do not determine; known ones.
+    until : float
+        When to stop, as `time.monotonic` counts.
 
     Returns
     -------
@@ -38,7 +45,7 @@ def inner_points(of: Routed, nodes: npt.NDArray[np.int64], rows: Array) -> Array
     found = [
         point
         for node, row in zip(nodes[:_MOST_NODES].tolist(), rows, strict=False)
-        if (point := _inner_point(of, node, row.copy())) is not None
+        if time.monotonic() < until and (point := _inner_point(of, node, row.copy())) is not None
     ]
     return matrix_of(of.model, np.array(found).reshape(len(found), rows.shape[1]))
 

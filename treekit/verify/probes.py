@@ -6,6 +6,8 @@ and `treekit.kernels.wrongturns` for how it is made to tell.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Pool", "Probes", "accepts_any", "make_probes", "pool_of"]
 
 Array = npt.NDArray[np.float64]
+
+ROWS_CUT = "some splits got no rows: raise max_rows"
+TIME_CUT = "some splits got no rows within the budget of time: raise it"
 
 _BUDGET = 256
 """Pairs of leaves compared before the search for a telling row is given up."""
@@ -72,8 +77,8 @@ class Probes:
     wrong_turns : (3,) int64
         Wrong turns of single splits: how many some row shows in the answer;
         how many no input can show; how many were given up.
-    complete : bool
-        Whether no node had to be left out to keep within the bound of rows.
+    cut : str
+        Why nodes had to be left out, in words; empty if none was.
     last_bits : (int, int)
         Faults of one bit in weights and thresholds of sums: how many some row
         shows, of how many; no input may show the others.
@@ -83,15 +88,23 @@ class Probes:
     refused: Array
     reachable: tuple[Marks, ...] | Can
     wrong_turns: npt.NDArray[np.int64]
-    complete: bool
+    cut: str = ""
     last_bits: tuple[int, int] = (0, 0)
 
+    @property
+    def complete(self) -> bool:
+        """Whether no node had to be left out."""
+        return not self.cut
 
-def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes:
+
+def make_probes(
+    model: Model, n_random: int, seed: int, max_rows: int, until: float = math.inf
+) -> Probes:
     """Construct the probes of a model; the same seed makes the same ones.
 
     If all of them are more than `max_rows`, leaves go first (a row for each
     leaf takes every side of every split), then splits evenly over the model.
+    At `until`, as `time.monotonic` counts, construction ends.
     """
     if max_rows < 1 or n_random < 0:
         raise VerificationError(
@@ -100,16 +113,21 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
         )
     rng = np.random.default_rng(seed)
     if not is_plain(model):
-        return _searched(model, n_random, max_rows, rng)
+        return _searched(model, n_random, max_rows, rng, until)
     pool = pool_of(model)
     wanted, complete = _wanted(model, max_rows)
+    cut = "" if complete else ROWS_CUT
     parts, reachable = [], []
     wrong_turns = np.zeros(3, dtype=np.int64)
     for number in range(model.n_trees):
+        if time.monotonic() > until and not cut.startswith(TIME_CUT):
+            cut = f"{TIME_CUT}: trees from number {number} on got no rows of their own"
+        if cut.startswith(TIME_CUT):
+            wanted[number][:] = False
         rows, can = _tree_rows(model, number, wanted[number], pool, wrong_turns, rng)
         parts.append(rows)
         reachable.append(can)
-    if complete and accepts_any(model):
+    if not cut and accepts_any(model):
         unused = np.zeros(3, dtype=np.int64)
         parts.append(
             divided_rows(
@@ -123,16 +141,19 @@ def make_probes(model: Model, n_random: int, seed: int, max_rows: int) -> Probes
     rows = np.concatenate([*parts, spread])
     rows = np.concatenate([rows, cost_rows(model, rows, rng)])
     refused = refused_rows(model, rows, rng)
-    return Probes(rows, refused, tuple(reachable), wrong_turns, complete)
+    return Probes(rows, refused, tuple(reachable), wrong_turns, cut)
 
 
-def _searched(model: Model, n_random: int, max_rows: int, rng: np.random.Generator) -> Probes:
+def _searched(
+    model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
+) -> Probes:
     """The probes of a model that is not plain."""
-    found = search(model, n_random, max_rows, rng)
+    found = search(model, n_random, max_rows, rng, until)
     rows = found.rows if accepts_any(model) else found.rows[:0]
     rows = np.concatenate([rows, cost_rows(model, rows, rng)])
     refused = refused_rows(model, rows, rng)
-    return Probes(rows, refused, found.can, found.wrong_turns, found.complete, found.last_bits)
+    cut = "" if found.complete else ROWS_CUT if time.monotonic() < until else TIME_CUT
+    return Probes(rows, refused, found.can, found.wrong_turns, cut, found.last_bits)
 
 
 def accepts_any(model: Model) -> bool:

@@ -4,53 +4,45 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import platform
 import sys
-import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.verify.answers import Answers
+from treekit.verify.runtime import FailedError, Job, Runtime
 from treekit.verify.unseen import unseen_text
 
-__all__ = ["run_python"]
+__all__ = ["PYTHON_RUNTIMES", "run_python"]
 
 _DRIVER = Path(__file__).with_name("python_driver.py")
 _ROWS_A_PROCESS = 5000
+_OTHER = "has other columns or classes than the model"
 _OTHER_COLUMNS = 86
 """Exit code of the driver; as good as any that nothing else uses."""
 
 
-def run_python(
-    path: Path, schema: Schema, rows: npt.NDArray[np.float64]
-) -> Iterator[tuple[str, Answers]]:
+def run_python(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
     """Call ``predict`` and ``predict_proba`` on rows with the text of categories."""
     n_parts = max(min(os.cpu_count() or 1, len(rows) // _ROWS_A_PROCESS), 1)
     parts = np.array_split(rows, n_parts)
-    with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
-        started = [
-            _start(path, schema, part, Path(folder) / str(i)) for i, part in enumerate(parts)
-        ]
-        told = [process.communicate()[1] for process, _ in started]
-        answers = [
-            _answers(path, schema, len(part), process, text, out)
-            for part, (process, out), text in zip(parts, started, told, strict=True)
-        ]
+    with ThreadPoolExecutor(n_parts) as pool:
+        answers = list(pool.map(lambda number: _asked(job, parts[number], number), range(n_parts)))
     label = np.concatenate([some.label for some in answers])
     yield "rows with text", Answers(label, np.concatenate([some.number for some in answers]))
 
 
-def _start(
-    path: Path, schema: Schema, rows: npt.NDArray[np.float64], folder: Path
-) -> tuple[subprocess.Popen[bytes], Path]:
-    folder.mkdir()
-    job = {
-        "artifact": str(path.resolve()),
+def _asked(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:
+    """What a process of its own answers."""
+    schema, folder = job.schema, job.folder / str(number)
+    folder.mkdir(exist_ok=True)
+    given = {
+        "artifact": str(job.path.resolve()),
         "rows": str(folder / "rows"),
         "answers": str(folder / "answers"),
         "classes": [output.classes for output in schema.outputs],
@@ -62,36 +54,29 @@ def _start(
         ],
     }
     (folder / "rows").write_bytes(rows.tobytes())
-    (folder / "job").write_text(json.dumps(job), encoding="utf-8")
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-I", "-S", "-B", str(_DRIVER), str(folder / "job")],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    return process, folder / "answers"
+    (folder / "job").write_text(json.dumps(given), encoding="utf-8")
+    (folder / "answers").unlink(missing_ok=True)
+    try:
+        job.call([sys.executable, "-I", "-S", "-B", _DRIVER, folder / "job"])
+    except FailedError as failed:
+        if failed.code == _OTHER_COLUMNS:
+            raise VerificationError(f"{job.path.name!r} {_OTHER}") from None
+        raise
+    return _answers(job, len(rows), folder / "answers")
 
 
-def _answers(
-    path: Path,
-    schema: Schema,
-    n_rows: int,
-    process: subprocess.Popen[bytes],
-    told: bytes,
-    out: Path,
-) -> Answers:
-    other = f"{path.name!r} has other columns or classes than the model"
-    if process.returncode == _OTHER_COLUMNS:
-        raise VerificationError(other)
-    if process.returncode != 0 or not out.is_file():
-        lines = told.decode(errors="replace").strip().splitlines() or ["no message"]
-        raise VerificationError(
-            f"{path.name!r} failed with exit code {process.returncode}: {lines[-1]}"
-        )
+def _answers(job: Job, n_rows: int, out: Path) -> Answers:
+    schema, n_outputs = job.schema, len(job.schema.outputs)
+    if not out.is_file():
+        raise VerificationError(f"{job.path.name!r} ended before it answered")
     content = out.read_bytes()
-    n_outputs = len(schema.outputs)
     if len(content) != 8 * n_rows * (n_outputs + schema.n_values):
-        raise VerificationError(f"{other}: it does not give {schema.n_values} numbers a row")
+        raise VerificationError(
+            f"{job.path.name!r} {_OTHER}: it does not give {schema.n_values} numbers a row"
+        )
     label = np.frombuffer(content, dtype=np.int64, count=n_rows * n_outputs)
     number = np.frombuffer(content, dtype=np.float64, offset=8 * n_rows * n_outputs)
     return Answers(label.reshape(n_rows, n_outputs), number.reshape(n_rows, schema.n_values))
+
+
+PYTHON_RUNTIMES = (Runtime("python", run_python, platform.python_version),)

@@ -9,6 +9,8 @@ that show the last bit of each number.
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -50,7 +52,7 @@ class Witnesses:
     last_bits : (int, int)
         As in `treekit.verify.probes.Probes`.
     complete : bool
-        Whether every wish was tried within the bound of rows.
+        Whether every wish was tried within the bounds of rows and time.
     """
 
     rows: Array
@@ -60,8 +62,14 @@ class Witnesses:
     complete: bool
 
 
-def search(model: Model, n_random: int, max_rows: int, rng: np.random.Generator) -> Witnesses:
-    """Search for rows, at most some `max_rows` besides the random ones."""
+def search(
+    model: Model,
+    n_random: int,
+    max_rows: int,
+    rng: np.random.Generator,
+    until: float = math.inf,
+) -> Witnesses:
+    """Search for rows, at most some `max_rows` besides the random ones, until a time."""
     from treekit.kernels.witness import EXACT, SHARP, TELLS, UNKNOWN
 
     of = routed(model)
@@ -73,12 +81,13 @@ def search(model: Model, n_random: int, max_rows: int, rng: np.random.Generator)
         wishes = wishes[np.argsort(wishes["step"], kind="stable")]
         wishes = wishes[:: -(-len(wishes) // max_rows)]
     start = drawn(of, max(n_random, _START_ROWS), rng)
-    hunt = Hunt(of, wishes, start, rng)
+    hunt = Hunt(of, wishes, start, rng, until)
     hunt.run(np.where(wishes["sharp"], SHARP, TELLS), can)
     rounds = int(np.clip(_EXACT_TRIES // max(int(wishes["sharp"].sum()), 1), 4, 60))
     hunt.run(np.where(wishes["sharp"], EXACT, 0), rounds=rounds)
     rows = [start[:n_random], hunt.touching(), hunt.best[hunt.outcome > 0]]
     rows.append(_rounding(of, hunt.best[(hunt.outcome > 0) & (wishes["term"] < 0)], rng))
+    complete &= time.monotonic() < until
     if complete:
         rows.append(divided_rows(model, np.concatenate(rows), partial(_reaching, hunt)))
     sharp = wishes["sharp"] & (wishes["goal"] != UNKNOWN)

@@ -1,0 +1,32 @@
+"""Reading rules and executing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit._version import __version__
+from treekit.errors import ModelFileError, VerificationError
+from treekit.rules import parse_rules
+from treekit.verify.answers import Answers, answers_of
+from treekit.verify.runtime import Job, Runtime
+
+__all__ = ["RULES_RUNTIMES", "run_rules"]
+
+
+def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
+    """Read the text and execute it; the text alone, not the model, decides."""
+    path, schema = job.path, job.schema
+    try:
+        rules = parse_rules(path.read_bytes().decode())
+    except (ModelFileError, UnicodeDecodeError) as error:
+        raise VerificationError(f"{path.name!r} cannot be read: {error}") from error
+    if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
+        raise VerificationError(f"{path.name!r} has other columns or classes than the model")
+    answered = ~rules.refused(rows)
+    yield "rules", answers_of(rules, rules.sums(rows[answered]), answered)
+
+
+RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)

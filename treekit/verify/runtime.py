@@ -1,0 +1,219 @@
+"""What runs an artifact: a compiler, an interpreter, an engine; and what it is asked.
+
+A `Runner` is a kind of artifact, told by the ending of its file.  It names the
+`Runtime`s that can run it; which of them a machine has, and an artifact is
+written for, each says itself.  A runtime knows the file and the schema, not
+the model.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+from treekit.errors import VerificationError
+from treekit.verify.answers import Answers
+
+__all__ = [
+    "FailedError",
+    "Job",
+    "OutOfTimeError",
+    "Run",
+    "Runner",
+    "Runtime",
+    "always",
+    "itself",
+    "program",
+]
+
+Rows = npt.NDArray[np.float64]
+
+_MOST_LINES = 4
+
+
+class FailedError(VerificationError):
+    """A program ended with an exit code other than 0."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class OutOfTimeError(VerificationError):
+    """A program was stopped because the time of its job was over."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """An artifact to run.
+
+    Attributes
+    ----------
+    path : Path
+        The artifact's main file.
+    schema : Schema
+    folder : Path
+        Of this job alone, empty at first and kept between calls: what is
+        compiled once is there for the next rows.
+    deadline : float
+        When to stop, as `time.monotonic` counts; infinite = never.
+    """
+
+    path: Path
+    schema: Schema
+    folder: Path
+    deadline: float = math.inf
+
+    @property
+    def seconds(self) -> float | None:
+        """What is left of the time, as `subprocess` takes it; None = no bound."""
+        left = self.deadline - time.monotonic()
+        return None if math.isinf(left) else max(left, 0.01)
+
+    def call(
+        self,
+        command: Sequence[str | Path],
+        content: bytes = b"",
+        what: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Run a program on `content`; its standard output.
+
+        Raises
+        ------
+        OutOfTimeError
+            If it did not end in time.
+        FailedError
+            If it ended with another code than 0; the message begins with
+            `what`, by default the artifact.
+        """
+        what = what or self.path.name
+        try:
+            done = subprocess.run(  # noqa: S603 - running artifacts is what verify is for
+                list(map(str, command)),
+                input=content,
+                capture_output=True,
+                check=False,
+                cwd=self.folder,
+                env=environment,
+                timeout=self.seconds,
+            )
+        except subprocess.TimeoutExpired:
+            raise OutOfTimeError(f"{what!r} did not end within the time that was left") from None
+        except OSError as error:
+            raise VerificationError(f"{what!r} cannot run: {error.strerror}") from error
+        if done.returncode != 0:
+            code, told = done.returncode, _gist(done.stderr.decode(errors="replace"))
+            raise FailedError(f"{what!r} failed with exit code {code}: {told}", code)
+        return done.stdout
+
+
+def _gist(text: str) -> str:
+    """The first lines of what a program complained of; of Python's traceback the last."""
+    lines = text.strip().splitlines() or ["no message"]
+    if lines[0].startswith("Traceback"):
+        return lines[-1]
+    return " | ".join(lines[:_MOST_LINES])
+
+
+Run = Callable[[Job, Rows], Iterator[tuple[str, Answers]]]
+"""``run(job, rows)`` yields a name and the answers for each way of calling the artifact.
+
+The answers are to the first rows if they are fewer.  Raises `VerificationError`
+if the artifact cannot be run.  It may be called again with more rows.
+"""
+
+
+def always(path: Path) -> str:
+    """What runs inside treekit lacks nothing."""
+    del path
+    return ""
+
+
+def itself(path: Path) -> list[Path]:
+    """The file alone."""
+    return [path]
+
+
+def program(name: str) -> Callable[[Path], str]:
+    """What is lacking where a program is not on the PATH; a `Runtime.lacking`."""
+
+    def lacking(path: Path) -> str:
+        del path
+        return "" if shutil.which(name) else f"{name} is not installed"
+
+    return lacking
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One way to run artifacts of a kind.
+
+    Attributes
+    ----------
+    name : str
+        As reports and ``--with`` have it: ``gcc``, ``node``, ``qemu-arm``.
+    run : callable
+        See `Run`.
+    version : callable
+        Its version, asked only where it can run.
+    lacking : callable
+        Why it cannot run a file on this machine, ``"node is not installed"``
+        or ``"the file is written for DuckDB"``; empty if it can.
+    """
+
+    name: str
+    run: Run
+    version: Callable[[], str]
+    lacking: Callable[[Path], str] = always
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A kind of artifact.
+
+    Attributes
+    ----------
+    kind, suffix : str
+    runtimes : tuple of Runtime
+        The first that lacks nothing is taken, if none is asked for by name.
+    files : callable
+        Every file that the artifact consists of.
+    states_rules : bool
+        Whether every leaf states its own bounds, so that each must be probed.
+    """
+
+    kind: str
+    suffix: str
+    runtimes: tuple[Runtime, ...]
+    files: Callable[[Path], list[Path]] = itself
+    states_rules: bool = False
+
+    def run(self, path: Path, schema: Schema, rows: Rows) -> Iterator[tuple[str, Answers]]:
+        """Answers of the first runtime that lacks nothing.
+
+        Raises
+        ------
+        VerificationError
+            If there is none, or the artifact cannot be run.
+        """
+        if why := self.lacking(path):
+            raise VerificationError(f"{path.name!r} cannot be run here: {why}")
+        runtime = next(runtime for runtime in self.runtimes if not runtime.lacking(path))
+        with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
+            yield from runtime.run(Job(path, schema, Path(folder)), rows)
+
+    def lacking(self, path: Path) -> str:
+        """Why none of the runtimes can run a file here; empty if one can."""
+        reasons = [runtime.lacking(path) for runtime in self.runtimes]
+        return ", ".join(dict.fromkeys(reasons)) if all(reasons) else ""
