@@ -9,14 +9,13 @@ Models are built by hand and once a process; nothing here trains.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
+from tests.extreme_rows import extreme_rows, refused, wanted
 from tests.reference.models import chain, mixed_schema, random_model
 from treekit.data.schema import Column, Output, Schema
 from treekit.model.build import (
@@ -31,12 +30,8 @@ from treekit.model.build import (
     threshold,
 )
 from treekit.model.ensemble import Model, make_model
-from treekit.model.tree import Split, Tree
-from treekit.verify.answers import Answers, answers_of
 
 __all__ = ["EXTREMES", "extreme_rows", "refused", "wanted"]
-
-Rows = npt.NDArray[np.float64]
 
 _LETTERS = ("a", "b", "c", "d")
 _TWO = (Column("x"), Column("colour", "nominal", ("red", "green", "blue")))
@@ -283,6 +278,38 @@ def _wide_numbers(dtype: str) -> Model:
     return make_model(schema, [build_tree(tree, schema) for tree in trees])
 
 
+def _boosted(classes: tuple[str, ...], link: str, dtype: str = "float32") -> Model:
+    """A base score, then trees that each add to one class, or to the number, or to nothing.
+
+    Margins tie, and go beyond what the exponential takes.
+    """
+    task = "classification" if classes else "regression"
+    schema = Schema(_TWO, task=task, classes=classes, dtype=dtype)
+    n = schema.n_values
+
+    def say(k: int, number: float) -> Node:
+        return leaf([number * (column == k) for column in range(n)], weight=1.0)
+
+    roots = [leaf([0.0, *[0.25] * (n - 1)] if classes else [-0.5])]
+    for tree, number in enumerate((0.1, -0.7, 1e-9, 800.0, -800.0, 3.0, 0.0)):
+        k = 1 if n == 2 else tree % n
+        levels = {level: say(k, number * (i + 1) / 3) for i, level in enumerate(_TWO[1].levels)}
+        at = tree - 3.5
+        roots.append(threshold("x", at, multiway("colour", levels), say(k, -number), tree % 2))
+    trees = [build_tree(root, schema, margins=True) for root in roots]
+    return make_model(schema, trees, combine="sum", link=link)
+
+
+def _linked_means(link: str) -> Model:
+    drawn = _several("regression")
+    return make_model(drawn.schema, drawn.trees, link=link)
+
+
+def _wide_sums() -> Model:
+    drawn = _wide_numbers("float32")
+    return make_model(drawn.schema, drawn.trees, combine="sum")
+
+
 def _labelled(classes: tuple[bool | int | float, ...]) -> Model:
     schema = Schema(_TWO, classes=classes)
     tree = _ascending(0, [-1.0, 0.0, 1.0], _leaves(schema))
@@ -328,6 +355,13 @@ _MAKERS: dict[str, Callable[[], Model]] = {
     "refuses_both": lambda: _refusing("error", "error"),
     "wide_numbers": lambda: _wide_numbers("float32"),
     "wide_numbers64": lambda: _wide_numbers("float64"),
+    "boosted_two": lambda: _boosted(("no", "yes"), "sigmoid"),
+    "boosted_four": lambda: _boosted(_LETTERS, "softmax"),
+    "boosted_each": lambda: _boosted(_LETTERS[:3], "sigmoid", "float64"),
+    "boosted_counts": lambda: _boosted((), "exp"),
+    "boosted_share": lambda: _boosted((), "sigmoid", "float64"),
+    "linked_means": lambda: _linked_means("exp"),
+    "wide_sums": _wide_sums,
     "bool_labels": lambda: _labelled((True, False)),
     "int_labels": lambda: _labelled((7, -3, 0, 2**40)),
     "float_labels": lambda: _labelled((0.5, -1e300, 1e-9, 0.1)),
@@ -341,88 +375,3 @@ EXTREMES: Mapping[str, Callable[[], Model]] = MappingProxyType(
     {name: cache(make) for name, make in _MAKERS.items()}
 )
 """What to call for each model; a second call gives the same one."""
-
-
-# ------------------------------------------------------------------ rows
-
-
-def extreme_rows(model: Model, most: int = 250, seed: int = 0) -> Rows:
-    """(rows, features) float64: numbers, and codes of levels, that leave no corner out.
-
-    At, one ulp beside and far from thresholds, infinite, missing, subnormal,
-    negative zero; codes in and out of the vocabulary, and such as are not
-    whole; rows of missing values alone.  Some three times `most` rows.
-    """
-    rng = np.random.default_rng(seed)
-    asked = _thresholds(model)
-    choices = [_choices(model, f, asked[f], most, rng) for f in range(model.schema.n_features)]
-    longest = max(map(len, choices))
-    along = np.stack([np.resize(values, longest) for values in choices], axis=1)
-    mixed = np.stack([rng.choice(values, most) for values in choices], axis=1)
-    finite = np.where(np.abs(mixed) < 1e300, mixed, 1.0)  # far fewer are missing or infinite
-    alike = np.array([np.nan, np.inf, -np.inf, -0.0, 1.0])
-    return np.concatenate([np.tile(alike[:, None], model.schema.n_features), along, mixed, finite])
-
-
-def refused(model: Model, rows: Rows) -> npt.NDArray[np.bool_]:
-    """(rows,) bool: which of them the model's policies refuse."""
-    missing = np.isnan(rows)
-    levels, nominal = model.schema.n_levels, model.schema.nominal
-    code = (rows >= 0) & (rows < levels) & (rows == np.floor(rows))
-    strange = nominal & ~missing & ~code
-    wrong = np.zeros(rows.shape, dtype=np.bool_)
-    if model.missing == "error":
-        wrong |= missing | strange
-    if model.unknown == "error":
-        wrong |= strange
-    return wrong.any(axis=1)
-
-
-def wanted(model: Model, rows: Rows) -> Answers:
-    """What the model says to `rows`; `treekit.verify.answers.REFUSED` where it refuses them."""
-    from treekit.model.predict import sums
-
-    answered = ~refused(model, rows)
-    return answers_of(model, sums(model, rows[answered]), answered)
-
-
-def _thresholds(model: Model) -> list[Rows]:
-    """The distinct thresholds of each column, those of surrogates and sums too."""
-    trees = {id(tree): tree for tree in model.trees}.values()
-    found: list[list[Rows]] = [[np.array([0.0])] for _ in model.schema.columns]
-    for tree in trees:
-        for feature, at in _asked(tree):
-            for f in np.unique(feature).tolist():
-                found[f].append(at[feature == f])
-    return [np.unique(np.concatenate(own)) for own in found]
-
-
-def _asked(tree: Tree) -> Iterator[tuple[npt.NDArray[np.int32], Rows]]:
-    at = tree.kind == Split.THRESHOLD
-    yield tree.feature[at], tree.threshold[at]
-    numeric = ~np.isnan(tree.surrogate_threshold)
-    yield tree.surrogate_feature[numeric], tree.surrogate_threshold[numeric]
-    counts = np.diff(tree.term_start)
-    with np.errstate(over="ignore"):
-        yield tree.term_feature, np.repeat(tree.threshold, counts) / tree.term_weight
-
-
-def _choices(model: Model, feature: int, at: Rows, most: int, rng: np.random.Generator) -> Rows:
-    column = model.schema.columns[feature]
-    if column.kind == "nominal":
-        n = len(column.levels)
-        strange = [np.nan, -0.0, -1.0, 0.5, n - 0.5, float(n), 1e300, np.inf, -np.inf, 2.0**31]
-        return np.array([*strange, *map(float, range(n))])
-    few = at if len(at) <= most // 10 else rng.permutation(at)[: most // 10]
-    special = [np.nan, np.inf, -np.inf, -0.0, 5e-324, -5e-324, 1e-46, 1e-39, 3.5e38, 1e308]
-    return np.concatenate([special, *map(_near, {at[0], at[-1], *few.tolist()}), few + 1.5])
-
-
-def _near(t: float) -> Rows:
-    """`t`, its neighbours among floats, the middles between those, and doubles beside all."""
-    with np.errstate(over="ignore", under="ignore"):
-        up = float(np.nextafter(np.float32(t), np.float32(np.inf)))
-        down = float(np.nextafter(np.float32(t), np.float32(-np.inf)))
-    points = [float(t), up, down, t / 2 + up / 2, t / 2 + down / 2]
-    ends = (math.inf, -math.inf)
-    return np.array([*points, *(math.nextafter(p, end) for p in points for end in ends)])

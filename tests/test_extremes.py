@@ -53,4 +53,6 @@ def test_the_list_holds_every_policy_and_kind_of_answer():
     )
     assert {m.missing for m in models} == {"direction", "fractional", "surrogate", "error"}
     assert {m.voting for m in models} == {"soft", "hard"}
+    assert {m.combine for m in models} == {"mean", "sum"}
+    assert {m.link for m in models} == {"identity", "exp", "sigmoid", "softmax"}
     assert {len(m.schema.outputs) for m in models} >= {1, 2, 3}

@@ -63,14 +63,20 @@ def sums(model: Model, row: Sequence[float]) -> list[int]:
 
 
 def probabilities(model: Model, row: Sequence[float]) -> list[float]:
-    """Share of the votes of each class of each output, each rounded once."""
-    return [float(Fraction(votes, model.unit_total)) for votes in sums(model, row)]
+    """The probability of each class of each output.
+
+    Its share of the votes, rounded once, or what the link makes of the margins.
+    """
+    total = sums(model, row)
+    if model.combine == "mean":
+        return [float(Fraction(votes, model.unit_total)) for votes in total]
+    return _linked(model, [math.ldexp(float(t), model.exponent) for t in total])
 
 
 def predict(model: Model, row: Sequence[float]) -> Any:
     """Class number, or the number of a regression; a list of them for several outputs.
 
-    The class is the first of most votes, or of least expected cost.
+    The class is the first of most votes, of least expected cost, or of the largest margin.
     """
     total = sums(model, row)
     schema = model.schema
@@ -78,9 +84,42 @@ def predict(model: Model, row: Sequence[float]) -> Any:
         blocks = itertools.pairwise(schema.blocks)
         answers: list[Any] = [_label(model, total[a:b]) for a, b in blocks]
     else:
-        trees = len(model.trees) * (MASS if model.missing == "fractional" else 1)
-        answers = [math.ldexp(float(Fraction(t, trees)), model.exponent) for t in total]
+        trees = len(model.trees) if model.combine == "mean" else 1
+        divisor = trees * (MASS if model.missing == "fractional" else 1)
+        means = [math.ldexp(float(Fraction(t, divisor)), model.exponent) for t in total]
+        answers = _linked(model, means)
     return answers if schema.more else answers[0]
+
+
+def _linked(model: Model, numbers: list[float]) -> list[float]:
+    """What the link makes of numbers or margins; every operation rounds once, none is fused."""
+    if model.link == "exp":
+        return [_exp(x) for x in numbers]
+    if model.link == "sigmoid":
+        return [_sigmoid(x) for x in numbers]
+    if model.link == "softmax":
+        parts = [_exp(x - max(numbers)) for x in numbers]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole += part
+        return [part / whole for part in parts]
+    return numbers
+
+
+def _exp(x: float) -> float:
+    """2**n times the Taylor polynomial of degree 13 at what is left of x, by Horner's scheme."""
+    x = min(max(x, -700.0), 700.0)
+    n = math.floor(x * 1.4426950408889634 + 0.5)
+    r = (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10
+    p = 1 / math.factorial(13)
+    for power in range(12, -1, -1):
+        p = p * r + 1 / math.factorial(power)
+    return math.ldexp(p, n)
+
+
+def _sigmoid(m: float) -> float:
+    e = _exp(-abs(m))
+    return (1.0 if m >= 0 else e) / (1.0 + e)
 
 
 def _label(model: Model, votes: list[int]) -> int:
