@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from treekit.contracts import Sums as Sums
     from treekit.contracts import Task as Task
     from treekit.contracts import TaskColumn as TaskColumn
+    from treekit.errors import AbsentError as AbsentError
     from treekit.errors import DataError as DataError
     from treekit.errors import ExportError as ExportError
     from treekit.errors import MissingExtraError as MissingExtraError
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from treekit.export import export as export
     from treekit.hookspecs import hookimpl as hookimpl
     from treekit.interop import read_model as read_model
+    from treekit.interop.skl2onnx import register_skl2onnx as register_skl2onnx
     from treekit.model.ensemble import Model as Model
     from treekit.model.store import load as load
     from treekit.plot import plot as plot
@@ -85,6 +87,7 @@ _MODULE_OF = {
             "TaskColumn",
         ),
         "treekit.errors": (
+            "AbsentError",
             "DataError",
             "ExportError",
             "MissingExtraError",
@@ -108,6 +111,7 @@ _MODULE_OF = {
         ),
         "treekit.hookspecs": ("hookimpl",),
         "treekit.interop": ("read_model",),
+        "treekit.interop.skl2onnx": ("register_skl2onnx",),
         "treekit.model.ensemble": ("Model",),
         "treekit.model.store": ("load",),
         "treekit.resampling": ("Bootstrapped", "bootstrap"),

@@ -7,6 +7,7 @@ A message names the value, the rule it breaks and the remedy.  All derive from
 from __future__ import annotations
 
 __all__ = [
+    "AbsentError",
     "DataError",
     "ExportError",
     "MissingExtraError",
@@ -36,6 +37,10 @@ class SettingError(TreekitError, ValueError):
 
 class ModelError(TreekitError, ValueError):
     """A tree or model that breaks a structural rule."""
+
+
+class AbsentError(ModelError, AttributeError):
+    """What an estimator lacks because its model has no such form; ``hasattr`` says so, too."""
 
 
 class ModelFileError(TreekitError, ValueError):

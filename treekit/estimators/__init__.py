@@ -14,6 +14,7 @@ from treekit.estimators.forests import (
     RandomForestRegressor,
 )
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor
+from treekit.interop.skl2onnx import register_when_imported
 
 __all__ = [
     "DecisionTreeClassifier",
@@ -23,3 +24,13 @@ __all__ = [
     "RandomForestClassifier",
     "RandomForestRegressor",
 ]
+
+# skl2onnx knows them from the moment that somebody imports it.
+register_when_imported(
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)

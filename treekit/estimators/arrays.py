@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.errors import ModelError
+from treekit.errors import AbsentError
 from treekit.estimators.facts import NodeFacts
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split, Tree
@@ -178,7 +178,7 @@ def tree_arrays(model: Model, tree: Tree, facts: NodeFacts) -> TreeArrays:
 
     Raises
     ------
-    ModelError
+    AbsentError
         If it holds a split, or treats missing values, as scikit-learn's cannot.
     """
     _refuse(model, tree)
@@ -215,12 +215,12 @@ def _refuse(model: Model, tree: Tree) -> None:
         (Split.OBLIQUE, "sums of columns"),
     ):
         if np.any(tree.kind == kind):
-            raise ModelError(
+            raise AbsentError(
                 f"a node splits by {what}, which scikit-learn's trees cannot say; read "
                 "estimator.model_.trees, or treekit.export the model"
             )
     if model.missing not in ("direction", "error"):
-        raise ModelError(
+        raise AbsentError(
             f"missing={model.missing!r} is nothing that scikit-learn's trees can say; read "
             "estimator.model_.trees, or train with missing='direction'"
         )

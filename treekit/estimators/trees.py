@@ -73,7 +73,7 @@ class TreeBase(EstimatorBase):
 
         Raises
         ------
-        ModelError
+        AbsentError
             If it holds a split that scikit-learn's trees cannot.
         """
         check_is_fitted(self, "model_")
