@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read_model"]
 
+_PICKLES = (".pkl", ".pickle", ".joblib")
+
 
 def read_model(source: Any, **settings: Any) -> Model:
     """A foreign model as a `Model`, by the first importer that recognises it.
@@ -30,7 +32,7 @@ def read_model(source: Any, **settings: Any) -> Model:
     Raises
     ------
     ModelError
-        If no installed importer recognises `source`.
+        If no installed importer recognises `source`, or it is a pickle.
     SettingError
         For a setting that the importer does not have.
     PluginError
@@ -46,9 +48,15 @@ def read_model(source: Any, **settings: Any) -> Model:
             importer = cast("Importer", catalogue[component.name].record)
             where = f"importer {importer.name!r}"
             return _read(importer, source, resolve(importer.settings, settings, where))
+    if isinstance(source, Path) and source.suffix.lower() in _PICKLES:
+        raise ModelError(
+            f"the file {source.name!r} is a pickle, which runs what it holds, so treekit does not "
+            "load it: load it yourself where you trust it and pass the object, or let its library "
+            "write a file of another form"
+        )
     raise ModelError(
         f"no importer recognises {_named(source)}; installed: {', '.join(catalogue) or 'none'}. "
-        "Pass a fitted estimator, or install a plugin that reads it"
+        "Pass a fitted estimator or a pathlib.Path of a model file, or install a plugin that reads it"
     )
 
 

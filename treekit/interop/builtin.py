@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from treekit.contracts import Importer
 from treekit.hookspecs import hookimpl
+from treekit.interop.boosted import ANSWER, DTYPE, ITERATIONS
+from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit.interop.sklearn import read_sklearn, recognises_sklearn
+from treekit.interop.xgboost import read_xgboost, recognises_xgboost
 
 __all__ = ["treekit_importers"]
 
 
 @hookimpl
 def treekit_importers() -> list[Importer]:
-    """scikit-learn's trees and forests."""
+    """scikit-learn's, LightGBM's and XGBoost's trees."""
     return [
         Importer(
             name="scikit-learn",
             recognises=recognises_sklearn,
             read=read_sklearn,
             summary="fitted decision trees, random forests and extra trees",
-        )
+        ),
+        Importer(
+            name="lightgbm",
+            recognises=recognises_lightgbm,
+            read=read_lightgbm,
+            settings=(DTYPE, ANSWER, ITERATIONS),
+            summary="model texts, boosters and estimators of LightGBM",
+        ),
+        Importer(
+            name="xgboost",
+            recognises=recognises_xgboost,
+            read=read_xgboost,
+            settings=(ANSWER, ITERATIONS),
+            summary="JSON and UBJSON models, boosters and estimators of XGBoost",
+        ),
     ]

@@ -99,6 +99,8 @@ def flaw(model: Any) -> str:
             unknown=model.unknown,
             voting=model.voting,
             costs=model.costs,
+            combine=model.combine,
+            link=model.link,
         )
         with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
             model.save(Path(folder) / "m.treekit")
