@@ -56,7 +56,8 @@ def read_model(source: Any, **settings: Any) -> Model:
         )
     raise ModelError(
         f"no importer recognises {_named(source)}; installed: {', '.join(catalogue) or 'none'}. "
-        "Pass a fitted estimator or a pathlib.Path of a model file, or install a plugin that reads it"
+        "Pass a fitted estimator, or the pathlib.Path of a model file, or install a plugin that "
+        "reads it"
     )
 
 
