@@ -14,9 +14,11 @@ import onnxruntime
 import pytest
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
-    GradientBoostingClassifier,
     RandomForestClassifier,
     RandomForestRegressor,
     RandomTreesEmbedding,
@@ -36,7 +38,8 @@ from treekit.errors import ModelError, PluginError, SettingError, TreekitWarning
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
-from treekit.interop.sklearn import _tree, read_sklearn, recognises_sklearn
+from treekit.interop.sklearn import read_sklearn, recognises_sklearn
+from treekit.interop.sklearn_trees import tree_of
 from treekit.model.check import check_tree
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split
@@ -198,7 +201,7 @@ def damaged_tree(**changes: Any) -> SimpleNamespace:
 
 def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> None:
     schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
-    tree = _tree(damaged_tree(), schema)
+    tree = tree_of(damaged_tree(), schema)
     check_tree(tree, schema)
     assert tree.kind[0] == Split.MISSING
     np.testing.assert_array_equal(tree.value[1:], [[2.0, 0.0], [0.0, 2.0]])
@@ -218,7 +221,7 @@ def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> N
 def test_trees_that_no_fit_makes_are_refused(changes: dict[str, Any], message: str) -> None:
     schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
     with pytest.raises(ModelError, match=message):
-        _tree(damaged_tree(**changes), schema)
+        tree_of(damaged_tree(**changes), schema)
 
 
 def test_thresholds_between_float32_neighbours_keep_every_side() -> None:
@@ -281,10 +284,38 @@ def test_a_tree_of_depth_3000_is_read() -> None:
     np.testing.assert_array_equal(labels, estimator.predict(X))
 
 
-def test_several_outputs_are_refused_by_name() -> None:
-    estimator = RandomForestRegressor(n_estimators=2).fit([[0.0], [1.0]], [[0.0, 1.0], [1.0, 0.0]])
-    with pytest.raises(ModelError, match=r"RandomForestRegressor has 2 outputs.*one estimator for"):
-        read_sklearn(estimator)
+def test_several_outputs_are_read() -> None:
+    X, y = classification_rows()
+    texts = np.stack([y.astype(str), np.where(y == 1, "b", "a")], axis=1)
+    forest = RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0).fit(X, texts)
+    model = read_sklearn(forest)
+    assert [output.classes for output in model.schema.outputs] == [("0", "1", "2"), ("a", "b")]
+    for ours, theirs in zip(model.predict_proba(X), forest.predict_proba(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=5 / 2**24)
+    numbers = np.stack([X[:, 0] * k + y for k in range(3)], axis=1)
+    tree = DecisionTreeRegressor(max_depth=5, random_state=0).fit(X, numbers)
+    model = read_sklearn(tree)
+    assert [output.name for output in model.schema.outputs] == ["y0", "y1", "y2"]
+    np.testing.assert_allclose(model.predict(X), tree.predict(X), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("features", [1.0, 0.5])
+def test_bagged_trees_are_read(features: float) -> None:
+    X, y = classification_rows(300)
+    rare = np.where(np.arange(300) < 2, "rare", np.array(["x", "y", "z"])[y])
+    few = {"n_estimators": 12, "max_features": features, "random_state": 0, "max_samples": 40}
+    rows = np.concatenate([X, with_holes(X, 0.1)])
+    bag = BaggingClassifier(DecisionTreeClassifier(max_depth=4), **few).fit(X, rare)
+    model = read_sklearn(bag)
+    np.testing.assert_allclose(
+        model.predict_proba(rows), bag.predict_proba(rows), rtol=0, atol=12 / 2**24
+    )
+    numbers = BaggingRegressor(DecisionTreeRegressor(max_depth=4), **few).fit(X, X[:, 0] + y)
+    np.testing.assert_allclose(
+        read_sklearn(numbers).predict(rows), numbers.predict(rows), rtol=0, atol=1e-11
+    )
+    with pytest.raises(ModelError, match="bags what is no tree"):
+        read_sklearn(BaggingRegressor(RandomForestRegressor(2), n_estimators=2).fit(X, y))
 
 
 @pytest.mark.parametrize("kind", [DecisionTreeClassifier, RandomForestRegressor])
@@ -293,7 +324,7 @@ def test_an_unfitted_estimator_is_refused(kind: type) -> None:
         read_sklearn(kind())
 
 
-@pytest.mark.parametrize("other", [GradientBoostingClassifier(), RandomTreesEmbedding(), 3, "x"])
+@pytest.mark.parametrize("other", [AdaBoostClassifier(), RandomTreesEmbedding(), 3, "x"])
 def test_other_objects_are_not_recognised(other: Any) -> None:
     assert not recognises_sklearn(other)
     with pytest.raises(ModelError, match="is no tree or forest"):

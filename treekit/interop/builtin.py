@@ -20,7 +20,8 @@ def treekit_importers() -> list[Importer]:
             name="scikit-learn",
             recognises=recognises_sklearn,
             read=read_sklearn,
-            summary="fitted decision trees, random forests and extra trees",
+            settings=(DTYPE, ANSWER),
+            summary="fitted trees, forests, bagged and boosted trees of scikit-learn",
         ),
         Importer(
             name="lightgbm",

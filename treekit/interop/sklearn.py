@@ -1,6 +1,7 @@
-"""Fitted trees and forests of scikit-learn as models.
+"""Fitted trees, forests and boosted trees of scikit-learn as models.
 
-Estimator objects only, never pickles: loading one runs what it says.
+Estimator objects, and what a file of skops says of them (see
+`treekit.interop.skops`); never pickles: loading one runs what it says.
 
 How the answers compare with scikit-learn's:
 
@@ -20,117 +21,200 @@ Regression
     within half a step of the grid, ``2**(exponent - 1)``: for T trees at most
     ``T**2 / 2**48`` of the largest leaf, 4e-11 for 100 trees.
 
-`tests/test_import_sklearn.py` measures them.
+Bagging
+    as forests: its trees' shares, or numbers, are averaged.
+Gradient boosting
+    paths are equal: `GradientBoosting*` compares as its trees do,
+    `HistGradientBoosting*` doubles (read with ``dtype="float64"`` for equal
+    paths of doubles, too), with its sides for missing values and its sets of
+    categories; unseen ones are missing, there and here.
+Margins
+    scikit-learn adds T doubles one after the other, and the sum here is exact
+    but for the grid: they differ by at most ``T * 2**(exponent - 1)`` and
+    scikit-learn's rounding, some ``T * 2**-53`` of the largest sum.
+Labels of boosted trees
+    equal unless two classes are closer than that.  A margin of exactly 0 is
+    the first class here and in `HistGradientBoostingClassifier`, the second in
+    `GradientBoostingClassifier`.
+Probabilities and exponentials of boosted trees
+    within 4 ulp of the exact link of the margin (see `treekit.model.links`).
+
+`tests/test_import_sklearn.py` and `tests/test_import_boosting.py` measure them.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from treekit._version import __version__
-from treekit.data.schema import Column, Schema, python_label
+from treekit.data.schema import Column, Dtype, Output, Schema, python_label
 from treekit.errors import ModelError
+from treekit.interop.sklearn_boosting import read_gradient_boosting, read_histogram_boosting
+from treekit.interop.sklearn_trees import tree_of
+from treekit.interop.vocabulary import checked_names
 from treekit.model.ensemble import Model, make_model
-from treekit.model.portable import floor_to
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import Tree
 
-__all__ = ["read_sklearn", "recognises_sklearn"]
+__all__ = ["KINDS", "read_estimator", "read_sklearn", "recognises_sklearn"]
 
-_WHOLE = 2.0**-50
-"""A class weight this close to a whole number, relative to the node's, is one."""
+_TREES = (
+    *("DecisionTreeClassifier", "DecisionTreeRegressor"),
+    *("ExtraTreeClassifier", "ExtraTreeRegressor"),
+)
+_FORESTS = (
+    *("RandomForestClassifier", "RandomForestRegressor"),
+    *("ExtraTreesClassifier", "ExtraTreesRegressor"),
+)
+_BAGS = ("BaggingClassifier", "BaggingRegressor")
+_BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
+_HISTOGRAMS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
+
+KINDS = (*_TREES, *_FORESTS, *_BAGS, *_BOOSTED, *_HISTOGRAMS)
+"""The classes of scikit-learn that are read."""
+
+_ROOMS = ("sklearn.tree.", "sklearn.ensemble.")
 
 
 def recognises_sklearn(source: Any) -> bool:
-    """Whether `source` is a tree or forest of scikit-learn, fitted or not.
+    """Whether `source` is an estimator of one of `KINDS`, fitted or not.
 
     Does not import scikit-learn: an object of a class derived from its classes
     shows that somebody did.
     """
+    return _kind(source) is not None
+
+
+def _kind(source: Any) -> str | None:
     # Derived from its classes: treekit's own trees are only registered as such.
-    rooms = ("sklearn.tree.", "sklearn.ensemble.")
-    if not any(kind.__module__.startswith(rooms) for kind in type(source).__mro__):
-        return False
-    return isinstance(source, _tree_classes() + _forest_classes())
+    for kind in type(source).__mro__:
+        if kind.__module__.startswith(_ROOMS) and kind.__name__ in KINDS:
+            return kind.__name__
+    return None
 
 
-def read_sklearn(source: Any) -> Model:
-    """The model of a fitted DecisionTree*, ExtraTree(s)* or RandomForest* estimator.
+def read_sklearn(source: Any, *, dtype: str = "float32", answer: str = "predictions") -> Model:
+    """The model of a fitted estimator of one of `KINDS`.
 
     Parameters
     ----------
     source : estimator
-        Fitted, with a single output.
+    dtype : {"float32", "float64"}
+        Input type; ``float64`` for `HistGradientBoosting*` alone.
+    answer : {"predictions", "margins"}
+        ``margins``: the raw scores of boosted trees, as numbers.
 
     Returns
     -------
     Model
-        Columns as in ``feature_names_in_``, else ``x0``, ``x1``, ...; float32.
+        Columns as in ``feature_names_in_``, else ``x0``, ``x1``, ...
 
     Raises
     ------
     ModelError
-        If the estimator is not fitted, has several outputs, or holds a tree
-        that no fit makes.
+        If the estimator is not fitted, or holds a tree that no fit makes.
     """
-    if not recognises_sklearn(source):
+    kind = _kind(source)
+    if kind is None:
         raise ModelError(f"a {type(source).__qualname__} is no tree or forest of scikit-learn")
-    forest = isinstance(source, _forest_classes())
-    if not hasattr(source, "estimators_" if forest else "tree_"):
-        raise ModelError(f"the {type(source).__name__} is not fitted: call fit first")
-    if source.n_outputs_ != 1:
-        raise ModelError(
-            f"the {type(source).__name__} has {source.n_outputs_} outputs; treekit reads one: fit "
-            "one estimator for each"
-        )
-    schema = _schema(source)
-    members = source.estimators_ if forest else [source]
+    version = sys.modules["sklearn"].__version__
+    return read_estimator(source, kind, type(source).__name__, version, dtype, answer)
+
+
+def read_estimator(
+    source: Any, kind: str, name: str, version: str, dtype: str, answer: str
+) -> Model:
+    """The model of an estimator, or of anything that has its attributes.
+
+    Parameters
+    ----------
+    source : object
+    kind : str
+        Of `KINDS`.
+    name : str
+        What it is called: of a class derived from that kind.
+    version : str
+        Of scikit-learn.
+    dtype, answer : str
+        As in `read_sklearn`.
+    """
+    fitted = {_TREES: "tree_", _HISTOGRAMS: "_predictors"}
+    needed = next((what for kinds, what in fitted.items() if kind in kinds), "estimators_")
+    if not hasattr(source, needed):
+        raise ModelError(f"the {name} is not fitted: call fit first")
+    settings = _settings(source)
+    provenance = {"importer": "scikit-learn", "estimator": name, "scikit-learn": version}
+    if kind in _HISTOGRAMS:
+        wide: Dtype = "float64" if dtype == "float64" else "float32"
+        return read_histogram_boosting(source, name, wide, answer, settings, provenance)
+    if dtype != "float32":
+        raise ModelError(f"the {name} rounds numbers to float32 itself: dtype='float64' is not its")
+    if kind in _BOOSTED:
+        return read_gradient_boosting(source, name, answer, settings, provenance)
+    if answer == "margins":
+        raise ModelError(f"the {name} has no margins: leave out answer='margins'")
+    schema = _schema(source, name)
     return make_model(
         schema,
-        [_tree(member.tree_, schema) for member in members],
-        settings=_settings(source),
-        provenance={
-            "treekit": __version__,
-            "importer": "scikit-learn",
-            "estimator": type(source).__name__,
-            "scikit-learn": sys.modules["sklearn"].__version__,
-        },
+        _members(source, kind, name, schema),
+        settings=settings,
+        provenance={"treekit": __version__, **provenance},
     )
 
 
-def _tree_classes() -> tuple[type, ...]:
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+def _members(source: Any, kind: str, name: str, schema: Schema) -> list[Tree]:
+    """The trees of a tree, forest or bag."""
+    if kind in _TREES:
+        return [tree_of(source.tree_, schema)]
+    if kind in _FORESTS:
+        return [tree_of(member.tree_, schema) for member in source.estimators_]
+    trees = []
+    for member, features in zip(source.estimators_, source.estimators_features_, strict=True):
+        if not hasattr(member, "tree_") or getattr(member, "n_outputs_", 1) != 1:
+            raise ModelError(f"the {name} bags what is no tree of one output; bag decision trees")
+        classes = getattr(member, "classes_", None)
+        if (classes is not None) != bool(schema.classes):
+            raise ModelError(f"the {name} bags trees of another task")
+        own = schema if classes is None else _of_classes(schema, classes, name)
+        tree = tree_of(member.tree_, own)
+        columns = np.asarray(features, dtype=np.int64)
+        if np.any(tree.feature >= len(columns)):
+            raise ModelError(f"the {name} is damaged: a tree asks a column that it was not given")
+        value = tree.value
+        if classes is not None:
+            value = np.zeros((tree.n_nodes, schema.n_values))
+            value[:, np.asarray(classes, dtype=np.int64)] = tree.value
+        asked = np.where(tree.feature >= 0, columns[tree.feature], -1).astype(np.int32)
+        trees.append(replace(tree, feature=asked, value=value))
+    return trees
 
-    return DecisionTreeClassifier, DecisionTreeRegressor  # ExtraTree* derive from them
+
+def _of_classes(schema: Schema, classes: Any, name: str) -> Schema:
+    """The schema of a bagged tree, whose classes are positions of those that its rows had."""
+    positions = np.asarray(classes)
+    if not np.all(np.isin(positions, np.arange(len(schema.classes)))):
+        raise ModelError(f"the {name} is damaged: a tree has classes that it has not")
+    labels = tuple(schema.classes[int(position)] for position in positions)
+    return Schema(columns=schema.columns, classes=labels)
 
 
-def _forest_classes() -> tuple[type, ...]:
-    from sklearn.ensemble import (
-        ExtraTreesClassifier,
-        ExtraTreesRegressor,
-        RandomForestClassifier,
-        RandomForestRegressor,
-    )
-
-    return (
-        RandomForestClassifier,
-        RandomForestRegressor,
-        ExtraTreesClassifier,
-        ExtraTreesRegressor,
-    )
-
-
-def _schema(source: Any) -> Schema:
+def _schema(source: Any, name: str) -> Schema:
     names = getattr(source, "feature_names_in_", None)
-    if names is None:
-        names = [f"x{i}" for i in range(source.n_features_in_)]
-    columns = tuple(Column(str(name)) for name in names)
+    names = None if names is None else [str(name) for name in names]
+    names = checked_names(names, int(source.n_features_in_), f"the {name}")
+    columns = tuple(Column(name) for name in names)
+    n_outputs = int(getattr(source, "n_outputs_", 1))
+    targets = ["target"] if n_outputs == 1 else [f"y{k}" for k in range(n_outputs)]
     if not hasattr(source, "classes_"):
-        return Schema(columns=columns, task="regression")
-    return Schema(columns=columns, classes=tuple(python_label(c) for c in source.classes_))
+        more = tuple(Output(target) for target in targets[1:])
+        return Schema(columns=columns, target=targets[0], task="regression", more=more)
+    told = [source.classes_] if n_outputs == 1 else source.classes_
+    labels = [tuple(python_label(label) for label in classes) for classes in told]
+    more = tuple(map(Output, targets[1:], labels[1:]))
+    return Schema(columns=columns, target=targets[0], classes=labels[0], more=more)
 
 
 def _settings(source: Any) -> dict[str, Any]:
@@ -140,118 +224,3 @@ def _settings(source: Any) -> dict[str, Any]:
         name: value if type(value) in plain else repr(value)
         for name, value in source.get_params(deep=False).items()
     }
-
-
-def _tree(tree: Any, schema: Schema) -> Tree:
-    """One ``sklearn.tree._tree.Tree``, renumbered, its thresholds on float32."""
-    n = tree.node_count
-    left, right = tree.children_left, tree.children_right
-    inner = np.flatnonzero(left >= 0)
-    order, first_child = _adjacent_siblings(left, right, inner)
-    kind, threshold, missing, exchanged = _splits(tree, inner)
-    # A split of missing values whose yes branch is on the right: the sides change places.
-    swapped = inner[exchanged]
-    pairs = first_child[swapped]
-    order[pairs], order[pairs + 1] = right[swapped], left[swapped]
-    value = _values(tree, schema)
-    return Tree(
-        kind=kind[order],
-        feature=np.where(left >= 0, tree.feature, -1)[order],
-        threshold=threshold[order],
-        first_child=first_child[order].astype(np.int32),
-        n_children=np.where(left >= 0, 2, 0)[order],
-        missing=missing[order],
-        level_start=np.zeros(n + 1, dtype=np.int64),
-        level_branch=np.zeros(0, dtype=np.int32),
-        value=value[order],
-        weight=tree.weighted_n_node_samples[order],
-        gain=_gains(tree, inner)[order],
-    )
-
-
-def _adjacent_siblings(
-    left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], inner: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """A numbering in which siblings are neighbours and follow their parent.
-
-    The j-th inner node gets the children ``2 j + 1`` and ``2 j + 2``.  As each
-    child has a higher number than its parent, the parents of inner nodes have
-    lower ranks j than their children, and so lower new numbers.
-
-    Returns
-    -------
-    order : (n,) int64
-        Old number of each new node.
-    first_child : (n,) int64
-        By old number: the new number of the left child; -1 in leaves.
-    """
-    n = len(left)
-    children = np.stack([left[inner], right[inner]], axis=1)
-    order = np.concatenate([[0], children.ravel()])
-    once = len(order) == n and np.array_equal(np.sort(order), np.arange(n))
-    if not once or np.any(children <= inner[:, None]):
-        raise ModelError("the scikit-learn tree is damaged: fit it again")
-    first_child = np.full(n, -1, dtype=np.int64)
-    first_child[inner] = 2 * np.arange(len(inner)) + 1
-    return order, first_child
-
-
-def _splits(
-    tree: Any, inner: npt.NDArray[np.int64]
-) -> tuple[
-    npt.NDArray[np.uint8], npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.bool_]
-]:
-    """Kind, threshold and missing branch of each node, by old number.
-
-    An infinite threshold is scikit-learn's way to ask for missing values:
-    all others go to one side.
-
-    Returns
-    -------
-    kind : (n,) uint8
-    threshold : (n,) float64
-    missing : (n,) int32
-    exchanged : (inner,) bool
-        MISSING nodes whose missing values go right in scikit-learn.
-    """
-    at = floor_to(tree.threshold[inner], "float32")
-    missing_left = tree.missing_go_to_left[inner].astype(np.bool_)
-    asks_missing = ~np.isfinite(at)
-    if np.any(np.isnan(at)) or np.any(asks_missing & (missing_left == (at > 0))):
-        raise ModelError(
-            "a split of the scikit-learn tree sends every value to one side: fit it again"
-        )
-    kind = np.full(tree.node_count, Split.LEAF, dtype=np.uint8)
-    kind[inner] = np.where(asks_missing, Split.MISSING, Split.THRESHOLD)
-    threshold = np.full(tree.node_count, np.nan)
-    threshold[inner] = np.where(asks_missing, np.nan, at)
-    missing = np.zeros(tree.node_count, dtype=np.int32)
-    missing[inner] = ~missing_left & ~asks_missing
-    return kind, threshold, missing, asks_missing & ~missing_left
-
-
-def _values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
-    """(n, outputs) float64: class weights, or means, by old number.
-
-    scikit-learn keeps the share of each class.  Times the node's weight, the
-    whole numbers that most fits count come back exactly: the product is off
-    by an ulp or two of the node's weight, and is put right.
-    """
-    value: npt.NDArray[np.float64] = tree.value[:, 0, : schema.n_values]
-    if schema.task == "regression":
-        return value
-    node_weight = tree.weighted_n_node_samples[:, None]
-    weights = value * node_weight
-    whole = np.rint(weights)
-    close = np.abs(weights - whole) <= _WHOLE * node_weight
-    result: npt.NDArray[np.float64] = np.where(close, whole, weights)
-    return result
-
-
-def _gains(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """(n,) float64: decrease of impurity by each split, by old number."""
-    mass = tree.weighted_n_node_samples * tree.impurity
-    left, right = tree.children_left[inner], tree.children_right[inner]
-    gain = np.zeros(tree.node_count)
-    gain[inner] = (mass[inner] - mass[left] - mass[right]) / tree.weighted_n_node_samples[inner]
-    return gain
