@@ -5,30 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
-from treekit.export.c_forms import divided_values, one_way_values
-from treekit.export.literals import Code, float_literal, identifier, lines, string_literals
+from treekit.export.c_answers import answer_values, leaf_source
+from treekit.export.c_derived import derived_source
+from treekit.export.c_form import CForm
+from treekit.export.c_forms import c_form
+from treekit.export.c_tables import CTable, c_table
+from treekit.export.c_types import CTypes, c_types
+from treekit.export.literals import Code, identifier, lines, string_literals
 from treekit.export.render import render
-from treekit.export.table import LeafTable, leaf_table
-from treekit.model.derived import DerivedColumns, derive
+from treekit.export.table import leaf_table
+from treekit.model.derived import derive
 from treekit.model.ensemble import Model
 
 __all__ = ["c_prefix", "export_c"]
 
 _MOST_CLASSES = 100_000  # their sums live on the stack
 _HELPERS = (
-    *("is_level", "has_code", "is_missing", "float32", "derived", "cell"),
-    *("refuses", "accepts", "most_votes", "least_cost"),
+    *("is_level", "has_code", "order", "number", "is_missing", "float32", "derived"),
+    *("refuses", "accepts", "most_votes", "least_cost", "exp", "sigmoid", "softmax"),
 )
+"""Templates of small functions, in the order in which they stand."""
 _USES = {
-    "cell": ("derived",),
-    "derived": ("float32", "is_level"),
-    "is_missing": ("is_level",),
-    "refuses": ("is_level",),
+    "refuses": {"is_level"},
+    "is_missing": {"is_level", "number"},
+    "number": {"order"},
 }
+_BY_KEY = ("is_level", "has_code")
+"""Helpers that have another template where cells are integers."""
+_FRAMES = 1024
+"""Bytes of what is on the stack but arrays, in a chain of calls, for any optimising compiler."""
 
 
 def c_prefix(name: str) -> str:
@@ -37,7 +45,13 @@ def c_prefix(name: str) -> str:
 
 
 def export_c(
-    model: Model, name: str, *, form: str = "auto", templates: str = ""
+    model: Model,
+    name: str,
+    *,
+    form: str = "auto",
+    input: str = "double",  # noqa: A002 - the name of the setting
+    arithmetic: str = "float",
+    templates: str = "",
 ) -> dict[str, bytes]:
     """Write ``name.c`` and ``name.h``.
 
@@ -48,31 +62,40 @@ def export_c(
         Stem of the files; cleaned by `c_prefix` it starts every global name.
     form : {"auto", "if_else", "table"}
         Nested if/else, or tables and a short loop.
+    input : {"double", "float"}
+        Type of the cells of a row.
+    arithmetic : {"float", "integer"}
+        "integer": no floating point at all; rows are ordered integers, which a
+        function of the source makes of IEEE 754 bits, and answers integer sums.
     templates : str
         A folder whose ``c/*.jinja`` replace the shipped ones; "" = none.
 
     Raises
     ------
     ExportError
-        If a name cannot be text in C, or the model outgrows 32-bit tables.
+        If a name cannot be text in C, the model outgrows 32-bit tables, or needs
+        other cells or another arithmetic than those asked for.
     """
     _check_file_name(name)
     if model.schema.n_values > _MOST_CLASSES:
         raise ExportError(f"the c target handles up to {_MOST_CLASSES} classes")
+    prefix = identifier(name, "model")
+    types = c_types(model, prefix, input, arithmetic)
     leaves, derived = leaf_table(model.units), derive(model)
-    values = _common_values(model, name) | _leaf_values(model, leaves)
-    prefix = values["p"]
-    if model.missing == "fractional":
-        values |= divided_values(model, leaves, derived, form, prefix)
-    else:
-        values |= one_way_values(model, leaves, derived, form, prefix)
-    helpers = _helpers(model, derived, values)
-    math = [Code("math.h")] * ("c/helpers/derived.jinja" in helpers)  # NAN, no library
-    values |= {
-        "helpers": helpers,
-        "headers": [Code("float.h"), *math, Code("stdint.h")],
-        "parts": _parts(model, values),
-    }
+    made = c_form(model, leaves, derived, form, types)
+    leaf_template, values, leaf_tables = leaf_source(model, leaves)
+    answers, answer_tables, uses = answer_values(model, types)
+    tables = [c_table("levels", _level_counts(model.schema)), *made.tables]
+    tables += leaf_tables + answer_tables
+    uses |= made.uses | {"refuses" if "error" in (model.missing, model.unknown) else "accepts"}
+    values |= types.values() | _names(model, name, prefix) | answers | made.values
+    if "derived" in uses:
+        derived_values, derived_tables, helpers = derived_source(derived, model.schema, types)
+        values |= derived_values
+        tables += derived_tables
+        uses |= helpers
+    values |= _parts(made, answers, leaf_template, _with_called(uses, types), types)
+    values |= _sizes(model, made, tables, types)
     return {
         f"{name}.c": render("c/source.jinja", templates, **values),
         f"{name}.h": render("c/header.jinja", templates, **values),
@@ -87,15 +110,14 @@ def _check_file_name(name: str) -> None:
         )
 
 
-def _common_values(model: Model, name: str) -> dict[str, Any]:
-    schema, prefix = model.schema, identifier(name, "model")
-    single = schema.dtype == "float32"
+def _names(model: Model, name: str, prefix: Code) -> dict[str, Any]:
+    """Sizes, names and vocabularies."""
+    schema = model.schema
     texts, codes = _sorted_levels(schema)
     counts = schema.n_levels
-    starts = np.cumsum(counts) - counts
     labels = [str(label) for output in schema.outputs for label in output.classes]
-    several = len(schema.outputs) > 1
-    api = "labels" if several and labels else "one"
+    targets = [output.name for output in schema.outputs] if schema.more else []
+    words = [*schema.names, *labels, *targets, *texts]
     return {
         "p": prefix,
         "P": Code(prefix.upper()),
@@ -107,21 +129,23 @@ def _common_values(model: Model, name: str) -> dict[str, Any]:
         "trees": model.n_trees,
         "feature_names": string_literals(schema.names, "c"),
         "class_names": string_literals(labels, "c"),
-        "target_names": string_literals((o.name for o in schema.outputs) if several else (), "c"),
-        "blocks": lines(np.array(schema.blocks)),
-        "costs": Code() if model.label_costs is None else lines(model.label_costs.ravel()),
-        "levels": lines(np.where(schema.nominal, counts, -1)),
-        "level_starts": lines(starts),
+        "target_names": string_literals(targets, "c"),
+        "level_starts": lines((np.cumsum(counts) - counts).astype(np.int32)),
         "level_texts": string_literals(texts, "c"),
         "level_codes": lines(np.append(codes, -1)),
-        "api": [f"c/api_{api}.jinja"] + ["c/api_targets.jinja"] * several,
-        "rounded": Code(f"{prefix}_float32(value)" if single else "value"),
+        "text_bytes": sum(len(word.encode(errors="surrogatepass")) + 1 for word in words)
+        + 4 * (schema.n_features + len(codes) + 1),
+        "pointers": len(words) + 2,
         "refuses_missing": int(model.missing == "error"),
         "refuses_unseen": int(model.unknown == "error"),
     }
 
 
-def _sorted_levels(schema: Schema) -> tuple[list[str], npt.NDArray[np.int64]]:
+def _level_counts(schema: Schema) -> Any:
+    return np.where(schema.nominal, schema.n_levels, -1).astype(np.int32)
+
+
+def _sorted_levels(schema: Schema) -> tuple[list[str], list[int]]:
     """Level texts of every column in the order of their bytes, and their codes."""
     texts: list[str] = []
     codes: list[int] = []
@@ -130,54 +154,54 @@ def _sorted_levels(schema: Schema) -> tuple[list[str], npt.NDArray[np.int64]]:
         order = sorted(range(len(column.levels)), key=column.levels.__getitem__)
         texts += [column.levels[code] for code in order]
         codes += order
-    return texts, np.array(codes, dtype=np.int64)
+    return texts, codes
 
 
-def _leaf_values(model: Model, leaves: LeafTable) -> dict[str, Any]:
-    start, column, units = leaves.sparse()
-    # Sums of a float32 classifier stay within 2**24, all others within 2**53.
-    divides = model.missing == "fractional"
-    narrow = model.schema.task == "classification" and model.unit_total < 2**31 and not divides
+def _with_called(uses: set[str], types: CTypes) -> set[str]:
+    """The helpers in use, and those that they call."""
+    for one, others in _USES.items():
+        if one in uses:
+            uses = uses | others
+    if types.whole:
+        uses = (uses | {"order"}) - {"number"}  # keys are made by the caller, with that function
+    return uses
+
+
+def _parts(
+    made: CForm, answers: dict[str, Any], leaf_template: str, uses: set[str], types: CTypes
+) -> dict[str, Any]:
+    """Templates of the source, in order, and the headers that they need."""
+    helpers = [
+        f"c/helpers/{name}{'_key' if types.whole and name in _BY_KEY else ''}.jinja"
+        for name in _HELPERS
+        if name in uses
+    ]
+    body = [
+        *answers["before"],
+        leaf_template,
+        made.template,
+        *("say", answers["predict"]),
+        *(["block", "batch_blocks"] if made.block else ["batch_rows"]),
+        *answers["names"],
+    ]
     return {
-        "integer": Code("int32_t" if narrow else "int64_t"),
-        "mass_parameter": Code("int64_t mass, " if divides else ""),
-        "times_mass": Code(" * mass" if divides else ""),
-        "leaf_starts": lines(start),
-        "leaf_classes": lines(column),
-        "leaf_units": lines(units),
-        "leaf_numbers": lines(leaves.vectors.ravel()),
-        "unit_total": Code(f"{model.unit_total}.0"),
-        "rows_total": Code(f"{model.n_trees * model.mass}.0"),
-        "scale": float_literal(np.ldexp(1.0, model.exponent)),
+        "form": Code(made.name),
+        "reason": Code(made.reason),
+        "parts": helpers + [f"c/{name}.jinja" for name in body],
+        "guards": [] if types.whole else ["c/guards.jinja"],
+        "headers": [Code("stdint.h")] if types.whole else [Code("float.h"), Code("stdint.h")],
+        "header_includes": [Code("stdint.h")] if types.whole else [],
     }
 
 
-def _parts(model: Model, values: dict[str, Any]) -> list[str]:
-    """Templates of the source's body, in order."""
-    schema = model.schema
-    classes = schema.task == "classification"
-    answer = ("labels" if schema.more else "one_label") if classes else "number"
-    names = [
-        "votes" if classes else "numbers",
-        values["form_template"],
-        "divided_sums" if model.missing == "fractional" else "sums",
-        answer,
-        *(["target_names"] if schema.more else []),
-    ]
-    return [f"c/{name}.jinja" for name in names]
-
-
-def _helpers(model: Model, derived: DerivedColumns, values: dict[str, Any]) -> list[str]:
-    """Templates of the small functions that this source uses, in order."""
-    refuses = "error" in (model.missing, model.unknown)
-    used = set(values["uses"]) | {"refuses" if refuses else "accepts"}
-    if model.schema.task == "classification":
-        used.add("most_votes" if model.label_costs is None else "least_cost")
-    if "cell" in used and not derived.n_columns:
-        used.remove("cell")
-    for one, others in _USES.items():
-        if one in used:
-            used |= set(others)
-    if model.schema.dtype == "float64":
-        used.discard("float32")
-    return [f"c/helpers/{name}.jinja" for name in _HELPERS if name in used]
+def _sizes(model: Model, made: CForm, tables: list[CTable], types: CTypes) -> dict[str, Any]:
+    """The tables, what they take, and bounds of the stack."""
+    sums = model.schema.n_values * (4 if types.sum == "int32_t" else 8)
+    row = made.row_stack + sums + _FRAMES
+    return {
+        "tables": {str(table.name): table for table in tables},
+        "counted": [table.name for table in tables],
+        "table_bytes": sum(table.size for table in tables),
+        "stack": row,
+        "batch_stack": max(row, made.batch_stack + _FRAMES) if made.block else row,
+    }

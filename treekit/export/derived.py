@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from treekit.errors import ExportError
 from treekit.export.literals import Code, float_literal
 from treekit.model.derived import DerivedColumns
 
-__all__ = ["Term", "c_tables", "inline_terms", "python_tests", "words"]
+__all__ = ["Term", "inline_terms", "python_tests", "words"]
 
 Term = tuple[Code, Code]
 """Identifier of a column, and its weight."""
 
 _INLINE = 8  # terms of a sum that people still read, and no parser finds deep
 _SHOWN = 8  # tests, and categories of a set, that a comment lists
-_MOST = 2**31 - 1
 
 
 def inline_terms(
@@ -63,34 +61,6 @@ def _terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[
     own = slice(int(derived.term_start[test]), int(derived.term_start[test + 1]))
     features, weights = derived.term_feature[own].tolist(), derived.term_weight[own].tolist()
     return [(columns[f], float_literal(w)) for f, w in zip(features, weights, strict=True)]
-
-
-def c_tables(derived: DerivedColumns) -> dict[str, Code]:
-    """Initialisers of the tables of ``c/helpers/derived.jinja``; none is empty."""
-    by_levels = derived.level_feature >= 0
-    starts = np.where(by_levels, derived.level_start[:-1], derived.term_start[:-1])
-    ends = np.where(by_levels, derived.level_start[1:], derived.term_start[1:])
-    if max(len(derived.term_weight), len(derived.level_branch), len(derived.threshold)) > _MOST:
-        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
-    tests = zip(
-        map(repr, np.where(by_levels, 0.0, derived.threshold).tolist()),
-        derived.below.tolist(),
-        derived.level_feature.tolist(),
-        starts.tolist(),
-        (ends - starts).tolist(),
-        strict=True,
-    )
-    terms = zip(map(repr, derived.term_weight.tolist()), derived.term_feature.tolist(), strict=True)
-    return {
-        "test_starts": _joined(map(str, derived.test_start.tolist())),
-        "tests": _joined(map("{%s, %d, %d, %d, %d}".__mod__, tests)),
-        "terms": _joined(map("{%s, %d}".__mod__, terms)) or Code("{0.0, 0}"),
-        "branches": _joined(map(str, derived.level_branch.tolist())) or Code("0"),
-    }
-
-
-def _joined(entries: Any) -> Code:
-    return Code(",\n".join(entries))
 
 
 def python_tests(derived: DerivedColumns) -> Code:

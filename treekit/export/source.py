@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from treekit.data.schema import Schema
@@ -75,6 +75,7 @@ def source_functions(
     columns: Sequence[Code],
     derived: DerivedColumns,
     deepest: int,
+    thresholds: Callable[[LoweredTree], Sequence[Code]] | None = None,
 ) -> list[SourceFunction]:
     """Every tree as functions of nested tests, a called one before its callers.
 
@@ -84,14 +85,22 @@ def source_functions(
         Identifier of each input column.
     deepest : int
         Most levels of tests in one function.
+    thresholds : callable, optional
+        What rows are compared with in each node, as literals; default: doubles,
+        for rows that nobody rounded.
     """
     made: list[SourceFunction] = []
     for number, tree in enumerate(trees):
-        writer = _Writer(number, tree, schema, leaves, columns, derived)
+        literals = _doubles(tree, schema) if thresholds is None else thresholds(tree)
+        writer = _Writer(number, tree, schema, leaves, columns, derived, literals)
         parts = enumerate(nested(tree, deepest))
         functions = [SourceFunction(number, part, writer.lines(nest)) for part, nest in parts]
         made += reversed(functions)
     return made
+
+
+def _doubles(tree: LoweredTree, schema: Schema) -> list[Code]:
+    return [float_literal(t) for t in plain_thresholds(tree, schema).tolist()]
 
 
 class _Writer:
@@ -105,10 +114,11 @@ class _Writer:
         leaves: LeafTable,
         columns: Sequence[Code],
         derived: DerivedColumns,
+        thresholds: Sequence[Code],
     ) -> None:
         self.number, self.tree, self.schema = number, tree, schema
         self.leaves, self.columns, self.derived = leaves, columns, derived
-        self.thresholds = plain_thresholds(tree, schema)
+        self.thresholds = thresholds
 
     def lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
         unused = [SourceLine("unused", Code("    "))] if nest[0].op == "leaf" else []
@@ -136,7 +146,7 @@ class _Writer:
             op = "missing_level" if nominal else "missing_number"
             return SourceLine(op, indent, name, levels=levels)
         op = "le_missing_yes" if self.tree.missing_yes[node] else "le_missing_no"
-        return SourceLine(op, indent, name, value=float_literal(self.thresholds[node]))
+        return SourceLine(op, indent, name, value=self.thresholds[node])
 
     def _derived(self, node: int, number: int, indent: Code) -> SourceLine:
         """A question to a derived column: a short sum is written out, others are called."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treekit.kernels.predict import PackedTrees
     from treekit.model.ensemble import Model
 
-__all__ = ["PackedModel", "pack"]
+__all__ = ["PackedModel", "level_table", "node_keys", "ordered_keys", "pack"]
 
 
 class PackedModel(NamedTuple):
@@ -55,10 +55,10 @@ def pack(model: Model) -> PackedModel:
     asks_levels = (derived.column < 0) & (
         (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
     )
-    table, table_start = _level_table(nodes, asks_levels, divides)
+    table, table_start = level_table(nodes, asks_levels, divides)
     narrow = narrow and len(table) < 1 << 31
     word, real = (np.uint32, np.float32) if narrow else (np.uint64, np.float64)
-    key, wrap = _node_keys(nodes, derived, np.dtype(word), np.dtype(real))
+    key, wrap = node_keys(nodes, derived, np.dtype(word), np.dtype(real))
     key[asks_levels] = table_start
     feature = np.where(derived.column < 0, nodes.feature, schema.n_features + derived.column)
     leaf = nodes.kind == Split.LEAF
@@ -103,7 +103,7 @@ def _packed_columns(derived: DerivedColumns) -> PackedColumns:
     )
 
 
-def _level_table(
+def level_table(
     nodes: Tree, asks_levels: npt.NDArray[np.bool_], divides: bool
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """Branches of all level splits, missing first, and where each such split's start."""
@@ -123,7 +123,14 @@ def _level_table(
     return table, start
 
 
-def _node_keys(
+def ordered_keys(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Unsigned integers as wide as `numbers`, floats but -0.0 and NaN, and in their order."""
+    word = np.dtype(f"u{numbers.dtype.itemsize}")
+    bits, largest = numbers.view(word), np.iinfo(word).max
+    return np.where(numbers < 0, ~bits, bits | word.type(largest - largest // 2))
+
+
+def node_keys(
     nodes: Tree, derived: DerivedColumns, word: np.dtype[Any], real: np.dtype[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """First word and wrap bit of each node that asks no levels; see `treekit.kernels.predict`."""
@@ -132,8 +139,7 @@ def _node_keys(
     at = (nodes.kind == Split.THRESHOLD) & (derived.column < 0)
     left = nodes.missing[at] == 0
     thresholds = (nodes.threshold[at] + 0.0).astype(real)
-    bits, top = thresholds.view(word), word.type(largest - largest // 2)
-    key[at] = np.where(thresholds < 0, ~bits, bits | top) + left.astype(word)
+    key[at] = ordered_keys(thresholds) + left.astype(word)
     key[nodes.kind == Split.MISSING] = 0
     wrap = nodes.kind == Split.MISSING
     wrap[at] = left
