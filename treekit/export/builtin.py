@@ -22,6 +22,21 @@ _FORM = Setting(
     "nested if/else, or tables and a short loop; auto: if/else up to 2,000 nodes",
     choices=("auto", "if_else", "table"),
 )
+_C_SETTINGS = (
+    _FORM,
+    Setting(
+        "input",
+        "double",
+        "type of the numbers in a row; float for models whose input type is float32",
+        choices=("double", "float"),
+    ),
+    Setting(
+        "arithmetic",
+        "float",
+        "integer: no floating point at all; rows and answers are integers",
+        choices=("float", "integer"),
+    ),
+)
 _TEMPLATES = Setting("templates", "", "a folder whose templates replace the shipped ones")
 
 
@@ -54,7 +69,7 @@ def treekit_exporters() -> list[Exporter]:
     """List the targets of this package."""
     return [
         Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
-        Exporter("c", ".c", _c, (_FORM, _TEMPLATES), "C99 source and header, no libraries"),
+        Exporter("c", ".c", _c, (*_C_SETTINGS, _TEMPLATES), "C99 source and header, no libraries"),
         Exporter("python", ".py", _python, (_FORM, _TEMPLATES), "one file, standard library only"),
         Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "text that people read"),
     ]

@@ -1,23 +1,55 @@
 /* Feeds rows of doubles from the standard input to a generated model.
  *
  * Compiled with -include MODEL.h and the macros FEATURES, TARGETS, LABELS,
- * OUTPUTS, PREDICT, PREDICT_BATCH, LEVEL_CODE, CLASS_NAME, TARGET_NAME and
- * FEATURE_NAME.  LABELS is 1, or TARGETS if there are several with classes.
+ * OUTPUTS, CELL, NUMBER, PREDICT, PREDICT_BATCH, LEVEL_CODE, LEVEL_COUNT,
+ * CLASS_NAME, TARGET_NAME and FEATURE_NAME, and KEY and BITS (32 or 64) where a
+ * row's cells are keys.  LABELS is 1, or TARGETS if there are several with classes.
  * The first argument says what to do:
- *   single, batch  write LABELS ints and OUTPUTS doubles for each row
+ *   single, batch  write LABELS ints and OUTPUTS numbers for each row
  *   codes          read (int feature, int length, bytes), write an int code
  *   names          write the names of features, the targets if there are
  *                  several, and the classes of each, each ended by NUL
  */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BLOCK 1024
 
-static double rows[BLOCK][FEATURES];
+static double given[BLOCK][FEATURES];
+static CELL rows[BLOCK][FEATURES];
 static int labels[BLOCK][LABELS];
-static double out[BLOCK][OUTPUTS];
+static NUMBER out[BLOCK][OUTPUTS];
+
+#ifdef KEY
+#if BITS == 32
+typedef float real;
+#else
+typedef double real;
+#endif
+
+/* The key of a number, or the code of a category: -2 is no code, and not missing. */
+static CELL cell_of(double value, int feature)
+{
+    union {
+        real number;
+        CELL bits;
+    } cell;
+
+    cell.number = (real)value;
+    if (LEVEL_COUNT(feature) >= 0 && value == value)
+        return value >= 0 && value < 2147483648.0 && (double)(int32_t)value == value
+            ? (CELL)value : (CELL)-2;
+    return KEY(cell.bits);
+}
+#else
+static CELL cell_of(double value, int feature)
+{
+    (void)feature;
+    return (CELL)value;
+}
+#endif
 
 static void write_names(const char *(*name)(int))
 {
@@ -78,6 +110,7 @@ static int write_codes(void)
 int main(int argc, char **argv)
 {
     size_t count, i;
+    int feature;
     const char *mode = argc > 1 ? argv[1] : "";
 
     if (strcmp(mode, "codes") == 0)
@@ -86,7 +119,10 @@ int main(int argc, char **argv)
         write_all_names();
         return 0;
     }
-    while ((count = fread(rows, sizeof rows[0], BLOCK, stdin)) > 0) {
+    while ((count = fread(given, sizeof given[0], BLOCK, stdin)) > 0) {
+        for (i = 0; i < count; i++)
+            for (feature = 0; feature < FEATURES; feature++)
+                rows[i][feature] = cell_of(given[i][feature], feature);
         memset(out, 0, sizeof out);
         if (strcmp(mode, "batch") == 0)
             PREDICT_BATCH(rows[0], count, labels[0], out[0]);
