@@ -23,29 +23,74 @@ STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion"
 class Compiled:
     """A compiled model; see the header that `export_c` writes."""
 
-    def __init__(self, library: Path, prefix: str, model: Model) -> None:
+    def __init__(self, library: Path, prefix: str, model: Model, cells: str = "double") -> None:
         self.library, self.prefix, self.model = ctypes.CDLL(str(library)), prefix, model
+        self.cells = cells
 
     def function(self, name: str, result: Any, *arguments: Any) -> Any:
         found = getattr(self.library, f"{self.prefix}_{name}")
         found.restype, found.argtypes = result, arguments
         return found
 
-    def run(self, rows: Sequence[Sequence[float]]) -> tuple[list[Any], list[list[float]]]:
-        """Labels (-1 = refused; a list of them for several) and outputs (NaN where refused)."""
+    @property
+    def number(self) -> Any:
+        """Type of the numbers that it answers."""
+        if self.cells in ("double", "float"):
+            return np.float64
+        votes = self.model.schema.task == "classification" and not self.model.margins
+        narrow = votes and self.model.missing != "fractional" and self.model.unit_total < 2**31
+        return np.int32 if narrow else np.int64
+
+    def rows(self, rows: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+        """Rows as it takes them."""
         x = np.array(rows, dtype=np.float64)
-        schema = self.model.schema
-        several = bool(schema.more) and schema.task == "classification"
-        shape = (len(x), len(schema.outputs)) if several else len(x)
-        labels = np.full(shape, 99, dtype=np.intc)
-        out = np.full((len(x), self.model.schema.n_values), np.nan)
+        if self.cells == "double":
+            return x
+        with np.errstate(over="ignore", under="ignore"):
+            single = x.astype(np.float32)
+        if self.cells == "float":
+            return single
+        numbers = single if self.cells == "uint32_t" else x
+        bits = numbers.view(np.dtype(f"u{numbers.itemsize}"))
+        word = ctypes.c_uint32 if self.cells == "uint32_t" else ctypes.c_uint64
+        key = self.function("key", word, word)
+        keys = np.array([[key(b) for b in row] for row in bits.tolist()], bits.dtype)
+        for f in np.flatnonzero(self.model.schema.nominal):
+            known = (x[:, f] >= 0) & (x[:, f] < 2**31) & (x[:, f] == np.floor(x[:, f]))
+            codes = np.where(known, x[:, f], 2**31).astype(bits.dtype)
+            keys[:, f] = np.where(np.isnan(x[:, f]), keys[:, f], codes)
+        return keys
+
+    def answers(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Labels (rows, labels), -1 = refused, and numbers, those of refused rows untouched."""
+        x, schema = self.rows(rows), self.model.schema
+        n_labels = len(schema.outputs) if schema.task == "classification" else 1
+        labels = np.full((len(x), n_labels), 99, dtype=np.intc)
+        out = np.full((len(x), schema.n_values), -77, dtype=self.number)
         pointer = ctypes.c_void_p
         batch = self.function(
             "predict_batch", ctypes.c_size_t, pointer, ctypes.c_size_t, pointer, pointer
         )
         refused = batch(x.ctypes.data, len(x), labels.ctypes.data, out.ctypes.data)
-        assert refused == np.count_nonzero(labels.reshape(len(x), -1)[:, :1] == -1)
-        return labels.tolist(), out.tolist()
+        assert refused == np.count_nonzero(labels[:, 0] == -1)
+        return labels, out
+
+    def leaves(self, rows: Any) -> np.ndarray:
+        """(rows, trees): the node of each tree in which each row ends; -1 where refused."""
+        x = self.rows(rows)
+        nodes = np.full((len(x), self.model.n_trees), -1, dtype=np.intc)
+        leaf = self.function("leaf", ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        for row, own in zip(x, nodes, strict=True):
+            refused = leaf(row.ctypes.data, own.ctypes.data) != 0
+            assert refused == (own[0] == -1)
+        return nodes
+
+    def run(self, rows: Sequence[Sequence[float]]) -> tuple[list[Any], list[list[float]]]:
+        """Labels (-1 = refused; a list of them for several) and outputs (NaN where refused)."""
+        labels, out = self.answers(rows)
+        several = bool(self.model.schema.more) and self.model.schema.task == "classification"
+        numbers = np.where(labels[:, :1] == -1, np.nan, out)
+        return (labels if several else labels[:, 0]).tolist(), numbers.tolist()
 
 
 def compile_c(

@@ -9,7 +9,7 @@ import numpy as np
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.c_answers import answer_values, leaf_source
-from treekit.export.c_derived import derived_source
+from treekit.export.c_derived import derived_source, refuse_sums
 from treekit.export.c_form import CForm
 from treekit.export.c_forms import c_form
 from treekit.export.c_tables import CTable, c_table
@@ -82,6 +82,8 @@ def export_c(
     prefix = identifier(name, "model")
     types = c_types(model, prefix, input, arithmetic)
     leaves, derived = leaf_table(model.units), derive(model)
+    if types.whole:
+        refuse_sums(derived)
     made = c_form(model, leaves, derived, form, types)
     leaf_template, values, leaf_tables = leaf_source(model, leaves)
     answers, answer_tables, uses = answer_values(model, types)

@@ -77,6 +77,7 @@ def answer_values(model: Model, types: CTypes) -> tuple[dict[str, Any], list[CTa
         "unit_total": Code(str(model.unit_total)),
         "divisor": Code(str(model.divisor)),
         "exponent": model.exponent,
+        "link": Code(model.link),
         "whole_words": _whole_words(model),
         "rounding": Code("" if types.cell == "float" else _ROUND_DOUBLES),
     }

@@ -19,7 +19,7 @@ from treekit.export.literals import Code
 from treekit.model.derived import DerivedColumns
 from treekit.model.portable import floor_to
 
-__all__ = ["derived_source"]
+__all__ = ["derived_source", "refuse_sums"]
 
 _KINDS = {
     "sum": ("sum", "> 0", {"float32"}),
@@ -32,24 +32,11 @@ _KINDS = {
 def derived_source(
     derived: DerivedColumns, schema: Schema, types: CTypes
 ) -> tuple[dict[str, Any], list[CTable], set[str]]:
-    """Values and tables of ``c/helpers/derived.jinja``, and the helpers that it calls.
-
-    Raises
-    ------
-    ExportError
-        If a sum needs floating point, which the source must not have.
-    """
-    by_level = derived.level_feature >= 0
-    first_term = derived.term_start[:-1]
+    """Values and tables of ``c/helpers/derived.jinja``, and the helpers that it calls."""
+    by_level, first_term = derived.level_feature >= 0, derived.term_start[:-1]
     terms = np.diff(derived.term_start)
-    alone = ~by_level & (terms == 1)
-    alone[alone] = derived.term_weight[first_term[alone]] == 1.0
-    sums = ~by_level & ~alone
-    if types.whole and sums.any():
-        raise ExportError(
-            "arithmetic='integer' cannot add up columns, as this model's splits on sums of "
-            "columns do: choose arithmetic='float', or train without oblique splits"
-        )
+    sums = _sums(derived)
+    alone = ~by_level & ~sums
     levels = np.diff(derived.level_start)
     column = np.where(by_level, derived.level_feature, -1)
     column[alone] = derived.term_feature[first_term[alone]]
@@ -86,6 +73,24 @@ def derived_source(
         ]
     }
     return values, tables, set().union(*(_KINDS[kind][2] for kind in kinds))
+
+
+def refuse_sums(derived: DerivedColumns) -> None:
+    """Raise `ExportError` if a derived column needs floating point."""
+    if _sums(derived).any():
+        raise ExportError(
+            "arithmetic='integer' cannot add up columns, as this model's splits on sums of "
+            "columns do: choose arithmetic='float', or train without oblique splits"
+        )
+
+
+def _sums(derived: DerivedColumns) -> npt.NDArray[np.bool_]:
+    """(tests,) bool: which of them are more than one column compared with a threshold."""
+    terms = np.diff(derived.term_start)
+    alone = terms == 1
+    alone[alone] = derived.term_weight[derived.term_start[:-1][alone]] == 1.0
+    result: npt.NDArray[np.bool_] = (derived.level_feature < 0) & ~alone
+    return result
 
 
 def _limits(
