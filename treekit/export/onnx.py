@@ -1,38 +1,23 @@
 """ONNX: one graph of operators that every runtime has, exact at every step.
 
-Input ``X``, float32 (N, features): numbers, and the code of each category (its
-position in the vocabulary, which the metadata holds).  NaN is missing; a code
-outside the vocabulary, or one that is not whole, is an unseen category.
+Inputs (setting ``inputs``): ``tensor`` is one ``X`` (N, features) of the model's
+input type: numbers, and the code of each category (its position in the
+vocabulary, which the metadata holds).  NaN is missing; a code outside the
+vocabulary, or one that is not whole, is an unseen category.  ``columns`` is one
+input (N, 1) for each column, texts for categories (`treekit.export.onnx_columns`).
 
-Floor, Equal, GreaterOrEqual, LessOrEqual, And, Or, Where
-    only with nominal columns: turn every value that is no code into NaN, so
-    that the trees meet whole codes and NaN only.
-Not, Cast, ReduceSum, Gather, Add
-    only with the policy ``error``: a refused cell makes the run an error
-    (`treekit.export.onnx_inputs`).
-Gather, Mul, Add, LessOrEqual, Where, Concat
-    only with oblique splits or surrogates: derived columns behind the others
-    (`treekit.export.onnx_derived`).
-TreeEnsembleRegressor, ``SUM``
-    one target a class, holding the integer votes as float32.  Their sums stay
-    within 2**24: exact in any order, batch and number of threads.  The
-    classifier operator is not used: with two classes onnxruntime gives wrong
-    labels.  Targets that are 0 are left out.
-Gather, Mul, Div, Sub, Where, MatMul of int64
-    in its place where missing values divide a row (`treekit.export.onnx_fractional`).
-ArgMax, ``select_last_index=0``; Gather
-    the first class with the largest sum, and its label.  With costs, MatMul
-    of int64 and the first class that reaches ReduceMin.
-Cast to double, Div
-    the probability: one correctly rounded division of exact numbers.
-
-A regression has two targets an output, the limbs of the grid integer (one
-float32 cannot hold it), which Cast, Mul and Add join exactly in double; Div by
-the number of trees rounds once, and Mul by the step, a power of two, is exact.
+Between them and the trees, in modules of their own: codes that are none become
+NaN, and refused cells make the run an error (`onnx_inputs`); oblique splits and
+surrogates become derived columns (`onnx_derived`).  The trees give ``exact_sums``
+(`onnx_sums`: tree operators; `onnx_fractional`: masses, where rows divide), which
+ArgMax, Div and links turn into answers (`onnx_answers`, `onnx_links`).  A runtime
+profile chooses among operators (`onnx_profile`).
 
 Outputs: ``label`` (N,) and ``probabilities`` double (N, classes), or ``value``
 double (N,).  A model of several outputs has ``label_0``, ``probabilities_0``,
-``label_1`` and so on, or ``value`` (N, outputs).
+``label_1`` and so on, or ``value`` (N, outputs).  On demand ``leaf`` and ``path``
+(`onnx_leaves`), and maps in place of probabilities: those are float32, as ONNX has
+no others, so that they are the probabilities rounded.
 """
 
 from __future__ import annotations
@@ -41,49 +26,95 @@ import json
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from treekit._version import __version__
 from treekit.contracts import Setting
 from treekit.errors import ExportError
-from treekit.export.lower import lower
 from treekit.export.onnx_answers import add_labels, add_numbers
+from treekit.export.onnx_check import checked_content
+from treekit.export.onnx_columns import add_columns, input_names, tells_marks
 from treekit.export.onnx_derived import add_derived
-from treekit.export.onnx_fractional import add_masses
-from treekit.export.onnx_graph import ML_DOMAIN, ML_OPSET, Graph
+from treekit.export.onnx_fractional import add_largest, add_masses
+from treekit.export.onnx_graph import ML_DOMAIN, Graph
 from treekit.export.onnx_inputs import add_inputs
-from treekit.export.onnx_nodes import onnx_nodes
-from treekit.model.derived import derive
+from treekit.export.onnx_leaves import add_leaves, add_paths
+from treekit.export.onnx_profile import (
+    DOUBLES,
+    MARKS,
+    MEMBERS,
+    NEWEST_OPSET,
+    OLDEST_OPSET,
+    Ability,
+    choose_profile,
+)
+from treekit.export.onnx_sums import Lowered, add_tree_sums, lowered
 from treekit.model.ensemble import Model
-from treekit.model.tree import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, ValueInfoProto
 
-__all__ = ["ONNX_SETTINGS", "export_onnx"]
+__all__ = ["ONNX_SETTINGS", "add_sums", "export_onnx"]
 
 ONNX_SETTINGS = (
     Setting(
+        "target_runtime",
+        "",
+        "the oldest onnxruntime that must run the file, like 1.20; empty: 1.12 (2022), or the "
+        "oldest that has what the model needs",
+    ),
+    Setting(
         "opset",
-        17,
-        "version of the standard operators; 17 runs since onnxruntime 1.12 (2022)",
-        minimum=13,
-        maximum=21,
+        None,
+        "version of the standard operators; none: that of target_runtime",
+        type=int,
+        minimum=OLDEST_OPSET,
+        maximum=NEWEST_OPSET,
+    ),
+    Setting(
+        "inputs",
+        "tensor",
+        "one tensor X of numbers and codes, or an input for each column, with texts as they are",
+        choices=("tensor", "columns"),
+    ),
+    Setting(
+        "zipmap",
+        False,
+        "give probabilities as a map of label to float32 for each row, as skl2onnx does",
+    ),
+    Setting(
+        "leaf",
+        False,
+        "an output more: the node number of the leaf of each tree",
+    ),
+    Setting(
+        "path",
+        False,
+        "an output more: a text for each tree, 1 for each node on the row's way, else 0",
     ),
 )
 
 
-def export_onnx(model: Model, name: str, *, opset: int = 17) -> dict[str, bytes]:
-    """The model as one ONNX file, checked by ``onnx`` and loaded by ``onnxruntime``.
+def export_onnx(
+    model: Model,
+    name: str,
+    *,
+    target_runtime: str = "",
+    opset: int | None = None,
+    inputs: str = "tensor",
+    zipmap: bool = False,
+    leaf: bool = False,
+    path: bool = False,
+) -> dict[str, bytes]:
+    """The model as one ONNX file, checked by ``onnx`` and run by ``onnxruntime``.
 
     Parameters
     ----------
     model : Model
-        A float32 model.  What its policies refuse makes the graph's run an error.
+        What its policies refuse makes the graph's run an error.
     name : str
         Stem of the file.
-    opset : int
-        Version of the standard operators.
+    target_runtime, opset, inputs, zipmap, leaf, path
+        See `ONNX_SETTINGS`.
 
     Returns
     -------
@@ -93,92 +124,120 @@ def export_onnx(model: Model, name: str, *, opset: int = 17) -> dict[str, bytes]
     Raises
     ------
     ExportError
-        If ONNX cannot say what the model does; the message names it.
+        If ONNX, or the runtime, cannot say what the model does; the message names it.
     """
-    _require_expressible(model)
-    content = _serialised(_model_proto(model, opset))
-    return {f"{name}.onnx": content}
+    columns = inputs == "columns"
+    if zipmap and model.schema.task == "regression":
+        raise ExportError("onnx: zipmap=True maps classes to probabilities; this is a regression")
+    form = lowered(model)
+    profile = choose_profile(_needs(model, form, columns), target_runtime, opset)
+    graph = Graph(profile.opset, profile.ml_opset, model.schema.dtype)
+    places = _add_inputs(graph, model, columns)
+    clean = columns and not tells_marks(model)
+    reached = add_sums(graph, model, form, clean=clean, tell_leaves=leaf or path)
+    if model.schema.task == "classification":
+        outputs = add_labels(graph, model, zipmap=zipmap)
+    else:
+        outputs = add_numbers(graph, model)
+    outputs += [add_leaves(graph, model, reached)] if leaf else []
+    outputs += [add_paths(graph, model, reached)] if path else []
+    names = input_names(model.schema, [one.name for one in outputs]) if columns else ["X"]
+    metadata = _metadata(model) | {"treekit.runtime": f"onnxruntime {profile.runtime_text}"}
+    if columns:
+        of_inputs = dict(zip(names, model.schema.names, strict=True))
+        metadata["treekit.inputs"] = json.dumps(of_inputs)
+    proto = _proto(graph, places, outputs, names, metadata)
+    return {f"{name}.onnx": checked_content(proto, model, columns=columns)}
 
 
-def _require_expressible(model: Model) -> None:
-    schema = model.schema
-    if schema.dtype != "float32":
-        raise ExportError(
-            f"onnx: the model's input type is {schema.dtype}, and ONNX tree operators compare in "
-            'float32: train with dtype="float32"'
-        )
+def _needs(model: Model, form: Lowered, columns: bool) -> list[Ability]:
+    """What not every runtime has."""
+    asked = {
+        DOUBLES: model.schema.dtype == "float64",
+        MARKS: columns and tells_marks(model),
+        MEMBERS: form.chains_too_deep,
+    }
+    return [ability for ability, needed in asked.items() if needed]
 
 
-def _model_proto(model: Model, opset: int) -> ModelProto:
+def _add_inputs(graph: Graph, model: Model, columns: bool) -> list[ValueInfoProto]:
     from onnx import helper
 
-    graph = Graph(opset)
-    _add_sums(graph, model)
-    add_answers = add_labels if model.schema.task == "classification" else add_numbers
-    outputs = add_answers(graph, model)
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
+    if columns:
+        return add_columns(graph, model)
+    shape: list[str | int | None] = ["N", model.schema.n_features]
+    return [helper.make_tensor_value_info("X", graph.real_type, shape)]
+
+
+def add_sums(
+    graph: Graph,
+    model: Model,
+    form: Lowered | None = None,
+    *,
+    clean: bool = False,
+    tell_leaves: bool = False,
+) -> str:
+    """Add all from ``X`` (N, features) to ``exact_sums`` (N, values) double.
+
+    Parameters
+    ----------
+    form : Lowered, optional
+        What `lowered` makes of the model, for callers that need it as well.
+    clean : bool
+        Whether ``X`` holds nothing but codes of the vocabularies already.
+    tell_leaves : bool
+        Whether the leaves must be known.
+
+    Returns
+    -------
+    str
+        Name of (N, trees) int64, rows of `Model.units`; no matter unless asked for.
+    """
+    form = lowered(model) if form is None else form
+    columns = add_inputs(graph, model, clean=clean)
+    if form.derived.n_columns:
+        columns = add_derived(graph, form.derived, columns)
+    if model.missing == "fractional":
+        masses = add_masses(graph, model, columns, form.derived.column)
+        return add_largest(graph, model, masses) if tell_leaves else ""
+    return add_tree_sums(graph, model, form, columns, tell_leaves=tell_leaves)
+
+
+def _proto(
+    graph: Graph,
+    inputs: list[ValueInfoProto],
+    outputs: list[ValueInfoProto],
+    names: list[str],
+    metadata: dict[str, str],
+) -> ModelProto:
+    from onnx import helper
+
+    opsets = [helper.make_opsetid("", graph.opset), helper.make_opsetid(ML_DOMAIN, graph.ml_used)]
     proto: ModelProto = helper.make_model(
-        graph.proto(model.schema.n_features, outputs),
+        graph.proto(inputs, outputs, names),
         opset_imports=opsets,
         # The oldest container that knows these operators, so that old runtimes read it.
         ir_version=helper.find_min_ir_version_for(opsets),
         producer_name="treekit",
+        producer_version=__version__,
     )
-    helper.set_model_props(proto, _metadata(model))
+    helper.set_model_props(proto, metadata)
     return proto
 
 
-def _add_sums(graph: Graph, model: Model) -> None:
-    """``sums``: the integers of the leaves, added up over the trees.
-
-    Votes (N, values), float32 from the tree operator and int64 from masses; for
-    numbers the high limbs of all outputs and then the low ones, or int64.
-    """
-    columns = add_inputs(graph, model)
-    derived = derive(model)
-    if derived.n_columns:
-        columns = add_derived(graph, derived, columns)
-    if model.missing == "fractional":
-        add_masses(graph, model, columns, derived.column)
-        return
-    nodes = onnx_nodes(lower(model, derived))
-    if nodes.depth > MAX_DEPTH:
-        raise ExportError(
-            f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs {nodes.depth} "
-            "(a split by categories counts a test for each run of codes): set max_depth"
-        )
-    units = model.units
-    if model.schema.task == "regression":
-        units = np.hstack(model.grid.limbs(units))
-    graph.add_ensemble(columns, nodes, units, "sums")
-
-
 def _metadata(model: Model) -> dict[str, str]:
-    """What a reader needs to fill ``X`` and to read the sums, as ASCII text."""
+    """What a reader needs to fill the inputs and to read the answers, as ASCII text."""
     schema = model.schema
-    units: dict[str, int]
-    if schema.task == "classification":
+    units: dict[str, int | str]
+    if schema.task == "classification" and not model.margins:
         units = {"trees": model.n_trees, "unit_total": model.unit_total}
     else:
-        grid = model.grid
-        units = {"trees": model.n_trees, "base": grid.base, "exponent": grid.exponent}
+        units = {"trees": model.n_trees, "divisor": model.divisor, "exponent": model.exponent}
+        units["link"] = model.link
     return {
         "treekit.version": __version__,
         "treekit.schema": json.dumps(msgspec.to_builtins(schema)),
+        "treekit.features": json.dumps(schema.names),
         "treekit.classes": json.dumps(schema.classes),
         "treekit.units": json.dumps(units),
     }
-
-
-def _serialised(proto: ModelProto) -> bytes:
-    """The file's content, after ``onnx`` checked it and ``onnxruntime`` loaded it."""
-    import onnx
-    import onnxruntime
-
-    try:
-        content: bytes = proto.SerializeToString(deterministic=True)
-        onnx.checker.check_model(content, full_check=True)
-        onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    except Exception as error:  # each library has its own kinds, some bare RuntimeErrors
-        raise ExportError(f"onnx: the graph was refused when it was checked: {error}") from error
-    return content

@@ -1,4 +1,4 @@
-"""From the integer ``sums`` of an ONNX graph to labels, probabilities and numbers."""
+"""From the integer ``exact_sums`` of an ONNX graph to labels, probabilities and numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from treekit.data.schema import Output
 from treekit.errors import ExportError
-from treekit.export.onnx_graph import Graph
+from treekit.export.onnx_graph import ML_DOMAIN, Graph
+from treekit.export.onnx_links import add_link
 from treekit.model.ensemble import Model
 
 if TYPE_CHECKING:
@@ -18,19 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["add_labels", "add_numbers"]
 
 
-def add_labels(graph: Graph, model: Model) -> list[ValueInfoProto]:
-    """Add labels and probabilities; returns the outputs' types."""
+def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[ValueInfoProto]:
+    """Add labels and probabilities; returns the outputs' types.
+
+    Parameters
+    ----------
+    zipmap : bool
+        Give probabilities as a map of label to float32 for each row.
+    """
     from onnx import TensorProto, helper
 
-    graph.constant("unit_total", np.array(float(model.unit_total)))
-    graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
     several = len(model.schema.outputs) > 1
     answers = []
     for number, output in enumerate(model.schema.outputs):
         end = f"_{number}" if several else ""
         votes = _block(graph, model, number, end) if several else "exact_sums"
-        labels = _labels(output)
-        kind = graph.constant_type(graph.constant(f"labels{end}", labels))
+        kind = graph.constant_type(graph.constant(f"labels{end}", _labels(output)))
         code = (
             _least_cost(graph, model)
             if model.label_costs is not None
@@ -39,13 +43,14 @@ def add_labels(graph: Graph, model: Model) -> list[ValueInfoProto]:
             )
         )
         graph.add("Gather", [f"labels{end}", code], f"label{end}", axis=0)
-        graph.add("Div", [votes, "unit_total"], f"probabilities{end}")
-        answers += [
-            helper.make_tensor_value_info(f"label{end}", kind, ["N"]),
-            helper.make_tensor_value_info(
-                f"probabilities{end}", TensorProto.DOUBLE, ["N", len(labels)]
-            ),
-        ]
+        answers.append(helper.make_tensor_value_info(f"label{end}", kind, ["N"]))
+        n_classes = len(output.classes)
+        if zipmap:
+            shares = _shares(graph, model, votes, n_classes, f"shares{end}")
+            answers.append(_add_map(graph, output, shares, f"probabilities{end}"))
+            continue
+        name = _shares(graph, model, votes, n_classes, f"probabilities{end}")
+        answers.append(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["N", n_classes]))
     return answers
 
 
@@ -56,6 +61,46 @@ def _block(graph: Graph, model: Model, number: int, end: str) -> str:
     return graph.add("Gather", ["exact_sums", f"classes{end}"], f"votes{end}", axis=1)
 
 
+def _shares(graph: Graph, model: Model, votes: str, n_classes: int, name: str) -> str:
+    """Probabilities: one correctly rounded division, or what the link makes of margins."""
+    if model.margins:
+        margins = _scaled(graph, model, votes, f"{name}_of_margins")
+        return add_link(graph, model.link, margins, n_classes, name)
+    graph.constant("unit_total", np.array(float(model.unit_total)))
+    return graph.add("Div", [votes, "unit_total"], name)
+
+
+def _scaled(graph: Graph, model: Model, total: str, name: str) -> str:
+    """The numbers of sums: a division that rounds once, and an exact scaling."""
+    if model.divisor != 1:
+        graph.constant("divisor", np.array(float(model.divisor)))
+        total = graph.add("Div", [total, "divisor"], f"{name}_mean")
+    graph.constant("step", np.ldexp(1.0, np.array(model.exponent)))
+    return graph.add("Mul", [total, "step"], name)
+
+
+def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoProto:
+    """A map of label to float32 for each row, as skl2onnx gives them."""
+    from onnx import TensorProto, helper
+
+    labels = output.classes
+    given: dict[str, Any]
+    if isinstance(labels[0], str):
+        key, given = TensorProto.STRING, {"classlabels_strings": list(labels)}
+    elif isinstance(labels[0], int) and not isinstance(labels[0], bool):
+        key, given = TensorProto.INT64, {"classlabels_int64s": list(labels)}
+    else:
+        raise ExportError(
+            f"onnx: zipmap=True needs labels that are text or whole numbers, and those of "
+            f"{output.name!r} are of type {type(labels[0]).__name__}: choose zipmap=False"
+        )
+    graph.add("Cast", [shares], f"{shares}_single", to=TensorProto.FLOAT)
+    graph.add("ZipMap", [f"{shares}_single"], name, domain=ML_DOMAIN, **given)
+    value = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(key, value))
+    return helper.make_value_info(name, maps)
+
+
 def _least_cost(graph: Graph, model: Model) -> str:
     """The first class of least expected cost; costs reach 2**62, so they stay int64."""
     from onnx import TensorProto
@@ -63,7 +108,7 @@ def _least_cost(graph: Graph, model: Model) -> str:
     graph.constant("cost_table", np.asarray(model.label_costs, dtype=np.int64))
     graph.add("Cast", ["exact_sums"], "whole_sums", to=TensorProto.INT64)
     graph.add("MatMul", ["whole_sums", "cost_table"], "costs")
-    graph.add_least("costs", "least")
+    graph.add_reduction("ReduceMin", "costs", "least")
     graph.add("Equal", ["costs", "least"], "is_least")
     graph.add("Cast", ["is_least"], "is_least_number", to=TensorProto.FLOAT)
     return graph.add(
@@ -75,26 +120,14 @@ def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
     """Add the numbers of a regression; returns the output's type."""
     from onnx import TensorProto, helper
 
-    grid, n_outputs = model.grid, model.schema.n_values
-    graph.constant("rows_of_trees", np.array(float(model.n_trees * model.mass)))
-    graph.constant("step", np.ldexp(1.0, np.array(grid.exponent)))
-    graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
-    total = "exact_sums"
-    if model.missing != "fractional":
-        graph.constant("high_targets", np.arange(n_outputs))
-        graph.constant("low_targets", np.arange(n_outputs, 2 * n_outputs))
-        graph.constant("base", np.array(float(grid.base)))
-        graph.add("Gather", ["exact_sums", "high_targets"], "high", axis=1)
-        graph.add("Gather", ["exact_sums", "low_targets"], "low", axis=1)
-        graph.add("Mul", ["high", "base"], "shifted")
-        total = graph.add("Add", ["shifted", "low"], "sum")
-    graph.add("Div", [total, "rows_of_trees"], "mean")
+    n_outputs = model.schema.n_values
+    numbers = _scaled(graph, model, "exact_sums", "numbers")
     if model.schema.more:
-        graph.add("Mul", ["mean", "step"], "value")
+        add_link(graph, model.link, numbers, n_outputs, "value")
         return [helper.make_tensor_value_info("value", TensorProto.DOUBLE, ["N", n_outputs])]
     graph.constant("only", np.array(0))
-    graph.add("Mul", ["mean", "step"], "values")
-    graph.add("Gather", ["values", "only"], "value", axis=1)
+    values = add_link(graph, model.link, numbers, n_outputs, "values")
+    graph.add("Gather", [values, "only"], "value", axis=1)
     return [helper.make_tensor_value_info("value", TensorProto.DOUBLE, ["N"])]
 
 

@@ -1,7 +1,8 @@
 """Derived columns as plain ONNX operators: every test of every row, in double.
 
-Sums are chains of Mul and Add, term by term: a MatMul would add in an order of
-its own, and products of float32 numbers are exact in double only one by one.
+The columns are of the model's input type, as those of the table.  Sums are chains
+of Mul and Add, term by term: a MatMul would add in an order of its own, and
+products of float32 numbers are exact in double only one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["add_derived"]
 
 
 def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
-    """Add the derived columns behind the columns of `codes` (N, features) float32.
+    """Add the derived columns behind the columns of `codes` (N, features).
 
     Returns the name of (N, features + D): 0.0, 1.0, or NaN for what no test knows.
     """
@@ -40,7 +41,7 @@ def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
 def _linear_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], count: int, codes: str
 ) -> str:
-    """(N, tests) float32: which side of its threshold each sum of `count` terms lies on."""
+    """(N, tests): which side of its threshold each sum of `count` terms lies on."""
     from onnx import TensorProto
 
     name = f"sums_of_{count}"
@@ -55,11 +56,11 @@ def _linear_tests(
             "Mul", [f"{name}_exact_{term}", f"{name}_weight_{term}"], f"{name}_part_{term}"
         )
         total = graph.add("Add", [total, part], f"{name}_total_{term}") if total else part
-    below = derived.below[tests].astype(np.float32)
+    below = derived.below[tests].astype(graph.real)
     graph.constant(f"{name}_threshold", derived.threshold[tests])
     graph.constant(f"{name}_below", below)
     graph.constant(f"{name}_above", 1 - below)
-    graph.constant(f"{name}_unknown", np.array(np.nan, dtype=np.float32))
+    graph.number(f"{name}_unknown", np.nan)
     graph.add("LessOrEqual", [total, f"{name}_threshold"], f"{name}_is_below")
     graph.add("Equal", [total, total], f"{name}_is_known")
     graph.add("Where", [f"{name}_is_below", f"{name}_below", f"{name}_above"], f"{name}_side")
@@ -69,19 +70,19 @@ def _linear_tests(
 def _level_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], codes: str
 ) -> str:
-    """(N, tests) float32: the branch of each test's level, NaN where it has none."""
+    """(N, tests): the branch of each test's level, NaN where it has none."""
     replies = []
     for test in tests.tolist():
         own = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
-        replies.append(np.where(own < 0, np.nan, own).astype(np.float32))
-    return graph.add_look_up(codes, derived.level_feature[tests], replies, np.float32(np.nan),
-                             "level_tests")  # fmt: skip
+        replies.append(np.where(own < 0, np.nan, own))
+    unknown = graph.real.type(np.nan)
+    return graph.add_look_up(codes, derived.level_feature[tests], replies, unknown, "level_tests")
 
 
 def _first_known(
     graph: Graph, derived: DerivedColumns, tests: str, place: npt.NDArray[np.int64]
 ) -> str:
-    """(N, D) float32: of each column the first test that is not NaN."""
+    """(N, D): of each column the first test that is not NaN."""
     first, last = derived.test_start[:-1], derived.test_start[1:] - 1
     name = ""
     for step in range(int((last - first).max()) + 1):

@@ -20,7 +20,7 @@ from treekit.model.joined import join
 from treekit.model.portable import MASS
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
-__all__ = ["add_masses"]
+__all__ = ["Masses", "add_largest", "add_masses"]
 
 _MISSING = -1.0
 
@@ -36,25 +36,43 @@ class _Walk:
     derived: npt.NDArray[np.int64]
 
 
-def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np.int64]) -> str:
-    """Add the walk of all trees; returns the name of the sums (N, values) int64.
+@dataclass(frozen=True, slots=True)
+class Masses:
+    """Where a graph has the masses of all leaves.
+
+    Attributes
+    ----------
+    name : str
+        (N, leaves) int64.
+    row : (leaves,) int64
+        Row of `Model.units` of each.
+    """
+
+    name: str
+    row: npt.NDArray[np.int64]
+
+
+def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np.int64]) -> Masses:
+    """Add the walk of all trees, and ``exact_sums`` (N, values) double.
 
     Parameters
     ----------
     columns : str
-        (N, features + derived) float32; codes are clean.
+        (N, features + derived); codes are clean.
     derived : (nodes,) int64
         Derived column of each node of the joined trees, -1 = plain.
     """
+    from onnx import TensorProto
+
     nodes, roots = join(model.trees)
     walk = _Walk(graph, nodes, model.schema.n_features, columns, derived)
     bounds = np.concatenate([mass_bounds(tree) for tree in model.trees])
     row_of_leaf = np.cumsum(nodes.kind == Split.LEAF) - 1
     graph.constant("whole_mass", np.array(MASS))
     graph.constant("none", np.array(0))
-    graph.constant("first_branch", np.array(0, dtype=np.float32))
-    graph.constant("second_branch", np.array(1, dtype=np.float32))
-    graph.constant("no_branch", np.array(_MISSING, dtype=np.float32))
+    graph.number("first_branch", 0)
+    graph.number("second_branch", 1)
+    graph.number("no_branch", _MISSING)
     level = roots[:-1]
     mass = _roots(graph, columns, len(level))
     leaf_rows, leaf_masses = [], []
@@ -67,11 +85,33 @@ def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np
         if is_leaf.all():
             break
         mass, level = _children(walk, mass, level, bounds, depth)
-    graph.constant("units", model.units[np.concatenate(leaf_rows)])
+    row = np.concatenate(leaf_rows)
+    graph.constant("units", model.units[row])
     every = leaf_masses[0]
     if len(leaf_masses) > 1:
         every = graph.add("Concat", leaf_masses, "leaf_masses", axis=1)
-    return graph.add("MatMul", [every, "units"], "sums")
+    graph.add("MatMul", [every, "units"], "sums")
+    graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
+    return Masses(every, row)
+
+
+def add_largest(graph: Graph, model: Model, masses: Masses) -> str:
+    """Add the leaf of each tree with most of the mass, the first of equal ones.
+
+    Returns the name of (N, trees) int64: rows of `Model.units`.
+    """
+    from onnx import TensorProto
+
+    counts = np.diff(model.leaf_offsets)
+    # A tree with fewer leaves has its first one again behind them, where it never wins.
+    own = np.arange(counts.max())
+    rows = model.leaf_offsets[:-1, None] + np.where(own < counts[:, None], own, 0)
+    graph.constant("masses_of_trees", np.argsort(masses.row)[rows])
+    graph.constant("first_leaf", model.leaf_offsets[:-1])
+    graph.add("Gather", [masses.name, "masses_of_trees"], "masses_by_tree", axis=1)
+    graph.add("Cast", ["masses_by_tree"], "real_masses", to=TensorProto.DOUBLE)
+    graph.add("ArgMax", ["real_masses"], "largest_leaf", axis=2, keepdims=0, select_last_index=0)
+    return graph.add("Add", ["largest_leaf", "first_leaf"], "reached_leaves")
 
 
 def _roots(graph: Graph, columns: str, n_trees: int) -> str:
@@ -106,7 +146,7 @@ def _children(
     branch = _branches(walk, parents, f"branch_{depth}")
     graph.constant(f"{name}_from", inner[parent])
     graph.constant(f"{name}_asks", parent)
-    graph.constant(f"{name}_branch", own.astype(np.float32))
+    graph.constant(f"{name}_branch", own.astype(graph.real))
     graph.constant(f"{name}_low", bounds[children, 0])
     graph.constant(f"{name}_high", bounds[children, 1])
     given = graph.add("Gather", [mass, f"{name}_from"], f"{name}_given", axis=1)
@@ -123,7 +163,7 @@ def _children(
 
 
 def _branches(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
-    """(N, parents) float32: the branch that each row takes at each node, -1 = missing."""
+    """(N, parents): the branch that each row takes at each node, -1 = missing."""
     kind = walk.nodes.kind[parents]
     by_level = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
     by_level &= walk.derived[parents] < 0
@@ -148,7 +188,8 @@ def _by_level(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
         for node in parents.tolist()
     ]
     features = nodes.feature[parents].astype(np.int64)
-    return walk.graph.add_look_up(walk.columns, features, replies, np.float32(_MISSING), name)
+    missing = walk.graph.real.type(_MISSING)
+    return walk.graph.add_look_up(walk.columns, features, replies, missing, name)
 
 
 def _by_order(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
@@ -159,8 +200,8 @@ def _by_order(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
     feature = np.where(derived >= 0, walk.n_features + derived, nodes.feature[parents])
     bound = np.where((derived >= 0) | asks_missing, 0.0, nodes.threshold[parents])
     graph.constant(f"{name}_feature", feature)
-    graph.constant(f"{name}_bound", bound.astype(np.float32))
-    graph.constant(f"{name}_unknown", np.where(asks_missing, 0, _MISSING).astype(np.float32))
+    graph.constant(f"{name}_bound", bound.astype(graph.real))
+    graph.constant(f"{name}_unknown", np.where(asks_missing, 0, _MISSING).astype(graph.real))
     graph.constant(f"{name}_always", asks_missing)  # whatever is known takes branch 1
     graph.add("Gather", [walk.columns, f"{name}_feature"], f"{name}_x", axis=1)
     graph.add("Greater", [f"{name}_x", f"{name}_bound"], f"{name}_is_above")

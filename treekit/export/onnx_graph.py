@@ -1,4 +1,4 @@
-"""Building an ONNX graph: operators and constants in order, large attributes at once."""
+"""Building an ONNX graph: operators and constants in order, under names of their own."""
 
 from __future__ import annotations
 
@@ -7,62 +7,109 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.export.onnx_nodes import OnnxNodes
+from treekit.data.schema import Dtype
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto, ValueInfoProto
+    from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto
 
-__all__ = ["ML_DOMAIN", "ML_OPSET", "Graph"]
+__all__ = ["ML_DOMAIN", "Graph"]
 
-ML_DOMAIN, ML_OPSET = "ai.onnx.ml", 3
-"""Version 5 replaces the tree operators, and older runtimes lack it."""
+ML_DOMAIN = "ai.onnx.ml"
 
 
 class Graph:
-    """Nodes and constants, collected in order, for a version of the standard operators."""
+    """Nodes and constants, collected in order, for versions of the two standard domains.
 
-    def __init__(self, opset: int) -> None:
-        self.opset = opset
+    Parameters
+    ----------
+    opset, ml_opset : int
+        Versions of the standard operators and of ai.onnx.ml.
+    dtype : {"float32", "float64"}
+        Type of the columns, which is the model's input type.
+
+    Attributes
+    ----------
+    ml_used : int
+        The version of ai.onnx.ml that the operators added so far need.
+    """
+
+    def __init__(self, opset: int, ml_opset: int = 3, dtype: Dtype = "float32") -> None:
+        self.opset, self.ml_opset = opset, ml_opset
+        self.ml_used = 3
+        self.real = np.dtype(dtype)
         self.nodes: list[NodeProto] = []
-        self.constants: list[Any] = []
+        self._own: dict[str, TensorProto] = {}
+
+    @property
+    def real_type(self) -> int:
+        """ONNX's number for the type of the columns."""
+        from onnx import helper
+
+        return int(helper.np_dtype_to_tensor_dtype(self.real))
 
     def constant(self, name: str, value: npt.NDArray[Any]) -> str:
-        """Add a constant; returns its name."""
+        """Add a constant; returns its name.
+
+        It may be added again, but no other under its name.
+        """
         from onnx import numpy_helper
 
-        self.constants.append(numpy_helper.from_array(value, name))
+        made = numpy_helper.from_array(value, name)
+        if name in self._own:
+            if self._own[name] != made:
+                raise ValueError(f"two constants of a graph are called {name!r}")
+            return name
+        self._own[name] = made
         return name
+
+    @property
+    def constants(self) -> list[TensorProto]:
+        """All constants, in order."""
+        return list(self._own.values())
+
+    def texts(self, name: str, values: list[bytes]) -> str:
+        """Add a constant (texts,) of UTF-8 texts; returns its name."""
+        from onnx import TensorProto
+
+        kind = TensorProto.STRING
+        self._own[name] = TensorProto(
+            name=name, data_type=kind, dims=[len(values)], string_data=values
+        )
+        return name
+
+    def number(self, name: str, value: float) -> str:
+        """Add a constant of the columns' type; returns its name."""
+        return self.constant(name, np.array(value, dtype=self.real))
 
     def constant_type(self, name: str) -> int:
         """ONNX's number for the element type of a constant."""
-        return next(int(one.data_type) for one in self.constants if one.name == name)
+        return int(self._own[name].data_type)
 
-    def add(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        """Add an operator with one output; returns the output's name."""
+    def add(
+        self,
+        operator: str,
+        inputs: list[str],
+        output: str,
+        *,
+        attributes: tuple[AttributeProto, ...] = (),
+        **plain: Any,
+    ) -> str:
+        """Add an operator with one output; returns the output's name.
+
+        Large attributes come as `attributes`: `onnx.helper` looks at every element.
+        """
         from onnx import helper
 
-        self.nodes.append(helper.make_node(operator, inputs, [output], **attributes))
+        self.nodes.append(helper.make_node(operator, inputs, [output], **plain))
+        self.nodes[-1].attribute.extend(attributes)
         return output
 
-    def add_least(self, numbers: str, output: str) -> str:
-        """Add the least of each row of `numbers` (N, columns): (N, 1)."""
+    def add_reduction(self, operator: str, numbers: str, output: str) -> str:
+        """Add ReduceMin or ReduceMax of each row of `numbers` (N, columns): (N, 1)."""
         if self.opset < 18:
-            return self.add("ReduceMin", [numbers], output, axes=[1], keepdims=1)
-        self.constant(f"{output}_axis", np.array([1]))
-        return self.add("ReduceMin", [numbers, f"{output}_axis"], output, keepdims=1)
-
-    def proto(self, n_features: int, outputs: list[ValueInfoProto]) -> GraphProto:
-        """The graph from ``X`` to `outputs`, with the constants that it uses."""
-        from onnx import TensorProto, helper
-
-        used = {name for node in self.nodes for name in node.input}
-        constants = [one for one in self.constants if one.name in used]
-
-        x = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", n_features])
-        graph: GraphProto = helper.make_graph(
-            self.nodes, "treekit", [x], outputs, initializer=constants
-        )
-        return graph
+            return self.add(operator, [numbers], output, axes=[1], keepdims=1)
+        axis = self.constant("second_axis", np.array([1]))
+        return self.add(operator, [numbers, axis], output, keepdims=1)
 
     def add_look_up(
         self,
@@ -77,7 +124,7 @@ class Graph:
         Parameters
         ----------
         codes : str
-            (N, columns) float32: codes of the vocabulary, NaN = missing.
+            (N, columns): codes of the vocabulary, NaN = missing.
         features : (tables,) int64
             Column that each table is asked by.
         replies : list of (levels,) arrays
@@ -92,7 +139,7 @@ class Graph:
         self.constant(f"{output}_features", features)
         self.constant(f"{output}_starts", np.cumsum(sizes) - sizes)
         self.constant(f"{output}_entries", entries.astype(missing.dtype))
-        self.constant(f"{output}_absent", np.array(-1, dtype=np.float32))
+        self.number(f"{output}_absent", -1)
         self.constant(f"{output}_first", np.array(1))
         x = self.add("Gather", [codes, f"{output}_features"], f"{output}_x", axis=1)
         self.add("Equal", [x, x], f"{output}_known")
@@ -102,64 +149,44 @@ class Graph:
         self.add("Add", [f"{output}_entry", f"{output}_starts"], f"{output}_at")
         return self.add("Gather", [f"{output}_entries", f"{output}_at"], output, axis=0)
 
-    def add_ensemble(
-        self, x: str, nodes: OnnxNodes, units: npt.NDArray[np.int64], output: str
-    ) -> str:
-        """Add the trees: the sum over them of rows of `units`, (leaves, targets)."""
-        units = units[nodes.row]
-        kept = units != 0
-        kept[:, 0] |= ~kept.any(axis=1)  # a leaf without any target is malformed
-        leaf, target = np.nonzero(kept)
-        at = np.flatnonzero(nodes.is_leaf)[leaf]
-        modes = np.array([b"BRANCH_LEQ", b"LEAF"], dtype=object)
-        self.add(
-            "TreeEnsembleRegressor",
-            [x],
-            output,
-            domain=ML_DOMAIN,
-            n_targets=units.shape[1],
-            aggregate_function="SUM",
-            post_transform="NONE",
+    def proto(
+        self, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto], names: list[str]
+    ) -> GraphProto:
+        """The graph, with the constants that it uses.
+
+        Parameters
+        ----------
+        inputs, outputs : list of ValueInfoProto
+            Under the names that the operators know them by.
+        names : list of str
+            What the inputs are called instead: names of columns, which may be any
+            but those of outputs.  What else is called so gets another name.
+        """
+        from onnx import helper
+
+        used = {name for node in self.nodes for name in node.input}
+        constants = [one for one in self.constants if one.name in used]
+        new = self._new_names(inputs, names)
+        for one in (*inputs, *constants):
+            one.name = new.get(one.name, one.name)
+        for node in self.nodes:
+            node.input[:] = [new.get(name, name) for name in node.input]
+            node.output[:] = [new.get(name, name) for name in node.output]
+        graph: GraphProto = helper.make_graph(
+            self.nodes, "treekit", inputs, outputs, initializer=constants
         )
-        self.nodes[-1].attribute.extend(
-            [
-                _ints("nodes_treeids", nodes.tree),
-                _ints("nodes_nodeids", nodes.node),
-                _ints("nodes_featureids", nodes.feature),
-                _strings("nodes_modes", modes[nodes.is_leaf.astype(np.int64)]),
-                _floats("nodes_values", nodes.value),
-                _ints("nodes_missing_value_tracks_true", nodes.missing_true),
-                _ints("nodes_truenodeids", nodes.true),
-                _ints("nodes_falsenodeids", nodes.false),
-                _ints("target_treeids", nodes.tree[at]),
-                _ints("target_nodeids", nodes.node[at]),
-                _ints("target_ids", target),
-                _floats("target_weights", units[kept]),
-            ]
-        )
-        return output
+        return graph
 
-
-# `onnx.helper.make_attribute` looks at every element; these take arrays whole.
-
-
-def _ints(name: str, values: npt.NDArray[Any]) -> AttributeProto:
-    from onnx import AttributeProto
-
-    return AttributeProto(
-        name=name, type=AttributeProto.INTS, ints=values.astype(np.int64).tolist()
-    )
-
-
-def _floats(name: str, values: npt.NDArray[Any]) -> AttributeProto:
-    from onnx import AttributeProto
-
-    return AttributeProto(
-        name=name, type=AttributeProto.FLOATS, floats=values.astype(np.float32).tolist()
-    )
-
-
-def _strings(name: str, values: npt.NDArray[Any]) -> AttributeProto:
-    from onnx import AttributeProto
-
-    return AttributeProto(name=name, type=AttributeProto.STRINGS, strings=values.tolist())
+    def _new_names(self, inputs: list[ValueInfoProto], names: list[str]) -> dict[str, str]:
+        """The name of each input, and of whatever else is called as one."""
+        new = {one.name: name for one, name in zip(inputs, names, strict=True)}
+        own = {one.name for one in self.constants}
+        own |= {name for node in self.nodes for name in node.output}
+        taken = set(names)
+        for name in sorted(own & taken):
+            other = name + "'"
+            while other in own or other in taken:
+                other += "'"
+            taken.add(other)
+            new[name] = other
+        return new

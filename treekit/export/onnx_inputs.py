@@ -16,24 +16,29 @@ from treekit.model.ensemble import Model
 __all__ = ["add_inputs"]
 
 
-def add_inputs(graph: Graph, model: Model) -> str:
+def add_inputs(graph: Graph, model: Model, *, clean: bool = False) -> str:
     """Add what a row passes before the trees see it.
+
+    Parameters
+    ----------
+    clean : bool
+        Whether ``X`` holds nothing but codes of the vocabularies already.
 
     Returns
     -------
     str
-        (N, features) float32: numbers, and codes of the vocabularies; NaN where
+        (N, features): numbers, and codes of the vocabularies; NaN where
         a value is missing, or is not a code of its column.
     """
     schema = model.schema
     columns = "X"
-    if schema.nominal.any():
+    if schema.nominal.any() and not clean:
         columns = _add_clean_codes(graph, model)
     if model.missing == "error":
         graph.add("Equal", [columns, columns], "is_known")
         graph.add("Not", ["is_known"], "is_refused")
         return _add_refusal(graph, columns, "this model refuses missing values")
-    if model.unknown == "error" and schema.nominal.any():
+    if model.unknown == "error" and schema.nominal.any() and not clean:
         graph.add("Equal", ["X", "X"], "is_known")
         graph.add("Not", ["usable"], "is_no_code")
         graph.add("And", ["is_known", "is_no_code"], "is_refused")
@@ -45,9 +50,9 @@ def _add_clean_codes(graph: Graph, model: Model) -> str:
     """NaN for every value of a nominal column that is not a code of its vocabulary."""
     schema = model.schema
     graph.constant("numeric", ~schema.nominal)
-    graph.constant("zero", np.array(0.0, dtype=np.float32))
-    graph.constant("last_code", (schema.n_levels - 1).astype(np.float32))
-    graph.constant("missing", np.array(np.nan, dtype=np.float32))
+    graph.number("zero", 0)
+    graph.constant("last_code", (schema.n_levels - 1).astype(graph.real))
+    graph.number("missing", np.nan)
     graph.add("Floor", ["X"], "whole")
     graph.add("Equal", ["X", "whole"], "is_whole")
     graph.add("GreaterOrEqual", ["X", "zero"], "not_below")
@@ -62,7 +67,7 @@ def _add_refusal(graph: Graph, columns: str, said: str) -> str:
     """The columns, if no cell ``is_refused``; otherwise running the graph is an error."""
     from onnx import TensorProto
 
-    graph.constant("nothing", np.zeros(1, dtype=np.float32))
+    graph.constant("nothing", np.zeros(1, dtype=graph.real))
     graph.add("Cast", ["is_refused"], "refused", to=TensorProto.INT64)
     graph.add("ReduceSum", ["refused"], "n_refused", keepdims=0)
     graph.add("Gather", ["nothing", "n_refused"], "accepted", name=said)

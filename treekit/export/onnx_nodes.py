@@ -46,8 +46,8 @@ class OnnxNodes:
         Leaves; all others are ``BRANCH_LEQ``.
     feature : (m,) int64
         0 in leaves.
-    value : (m,) float32
-        Threshold; 0 in leaves.
+    value : (m,) float64
+        Threshold, a number of the model's input type; 0 in leaves.
     missing_true : (m,) bool
         Whether NaN takes the true branch.
     true, false : (m,) int64
@@ -62,7 +62,7 @@ class OnnxNodes:
     node: npt.NDArray[np.int64]
     is_leaf: npt.NDArray[np.bool_]
     feature: npt.NDArray[np.int64]
-    value: npt.NDArray[np.float32]
+    value: npt.NDArray[np.float64]
     missing_true: npt.NDArray[np.bool_]
     true: npt.NDArray[np.int64]
     false: npt.NDArray[np.int64]
@@ -71,7 +71,7 @@ class OnnxNodes:
 
 
 def onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
-    """The nodes of a float32 model's lowered trees; whole-array work only."""
+    """The nodes of lowered trees; whole-array work only."""
     counts = np.array([tree.n_nodes for tree in trees], dtype=np.int64)
     first = np.cumsum(counts) - counts  # where each tree begins
     kind = np.concatenate([tree.kind for tree in trees])
@@ -107,7 +107,7 @@ def onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
         node=np.arange(len(source)) - base,
         is_leaf=is_leaf,
         feature=np.where(is_leaf, 0, np.concatenate([one.feature for one in trees])[source]),
-        value=np.where(is_leaf, 0.0, value).astype(np.float32),
+        value=np.where(is_leaf, 0.0, value),
         missing_true=missing_yes & (emitted == Step.LE),
         true=np.where(is_leaf, 0, true),
         false=np.where(is_leaf, 0, false),

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError
-from treekit.export.onnx import _add_sums
+from treekit.export.onnx import add_sums
 from treekit.export.onnx_answers import add_labels, add_numbers
-from treekit.export.onnx_graph import ML_DOMAIN, ML_OPSET, Graph
+from treekit.export.onnx_graph import ML_DOMAIN, Graph
 from treekit.interop.skl2onnx_inputs import join_inputs
 from treekit.model.ensemble import Model
 
@@ -49,14 +49,9 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
             f"skl2onnx: treekit's graphs need the standard operators of version {_LOWEST}, and "
             f"target_opset is {container.target_opset}: raise it"
         )
-    if model.schema.dtype != "float32":
-        raise ExportError(
-            f"skl2onnx: the model's input type is {model.schema.dtype}: fit with "
-            "train_settings={'dtype': 'float32'}"
-        )
-    graph = Graph(min(container.target_opset, _HIGHEST))
+    graph = Graph(min(container.target_opset, _HIGHEST), dtype=model.schema.dtype)
     names = join_inputs(graph, model.schema, operator.inputs)
-    _add_sums(graph, model)
+    add_sums(graph, model)
     made = (
         _add_classes(graph, estimator, container)
         if model.schema.task == "classification"
@@ -157,7 +152,7 @@ def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> No
         moved_node.input[:] = [renamed(name) for name in node.input]
         moved_node.output[:] = [renamed(name) for name in node.output]
         container.nodes.append(moved_node)
-        highest = ML_OPSET if node.domain == ML_DOMAIN else graph.opset
+        highest = graph.ml_used if node.domain == ML_DOMAIN else graph.opset
         version = defs.get_schema(node.op_type, highest, node.domain).since_version
         container.node_domain_version_pair_sets.add((node.domain, version))
 

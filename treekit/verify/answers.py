@@ -42,7 +42,7 @@ class Answers:
     label : (n, outputs) int64
         Class number in each output, or `REFUSED`, `STRANGE`, `INCONSISTENT`;
         0 for regression.
-    number : (n, values) float64
+    number : (n, values) float64, or float32 of artifacts that have no more
         Probabilities of the classes, or the predicted numbers, one output
         after the other; no matter in rows without an answer.
     """
@@ -89,9 +89,14 @@ def answers_of(
 
 
 def differing(a: Answers, b: Answers) -> npt.NDArray[np.int64]:
-    """Rows in which labels or any bit of the numbers differ, ascending."""
+    """Rows in which labels or any bit of the numbers differ, ascending.
+
+    Numbers that `b` has in float32 only are held against those of `a`, rounded.
+    """
     other = (a.label != b.label).any(axis=1)
-    bits = (a.number.view(np.int64) != b.number.view(np.int64)).any(axis=1)
+    whole = {4: np.int32, 8: np.int64}[b.number.itemsize]
+    wanted = np.ascontiguousarray(a.number, dtype=b.number.dtype)
+    bits = (wanted.view(whole) != b.number.view(whole)).any(axis=1)
     return np.flatnonzero(other | (bits & (a.label[:, 0] >= 0)))
 
 

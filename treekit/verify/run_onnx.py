@@ -1,4 +1,4 @@
-"""Running ONNX graphs with onnxruntime, in this process."""
+"""Running ONNX files in onnxruntime: one tensor or named columns, maps and more outputs too."""
 
 from __future__ import annotations
 
@@ -9,99 +9,189 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Schema
+from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
 from treekit.verify.answers import REFUSED, Answers, label_codes
 from treekit.verify.runtime import Job, Runtime
+from treekit.verify.unseen import unseen_text
 
 __all__ = ["ONNX_RUNTIMES", "run_onnx"]
 
 _BATCH = 8192
 _SINGLE_ROWS = 300
+"""Of one input; each further one costs as much again."""
+_NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+_MORE = {"leaf", "path"}
+"""Outputs that say more than the answer, and are let be."""
+
+Rows = npt.NDArray[np.float64]
+Feeds = dict[str, npt.NDArray[Any]]
 
 
-def run_onnx(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
-    """Feed float32 rows to onnxruntime, in batches and, for some, one at a time."""
+def run_onnx(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
+    """Feed rows to onnxruntime, in batches and, for some, one at a time."""
     import onnxruntime
 
     path, schema = job.path, job.schema
-
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors arrive as exceptions
     try:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )
-        _check_onnx(session, path, schema)
-        with np.errstate(over="ignore", under="ignore"):
-            inputs = rows.astype(np.float32)
+        _require_shape(session, path, schema)
+        feeds = _feeds(session, schema, rows)
         # What fails without any row does not refuse rows: it cannot run.
-        session.run(None, {"X": inputs[:0]})
-        yield "batches", _onnx_answers(session, schema, inputs, _BATCH)
+        session.run(None, _part(feeds, 0, 0))
+        yield "batches", _answers(session, schema, feeds, len(rows), _BATCH)
         # One row alone takes other loops inside onnxruntime.
-        yield "single rows", _onnx_answers(session, schema, inputs[:_SINGLE_ROWS], 1)
+        alone = max(_SINGLE_ROWS // len(feeds), 10)
+        yield "single rows", _answers(session, schema, feeds, min(len(rows), alone), 1)
     except VerificationError:
         raise
     except Exception as error:  # onnxruntime raises kinds of its own, some bare RuntimeErrors
         raise VerificationError(f"onnxruntime cannot run {path.name!r}: {error}") from error
 
 
-def _check_onnx(session: Any, path: Path, schema: Schema) -> None:
+# ------------------------------------------------------------------ what goes in
+
+
+def _require_shape(session: Any, path: Path, schema: Schema) -> None:
     """Refuse a graph of another width; a width that is not declared shows when it runs."""
-    wanted = _onnx_outputs(schema)
-    wanted["X"] = schema.n_features
-    told = {
-        place.name: place.shape[1] if len(place.shape) == 2 else None
-        for place in (*session.get_inputs(), *session.get_outputs())
-    }
-    declared = all(
-        not isinstance(width, int) or wanted.get(name) in (None, width)
-        for name, width in told.items()
+    inputs = session.get_inputs()
+    alone = [one.name for one in inputs] == ["X"] and _width(inputs[0]) in (
+        None,
+        schema.n_features,
     )
-    if set(told) != set(wanted) or not declared:
+    wanted = _outputs(schema)
+    given = {one.name: _width(one) for one in session.get_outputs()}
+    fits = all(given.get(name) in (None, width) for name, width in wanted.items())
+    if (
+        not (alone or _are_columns(inputs, schema))
+        or not wanted.keys() <= given.keys() <= wanted.keys() | _MORE
+        or not fits
+    ):
         raise VerificationError(f"{path.name!r} has other columns or classes than the model")
 
 
-def _onnx_answers(
-    session: Any, schema: Schema, inputs: npt.NDArray[np.float32], size: int
-) -> Answers:
-    blocks = [inputs[at : at + size] for at in range(0, len(inputs), size)]
-    answers = [part for block in blocks for part in _answered(session, schema, block)]
+def _width(place: Any) -> int | None:
+    """The declared width of an input or output (rows, width), if it has one."""
+    width = place.shape[1] if len(place.shape) == 2 else None
+    return width if isinstance(width, int) else None
+
+
+def _are_columns(inputs: list[Any], schema: Schema) -> bool:
+    """Whether there is an input for each column, in order: texts or numbers, (rows, 1)."""
+    return len(inputs) == schema.n_features and all(
+        _width(one) == 1 and (one.type == "tensor(string)") == (column.kind == "nominal")
+        for one, column in zip(inputs, schema.columns, strict=True)
+    )
+
+
+def _feeds(session: Any, schema: Schema, rows: Rows) -> Feeds:
+    """Rows of numbers and codes as the inputs want them."""
+    inputs = session.get_inputs()
+    strange = next((one.type for one in inputs if one.type not in _kinds()), None)
+    if strange is not None:
+        raise VerificationError(f"an input is a {strange}, which no file of treekit's has")
+    with np.errstate(over="ignore", under="ignore"):
+        if not _are_columns(inputs, schema):
+            return {"X": rows.astype(_NUMBERS[inputs[0].type])}
+        return {
+            one.name: _texts(schema, column, cells)
+            if column.kind == "nominal"
+            else cells[:, np.newaxis].astype(_NUMBERS[one.type])
+            for one, column, cells in zip(inputs, schema.columns, rows.T, strict=True)
+        }
+
+
+def _kinds() -> set[str]:
+    return {*_NUMBERS, "tensor(string)"}
+
+
+def _texts(schema: Schema, column: Column, codes: Rows) -> npt.NDArray[Any]:
+    """(rows, 1) texts of codes: levels, a mark of a missing value, a text never seen."""
+    n = len(column.levels)
+    unseen = unseen_text(column)
+    # Blanks around a mark do not count; without a mark nothing says missing but the unseen.
+    marks = (f" {mark}\t" for mark in schema.missing_marks if mark == mark.strip())
+    missing = next((mark for mark in marks if mark not in column.levels), unseen)
+    texts = np.array([*column.levels, unseen, missing], dtype=object)
+    known = (codes >= 0) & (codes < n) & (codes == np.floor(codes))
+    at = np.where(np.isnan(codes), n + 1, np.where(known, codes, n)).astype(np.int64)
+    return texts[at][:, np.newaxis]
+
+
+def _part(feeds: Feeds, first: int, last: int) -> Feeds:
+    return {name: cells[first:last] for name, cells in feeds.items()}
+
+
+# ------------------------------------------------------------------ what comes out
+
+
+def _answers(session: Any, schema: Schema, feeds: Feeds, n: int, size: int) -> Answers:
+    blocks = [(at, min(at + size, n)) for at in range(0, n, size)]
+    answers = [part for block in blocks for part in _answered(session, schema, feeds, *block)]
     label = [np.zeros((0, len(schema.outputs)), np.int64), *(one.label for one in answers)]
     number = [np.zeros((0, schema.n_values)), *(one.number for one in answers)]
-    return Answers(np.concatenate(label), np.concatenate(number))
+    single = any(one.dtype == np.float32 for one in number)
+    return Answers(
+        np.concatenate(label),
+        np.concatenate(number, dtype=np.float32 if single else np.float64, casting="same_kind"),
+    )
 
 
-def _answered(session: Any, schema: Schema, block: npt.NDArray[np.float32]) -> Iterator[Answers]:
+def _answered(
+    session: Any, schema: Schema, feeds: Feeds, first: int, last: int
+) -> Iterator[Answers]:
     """Answers in the order of the rows; a row refuses the batch that it is in, so halve it."""
     try:
-        told = session.run(list(_onnx_outputs(schema)), {"X": block})
+        told = session.run(list(_outputs(schema)), _part(feeds, first, last))
     except Exception:  # noqa: BLE001 - onnxruntime has kinds of its own, some bare RuntimeErrors
-        if len(block) > 1:
-            half = len(block) // 2
-            yield from _answered(session, schema, block[:half])
-            yield from _answered(session, schema, block[half:])
+        if last - first > 1:
+            middle = (first + last) // 2
+            yield from _answered(session, schema, feeds, first, middle)
+            yield from _answered(session, schema, feeds, middle, last)
         else:
-            refused = np.full((len(block), len(schema.outputs)), REFUSED, dtype=np.int64)
-            yield Answers(refused, np.zeros((len(block), schema.n_values)))
+            refused = np.full((last - first, len(schema.outputs)), REFUSED, dtype=np.int64)
+            yield Answers(refused, np.zeros((last - first, schema.n_values)))
         return
-    yield _read(told, schema, len(block))
+    yield _read(dict(zip(_outputs(schema), told, strict=True)), schema, last - first)
 
 
-def _read(told: list[npt.NDArray[Any]], schema: Schema, n: int) -> Answers:
-    """What a graph told n rows, in the order of `_onnx_outputs`."""
-    n_labels = len(schema.outputs) if schema.task == "classification" else 0
+def _read(told: dict[str, Any], schema: Schema, n: int) -> Answers:
+    """What a graph told n rows, by the names of `_outputs`."""
     codes = np.zeros((n, len(schema.outputs)), dtype=np.int64)
-    for k in range(n_labels):
-        codes[:, k] = label_codes(schema.outputs[k], told[k].tolist())
-    for name, part in zip(list(_onnx_outputs(schema))[n_labels:], told[n_labels:], strict=True):
-        if part.dtype != np.float64:
-            raise VerificationError(f"{name} is {part.dtype}, not double")
-    numbers = [part if part.ndim == 2 else part[:, np.newaxis] for part in told[n_labels:]]
-    return Answers(codes, np.concatenate(numbers, axis=1).reshape(n, schema.n_values))
+    if schema.task == "classification":
+        labels = [told[name] for name in told if name.startswith("label")]
+        for k, output in enumerate(schema.outputs):
+            codes[:, k] = label_codes(output, labels[k].tolist())
+    names = [name for name in told if not name.startswith("label")]
+    numbers = [
+        _of_maps(told[name], schema.outputs[k].classes)
+        if isinstance(told[name], list)
+        else _doubles(name, told[name])
+        for k, name in enumerate(names)
+    ]
+    number = np.concatenate([one.reshape(n, -1) for one in numbers], axis=1)
+    return Answers(codes, number.reshape(n, schema.n_values))
 
 
-def _onnx_outputs(schema: Schema) -> dict[str, int | None]:
+def _doubles(name: str, numbers: npt.NDArray[Any]) -> Rows:
+    if numbers.dtype != np.float64:
+        raise VerificationError(f"{name} is {numbers.dtype}, not double")
+    return numbers
+
+
+def _of_maps(maps: list[dict[Any, float]], labels: tuple[Any, ...]) -> npt.NDArray[np.float32]:
+    """(rows, classes) of maps of label to float32, which hold the probabilities rounded."""
+    if any(set(one) != set(labels) for one in maps):
+        raise VerificationError("the maps of probabilities have other labels than the model")
+    cells = [[one[label] for label in labels] for one in maps]
+    return np.array(cells, dtype=np.float32).reshape(len(maps), len(labels))
+
+
+def _outputs(schema: Schema) -> dict[str, int | None]:
     """Names of a graph's outputs, labels first, and how wide each is."""
     if schema.task == "regression":
         return {"value": schema.n_values if schema.more else None}
