@@ -15,6 +15,7 @@ from treekit.model.ensemble import Model
 from treekit.model.predict import leaf_indices
 from treekit.verify.answers import Answers, differing
 from treekit.verify.run_onnx import run_onnx
+from treekit.verify.runtime import Job
 
 FORMS: dict[str, dict[str, Any]] = {
     "widest": {},
@@ -29,7 +30,7 @@ def assert_answers(model: Model, path: Path, rows: np.ndarray, **settings: Any) 
     path.write_bytes(content)
     answers = wanted(model, rows)
     ways = 0
-    for how, given in run_onnx(path, model.schema, rows):
+    for how, given in run_onnx(Job(path, model.schema, path.parent), rows):
         n = len(given.label)
         assert n, how
         part = Answers(answers.label[:n], answers.number[:n])

@@ -167,8 +167,10 @@ class Graph:
         used = {name for node in self.nodes for name in node.input}
         constants = [one for one in self.constants if one.name in used]
         new = self._new_names(inputs, names)
-        for one in (*inputs, *constants):
-            one.name = new.get(one.name, one.name)
+        for place in inputs:
+            place.name = new.get(place.name, place.name)
+        for constant in constants:
+            constant.name = new.get(constant.name, constant.name)
         for node in self.nodes:
             node.input[:] = [new.get(name, name) for name in node.input]
             node.output[:] = [new.get(name, name) for name in node.output]
