@@ -156,10 +156,14 @@ def test_alternating_classes_are_told_apart_row_by_row() -> None:
 
 def test_many_codes_take_the_sorted_path_and_agree() -> None:
     rng = random.Random(7)
-    for n in (40, 300, 3000):  # insertion sort, narrow digits, wide digits
-        columns = [[float(rng.randrange(10**6)) for _ in range(n)] for _ in range(2)]
-        y = [int(a + b > 10**6) ^ (rng.random() < 0.1) for a, b in zip(*columns, strict=True)]
-        check(reference.Problem(columns, y, [None, None], "gini", 2, max_depth=2))
+    # Insertion sort, narrow digits, wide digits; the oracle's time is quadratic in rows.
+    for n, width, depth in ((40, 2, 2), (300, 2, 2), (2100, 1, 1)):
+        columns = [[float(rng.randrange(10**6)) for _ in range(n)] for _ in range(width)]
+        y = [
+            int(sum(row) > width * 5 * 10**5) ^ (rng.random() < 0.1)
+            for row in zip(*columns, strict=True)
+        ]
+        check(reference.Problem(columns, y, [None] * width, "gini", 2, max_depth=depth))
 
 
 def test_codes_above_sixteen_bits_agree_with_the_oracle_at_the_root() -> None:
