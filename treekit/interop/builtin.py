@@ -6,6 +6,7 @@ from treekit.contracts import Importer
 from treekit.hookspecs import hookimpl
 from treekit.interop.boosted import ANSWER, DTYPE, ITERATIONS
 from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
+from treekit.interop.onnx import read_onnx, recognises_onnx
 from treekit.interop.sklearn import read_sklearn, recognises_sklearn
 from treekit.interop.xgboost import read_xgboost, recognises_xgboost
 
@@ -14,7 +15,7 @@ __all__ = ["treekit_importers"]
 
 @hookimpl
 def treekit_importers() -> list[Importer]:
-    """scikit-learn's, LightGBM's and XGBoost's trees."""
+    """scikit-learn's, LightGBM's and XGBoost's trees, and those of ONNX graphs."""
     return [
         Importer(
             name="scikit-learn",
@@ -29,6 +30,13 @@ def treekit_importers() -> list[Importer]:
             read=read_lightgbm,
             settings=(DTYPE, ANSWER, ITERATIONS),
             summary="model texts, boosters and estimators of LightGBM",
+        ),
+        Importer(
+            name="onnx",
+            recognises=recognises_onnx,
+            read=read_onnx,
+            settings=(ANSWER,),
+            summary="ONNX models of one tree operator, whatever wrote them",
         ),
         Importer(
             name="xgboost",
