@@ -170,10 +170,10 @@ def test_the_file_scores_a_table_as_a_script(tmp_path, form):
     (tmp_path / "m.py").write_bytes(source)
     table = '\ufeffc,größe,other\n"a,b",1,x\n1.0,1e0,x\n\nTRUE,2.5,x\nnew,,x\n?,3,x\n'
     (tmp_path / "rows.csv").write_text(table, encoding="utf-8")
-    command = [sys.executable, "-I", "m.py", "rows.csv"]
+    command = [sys.executable, "-I", "-W", "error", "m.py", "rows.csv", "--proba"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     answers = list(csv.reader(done.stdout.decode().splitlines()))
-    assert answers[0] == ["prediction", "probability of ja", "probability of nein"]
+    assert answers[0] == ["target", "target=ja", "target=nein"]
     rows = [[1.0, 2.0], [1.0, 0.0], [2.5, 1.0], [NAN, NAN], [3.0, NAN]]
     expected = [evaluate.probabilities(model, row) for row in rows]
     assert [list(map(float, answer[1:])) for answer in answers[1:]] == expected
@@ -186,7 +186,7 @@ def test_a_script_says_what_is_wrong_with_a_table(tmp_path):
     (tmp_path / "rows.csv").write_text("size,colour,age,town,void\n1,red\n")
     command = [sys.executable, "-I", "m.py", "rows.csv"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.strip() == "error: line 2 has 2 cells, not 5"
 
 

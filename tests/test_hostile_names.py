@@ -186,7 +186,7 @@ def test_python_holds_any_text():
 def test_a_user_template_comes_first_and_cannot_write_raw_text(tmp_path):
     (tmp_path / "python").mkdir()
     own = tmp_path / "python" / "module.jinja"
-    own.write_text("# {{ trees }} {{ classes[0] }}\n")
+    own.write_text("# {{ trees }} {{ targets[0].classes[0] }}\n")
     assert template_folders(tmp_path)[0] == tmp_path
     (made,) = export_python(MODEL, "m", templates=str(tmp_path)).values()
     assert made == f"# {len(HOSTILE)} {HOSTILE[0]!r}\n".encode()

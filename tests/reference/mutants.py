@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tests.reference.python_arrays import array_in, with_arrays
 from treekit.model.portable import double_threshold, floor_to
 from treekit.rules import RuleList, parse_rules
 
@@ -99,30 +100,28 @@ def _nodes_of_c(text: str) -> Mutants:
 
 
 def _nodes_of_python(text: str) -> Mutants:
-    """Table form: parallel arrays in triple quotes."""
-    values = re.search(r'_VALUE = .*"""\\\n([^"]*)\n"""', text)
-    questions = re.search(r'_QUESTION = .*"""\\\n([^"]*)\n"""', text)
-    if values is None or questions is None:
-        return
-    value, question = values[1].split(), [int(q) for q in questions[1].split()]
-    for i, asked in enumerate(question):
-        if asked & 3 < 2:
+    """Table form: parallel arrays; cells behind the row's are of columns that miss low."""
+    value, asks, low = (array_in(text, name) for name in ("_VALUE", "_ASKS", "_LOW"))
+    features = text.count('            "kind": ')
+    for i, asked in enumerate(asks.tolist()):
+        if 0 <= asked < features + len(low):
             for edge in moved(float(value[i])):
-                changed = [*value[:i], repr(edge), *value[i + 1 :]]
-                yield "threshold", _replaced(text, values, " ".join(changed), 1)
-            flipped = [*question[:i], asked ^ 1, *question[i + 1 :]]
-            yield "missing", _replaced(text, questions, " ".join(map(str, flipped)), 1)
-    sets = re.search(r'_SETS = .*"""\\\n([^"]*)\n"""', text)
-    lines = sets[1].split("\n") if sets else []
-    for i, line in enumerate(lines):
+                changed = value.copy()
+                changed[i] = edge
+                yield "threshold", with_arrays(text, _VALUE=changed)
+            if asked >= features or asked in low:
+                flipped = asks.copy()
+                other = features + np.flatnonzero(low == asked)
+                flipped[i] = low[asked - features] if asked >= features else other[0]
+                yield "missing", with_arrays(text, _ASKS=flipped)
+    start, codes = array_in(text, "_SET_START"), array_in(text, "_SET_CODES")
+    for i in range(len(start) - 1):
         for code in range(3):
-            codes = sorted({int(c) for c in line.split()} ^ {code})
-            # An empty line would be no set at all; a code beyond all levels is an empty one.
-            inside = " ".join(map(str, codes)) or "999"
-            yield (
-                "category",
-                _replaced(text, sets, "\n".join([*lines[:i], inside, *lines[i + 1 :]]), 1),
-            )
+            own = sorted(set(codes[start[i] : start[i + 1]].tolist()) ^ {code})
+            longer = len(own) - (start[i + 1] - start[i])
+            changed = np.concatenate([codes[: start[i]], own, codes[start[i + 1] :]])
+            moved_on = start + longer * (np.arange(len(start)) > i)
+            yield "category", with_arrays(text, _SET_START=moved_on, _SET_CODES=changed)
 
 
 def _votes(text: str) -> Mutants:
@@ -133,12 +132,18 @@ def _votes(text: str) -> Mutants:
             for unit in (-1, 1):
                 inside = c[1][: match.start()] + str(int(match[0]) + unit) + c[1][match.end() :]
                 yield "leaf", _replaced(text, c, inside, 1)
-    python = re.search(r'_UNITS = \[.*?"""\\\n([^"]*)\n"""', text, re.DOTALL)
-    if python is not None:
-        for match in re.finditer(r"[0-9]+ (-?[0-9]+)", python[1]):  # a position, and its units
+    leaves = re.search(r"_LEAVES: .*? = \(\n(.*?)\n\)", text, re.DOTALL)
+    if leaves is not None:
+        for match in re.finditer(r"\([0-9]+, (-?[0-9]+)\),", leaves[1]):  # a position, and units
             for unit in (-1, 1):
-                inside = python[1][: match.start(1)] + str(int(match[1]) + unit)
-                yield "leaf", _replaced(text, python, inside + python[1][match.end(1) :], 1)
+                inside = leaves[1][: match.start(1)] + str(int(match[1]) + unit)
+                yield "leaf", _replaced(text, leaves, inside + leaves[1][match.end(1) :], 1)
+    units = array_in(text, "_UNITS")
+    for i in range(len(units)):
+        for unit in (-1, 1):
+            changed = units.copy()
+            changed[i] += unit
+            yield "leaf", with_arrays(text, _UNITS=changed)
 
 
 # ------------------------------------------------------------------ ONNX

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from tests.reference.mutants import beside
+from tests.reference.python_arrays import array_in, with_arrays
 
 __all__ = ["c_mutants", "graph_mutants", "python_mutants", "text_mutants"]
 
@@ -90,22 +91,39 @@ def c_mutants(text: str) -> Mutants:
 def python_mutants(text: str) -> Mutants:
     """Faults in a Python file, in either of its forms."""
     yield from _sums(text, r" \* _float32\(x\[")
-    block = text.partition('_tests("""\\\n')[2].partition('\n"""')[0]
-    start = text.find(block) if block else 0
-    for line in re.finditer(r"^\d+ (sum|level) (.*)$", block, re.MULTILINE):
-        cells = [
-            (start + line.start(2) + m.start(), start + line.start(2) + m.end())
-            for m in re.finditer(r"\S+", line[2])
-        ]
-        if line[1] == "level":
-            yield from _stepped("surrogate", text, cells[1:], -1, 1)
-            continue
-        yield "surrogate", _replaced(text, cells[0], str(1 - int(text[slice(*cells[0])])))
-        single = len(cells) == 4
-        yield from _moved("surrogate" if single else "threshold", text, cells[1:2])
-        yield from _moved("weight", text, cells[3::2])
-    yield from _stepped("cost", text, _inside(text, r'_COSTS = [^"]*"""\\\n', r'"""'))
-    yield from _stepped("share", text, _inside(text, r'_(?:LOW|HIGH) = .*?"""\\\n', r'"""'))
+    counts = np.diff(array_in(text, "_TERM_START"))
+    levels = array_in(text, "_LEVEL_COLUMN") >= 0
+    sums, singles = ~levels & (counts > 1), ~levels & (counts == 1)
+    yield from _steps("surrogate", text, "_BELOW", lambda side: [1 - side], ~levels)
+    yield from _steps("threshold", text, "_THRESHOLD", near, sums)
+    yield from _steps("surrogate", text, "_THRESHOLD", near, singles)
+    yield from _steps("weight", text, "_TERM_WEIGHT", beside)
+    yield from _steps("surrogate", text, "_LEVEL_BRANCH", _within(-1, 1))
+    yield from _stepped("cost", text, _inside(text, r"_COSTS = \(\n", r"\n\)\n"))
+    if "_BRANCHES" in text:
+        yield from _steps("share", text, "_LOW", _within(0, 2**24))
+        yield from _steps("share", text, "_HIGH", _within(0, 2**24))
+
+
+def _within(lowest: int, highest: int) -> Callable[[float], list[float]]:
+    """One lower, and one higher, within bounds."""
+    return lambda number: [n for n in (number - 1, number + 1) if lowest <= n <= highest]
+
+
+def _steps(
+    fault: str,
+    text: str,
+    name: str,
+    step: Callable[[float], list[float]],
+    chosen: np.ndarray | None = None,
+) -> Mutants:
+    """Each number of an array, or each of those chosen, changed."""
+    numbers = array_in(text, name)
+    for i in np.flatnonzero(np.ones(len(numbers)) if chosen is None else chosen).tolist():
+        for new in step(numbers[i].item()):
+            changed = numbers.copy()
+            changed[i] = new
+            yield fault, with_arrays(text, **{name: changed})
 
 
 def text_mutants(text: str) -> Mutants:

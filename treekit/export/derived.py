@@ -10,7 +10,7 @@ import numpy as np
 from treekit.export.literals import Code, float_literal
 from treekit.model.derived import DerivedColumns
 
-__all__ = ["Term", "inline_terms", "python_tests", "words"]
+__all__ = ["Term", "inline_terms", "words"]
 
 Term = tuple[Code, Code]
 """Identifier of a column, and its weight."""
@@ -61,23 +61,3 @@ def _terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[
     own = slice(int(derived.term_start[test]), int(derived.term_start[test + 1]))
     features, weights = derived.term_feature[own].tolist(), derived.term_weight[own].tolist()
     return [(columns[f], float_literal(w)) for f, w in zip(features, weights, strict=True)]
-
-
-def python_tests(derived: DerivedColumns) -> Code:
-    """One line a test, as ``python/derived.jinja`` reads them."""
-    column = np.repeat(np.arange(derived.n_columns), np.diff(derived.test_start)).tolist()
-    rows = []
-    for test, number in enumerate(column):
-        feature = int(derived.level_feature[test])
-        if feature >= 0:
-            own = slice(int(derived.level_start[test]), int(derived.level_start[test + 1]))
-            cells = ["level", feature, *derived.level_branch[own].tolist()]
-        else:
-            own = slice(int(derived.term_start[test]), int(derived.term_start[test + 1]))
-            pairs = zip(
-                derived.term_feature[own].tolist(), derived.term_weight[own].tolist(), strict=True
-            )
-            cells = ["sum", int(derived.below[test]), float(derived.threshold[test])]
-            cells += [cell for pair in pairs for cell in pair]
-        rows.append(" ".join([str(number), *map(str, cells)]))
-    return Code("\n".join(rows))

@@ -105,17 +105,27 @@ def _json_string(text: str) -> str:
     return '"' + "".join(body) + '"'
 
 
+def _python_string(text: str) -> str:
+    """`ascii`, in double quotes unless that takes more escapes."""
+    body = ascii(text)[1:-1]
+    if ascii(text)[0] == '"':  # it holds single quotes alone
+        return f'"{body}"'
+    plain = body.replace("\\'", "'")
+    doubled = plain.replace('"', '\\"')
+    return f"'{body}'" if doubled.count("\\") > body.count("\\") else f'"{doubled}"'
+
+
 _STYLES: dict[StringStyle, Callable[[str], str]] = {
     "bytes": _byte_string,
     "c": _c_string,
     "json": _json_string,
-    "python": ascii,
+    "python": _python_string,
 }
 
 
 def float_literal(number: float) -> Code:
     """Write a finite double as the shortest decimal that reads back equal, in C and Python."""
-    return Code(repr(float(number)))
+    return Code(repr(float(number)).replace("e+", "e"))
 
 
 def hex_literal(number: float) -> Code:

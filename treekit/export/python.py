@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from treekit.data.schema import Schema
-from treekit.export.derived import python_tests
-from treekit.export.divided import divided_form, divided_table
+from treekit._version import __version__
+from treekit.data.schema import Label, Output, Schema
+from treekit.export.divided import divided_form
 from treekit.export.literals import (
     Code,
     float_literal,
     identifiers,
-    lines,
     string_literal,
     string_literals,
 )
 from treekit.export.lower import LoweredTree, lower
 from treekit.export.nesting import choose_form
+from treekit.export.python_tables import (
+    derived_tables,
+    divided_tables,
+    each_leaf,
+    leaf_tables,
+    node_tables,
+)
 from treekit.export.render import render
 from treekit.export.source import source_functions
-from treekit.export.table import LeafTable, leaf_table, node_table
+from treekit.model import links
 from treekit.model.derived import DerivedColumns, derive
 from treekit.model.ensemble import Model
 
 __all__ = ["export_python"]
 
-_IMPORTED = {"table": "array", "divided": "array", "float32": "struct"}
+_IMPORTED = {
+    "decode": ("array", "base64"),
+    "float32": ("struct",),
+    "least_cost": ("operator",),
+}
 _DEEPEST = 16  # CPython refuses 100 levels of indentation, people far fewer
 
 
@@ -54,19 +62,20 @@ def export_python(
     ExportError
         If the model outgrows 32-bit tables.
     """
-    leaves, derived = leaf_table(model.units), derive(model)
-    values = _common_values(model, leaves, derived)
+    derived = derive(model)
+    values = _common_values(model, derived)
     if model.missing == "fractional":
         chosen, reason = divided_form(form)
-        values |= _divided_values(model, leaves, derived)
+        values |= {"form_template": "divided"} | leaf_tables(model)
+        values |= divided_tables(model, derived)
     else:
         trees = lower(model, derived)
         chosen, reason = choose_form(form, sum(tree.n_nodes for tree in trees))
-        values |= (
-            _if_else_values(model.schema, trees, leaves, derived)
-            if chosen == "if_else"
-            else _table_values(model.schema, trees, leaves)
-        )
+        if chosen == "if_else":
+            values |= _if_else_values(model, trees, derived)
+        else:
+            values |= {"form_template": "table"} | leaf_tables(model)
+            values |= node_tables(model, trees, derived)
     parts = _parts(model, values)
     values |= {"form": Code(chosen), "reason": Code(reason)}
     values |= {"parts": [f"python/{part}.jinja" for part in parts], "imports": _imports(parts)}
@@ -76,112 +85,120 @@ def export_python(
 def _parts(model: Model, values: dict[str, Any]) -> list[str]:
     """Templates of the module's body, in order."""
     schema, form = model.schema, values["form_template"]
-    several, divides = bool(schema.more), model.missing == "fractional"
     asks_derived = values["n_derived"] > 0
-    names = ["float32"] * (asks_derived and schema.dtype == "float32")
+    names = ["decode"] * (form != "if_else" or asks_derived)
+    names += ["float32"] * (asks_derived and schema.dtype == "float32")
     names += ["derived"] * asks_derived
-    names += ["cell"] * (asks_derived and form != "if_else")
-    names += [form, "units", "divided_sums" if divides else "sums"]
+    names += ["divided_cell"] * (asks_derived and form == "divided")
+    names += [values[key] for key in ("units_template", "form_template") if key in values]
+    names += ["exp", f"link_{model.link}"] * (model.link != "identity")
     if schema.task == "classification":
         names.append("most_votes" if model.label_costs is None else "least_cost")
-        names.append("labels" if several else "one_label")
-    else:
-        names.append("numbers" if several else "number")
-    return names
+        names.append("linked_shares" if model.margins else "shares")
+    return [*names, values["answer"]]
 
 
 def _imports(parts: list[str]) -> list[Code]:
-    used = {"csv", "math", "numbers", "sys"}
-    used |= {_IMPORTED[part] for part in parts if part in _IMPORTED}
+    used = {"argparse", "csv", "math", "numbers", "os", "sys"}
+    used.update(*(_IMPORTED.get(part, ()) for part in parts))
     return [Code(module) for module in sorted(used)]
 
 
-def _common_values(model: Model, leaves: LeafTable, derived: DerivedColumns) -> dict[str, Any]:
+def _common_values(model: Model, derived: DerivedColumns) -> dict[str, Any]:
     schema = model.schema
-    cell = "cells[question >> 2]" if not derived.n_columns else "_cell(cells, question >> 2)"
     single = schema.dtype == "float32"
+    several = "s" if schema.more else ""
     return {
+        "pad": Code("    "),
+        "version": string_literal(__version__, "python"),
+        "task": string_literal(schema.task, "python"),
+        "dtype": string_literal(schema.dtype, "python"),
+        "missing": string_literal(model.missing, "python"),
+        "unknown": string_literal(model.unknown, "python"),
+        "marks": string_literals(schema.missing_marks, "python"),
+        "columns": [_column(schema, number) for number in range(schema.n_features)],
+        "targets": [_target(output) for output in schema.outputs],
+        "answer": ("label" if schema.task == "classification" else "number") + several,
+        "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
         "trees": model.n_trees,
         "outputs": schema.n_values,
-        "features": string_literals(schema.names, "python"),
-        "levels": [
-            (string_literal(column.name, "python"), string_literals(column.levels, "python"))
-            for column in schema.columns
-            if column.kind == "nominal"
-        ],
-        "marks": string_literals(schema.missing_marks, "python"),
-        "names_template": f"python/{'targets' if schema.more else 'one_target'}.jinja",
-        "target_names": string_literals((output.name for output in schema.outputs), "python"),
-        "classes": [_label(label) for label in schema.classes] if not schema.more else [],
-        "blocks": [[_label(label) for label in output.classes] for output in schema.outputs],
-        "refuses_missing": _flag(model.missing == "error"),
-        "refuses_unseen": _flag(model.unknown == "error"),
-        "leaf_units": _units(leaves),
-        "unit_total": model.unit_total,
-        "rows_total": model.n_trees * model.mass,
-        "scale": float_literal(np.ldexp(1.0, model.exponent)),
-        "costs": Code() if model.label_costs is None else _rows(model.label_costs),
+        "costs": [] if model.label_costs is None else _rows(model.label_costs.tolist()),
         "n_derived": derived.n_columns,
-        "derived": python_tests(derived),
-        "rounded": Code("_float32(x[column])" if single else "x[column]"),
-        "cell": Code(cell),
+        "derived": derived_tables(derived),
+        "term_value": Code(
+            "_float32(x[_TERM_COLUMN[term]])" if single else "x[_TERM_COLUMN[term]]"
+        ),
+        "cell": Code(
+            "_cell(cells, question >> 2)" if derived.n_columns else "cells[question >> 2]"
+        ),
+    } | _number_values(model)
+
+
+def _column(schema: Schema, number: int) -> dict[str, Any]:
+    column = schema.columns[number]
+    return {
+        "name": string_literal(column.name, "python"),
+        "kind": string_literal(column.kind, "python"),
+        "nominal": int(column.kind == "nominal"),
+        "levels": string_literals(column.levels, "python"),
     }
 
 
-def _label(label: bool | int | float | str) -> Code:
-    return string_literal(label, "python") if isinstance(label, str) else Code(repr(label))
+def _target(output: Output) -> dict[str, Any]:
+    return {
+        "name": string_literal(output.name, "python"),
+        "classes": [_label(label) for label in output.classes],
+    }
 
 
-def _flag(value: bool) -> Code:
-    return Code(repr(value))
+def _label(label: Label) -> Code:
+    if isinstance(label, str):
+        return string_literal(label, "python")
+    return float_literal(label) if isinstance(label, float) else Code(repr(label))
 
 
-def _rows(table: npt.NDArray[np.int64]) -> Code:
-    return Code("\n".join(" ".join(map(str, row)) for row in table.tolist()))
+def _rows(table: list[list[int]]) -> list[Code]:
+    return [Code(", ".join(map(str, row))) for row in table]
 
 
-def _units(leaves: LeafTable) -> Code:
-    """One line a leaf vector: position and units, position and units, ..."""
-    start, column, units = leaves.sparse()
-    texts = list(map("%d %d".__mod__, zip(column.tolist(), units.tolist(), strict=True)))
-    ends = start.tolist()
-    return Code("\n".join(" ".join(texts[a:b]) for a, b in pairwise(ends)))
+def _number_values(model: Model) -> dict[str, Any]:
+    """How sums become numbers or probabilities, and the constants of links."""
+    scale = float_literal(np.ldexp(1.0, model.exponent))
+    linked = model.link != "identity"
+    one, each = (f"{steps} / {model.divisor} * {scale}" for steps in ("_sums(row)[0]", "steps"))
+    several = f"[{each} for steps in _sums(row)]"
+    return {
+        "unit_total": 0 if model.margins else model.unit_total,
+        "divisor": model.divisor,
+        "scale": scale,
+        "number_of_row": Code(f"_linked([{one}])[0]" if linked else one),
+        "numbers_of_row": Code(f"_linked({several})" if linked else several),
+        "coefficients": [float_literal(number) for number in links.COEFFICIENTS],
+        "lowest": float_literal(-links.LIMIT),
+        "largest": float_literal(links.LIMIT),
+        "log2_e": float_literal(links.LOG2_E),
+        "ln2_high": float_literal(links.LN2_HIGH),
+        "ln2_low": float_literal(links.LN2_LOW),
+    }
 
 
 def _if_else_values(
-    schema: Schema, trees: tuple[LoweredTree, ...], leaves: LeafTable, derived: DerivedColumns
+    model: Model, trees: tuple[LoweredTree, ...], derived: DerivedColumns
 ) -> dict[str, Any]:
-    columns: Sequence[Code] = identifiers(schema.names, "in_")
+    columns = identifiers(model.schema.names, "in_")
+    leaves = each_leaf(model)
     return {
         "form_template": "if_else",
-        "columns": list(enumerate(columns)),
-        "functions": source_functions(trees, schema, leaves, columns, derived, _DEEPEST),
+        "inputs": list(enumerate(columns)),
+        "functions": source_functions(trees, model.schema, leaves, columns, derived, _DEEPEST),
+        "leaves": _leaves(model),
     }
 
 
-def _table_values(
-    schema: Schema, trees: tuple[LoweredTree, ...], leaves: LeafTable
-) -> dict[str, Any]:
-    table = node_table(trees, leaves, schema)
-    codes = list(map(repr, table.set_codes.tolist()))
-    ends = table.set_start.tolist()
-    sets = [" ".join(codes[a:b]) for a, b in pairwise(ends)]
-    return {
-        "form_template": "table",
-        "nodes": {
-            name: lines(getattr(table, name), " ") for name in ("value", "question", "yes", "no")
-        },
-        "roots": lines(table.root, " "),
-        "sets": Code("\n".join(sets)),
-    }
-
-
-def _divided_values(model: Model, leaves: LeafTable, derived: DerivedColumns) -> dict[str, Any]:
-    table = divided_table(model, leaves, derived)
-    names = ("value", "question", "child", "low", "high")
-    return {
-        "form_template": "divided",
-        "nodes": {name: lines(getattr(table, name), " ") for name in names},
-        "roots": lines(table.root, " "),
-        "branches": lines(table.level_branch, " "),
-    }
+def _leaves(model: Model) -> list[tuple[int, Code]]:
+    """Node of each leaf in its tree, and what it says: pairs of position and units."""
+    nodes = [int(node) for tree in model.trees for node in tree.leaves]
+    start, column, units = each_leaf(model).sparse()
+    pairs = list(map("(%d, %d),".__mod__, zip(column.tolist(), units.tolist(), strict=True)))
+    said = [Code(" ".join(pairs[a:b])) for a, b in pairwise(start.tolist())]
+    return list(zip(nodes, said, strict=True))
