@@ -24,6 +24,9 @@ _ARROW = {".parquet": "parquet", ".feather": "feather", ".arrow": "feather", ".i
 _CHUNK = 16_384
 """Rows read at once: their cells are turned into columns while still in the cache."""
 
+_BROKEN = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
+"""What pyarrow was seen to raise for damaged files, beside exceptions of its own."""
+
 _READ_REMEDY = "save it as UTF-8, or read it with a dataframe library and pass the dataframe"
 
 
@@ -62,7 +65,9 @@ def _read_arrow(path: Path, form: str) -> Table:
         if form == "parquet":
             return from_arrow(pyarrow.parquet.read_table(path))
         return from_arrow(pyarrow.feather.read_table(path))
-    except pa.ArrowException as error:
+    except DataError:
+        raise
+    except (pa.ArrowException, *_BROKEN) as error:
         raise DataError(f"{path.name!r} is not a readable {form} file: {error}") from error
 
 

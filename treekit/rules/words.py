@@ -55,6 +55,8 @@ def quote(text: str) -> str:
     zero width), separator, private and unassigned characters become
     ``\uXXXX`` or ``\UXXXXXXXX``.
     """
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'  # nearly every name: no look at each character
     return '"' + "".join(_SHORT_ESCAPES.get(c) or _visible(c) for c in text) + '"'
 
 
