@@ -15,7 +15,7 @@ from treekit.rules.read_header import Facts, Lines, read_header
 from treekit.rules.read_phrases import LABEL, NUMBER, ConditionReader, Fields, read_pairs
 from treekit.rules.rulelist import ConditionTable, RuleList
 from treekit.rules.words import name_text, read_label, read_numeral, read_share
-from treekit.rules.write import NOTHING
+from treekit.rules.write import NOTHING, pieces
 
 __all__ = ["parse_rules"]
 
@@ -38,7 +38,9 @@ def parse_rules(text: str) -> RuleList:
     lines = Lines(text)
     try:
         facts = read_header(lines)
-        return _rules(lines, facts)
+        result = _rules(lines, facts)
+        _require_same(result, text)
+        return result
     except (ValueError, KeyError, IndexError, OverflowError, DataError, ModelError) as error:
         raise ModelFileError(
             f"line {lines.at} of the rules cannot be read ({error}); "
@@ -83,6 +85,17 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
     if header(result) != lines.lines[:end_of_header]:
         raise ValueError("the header's explanations do not follow from its facts")
     return result
+
+
+def _require_same(result: RuleList, text: str) -> None:
+    """Refuse what means the same, but is not how it is written: ``01``, ``1e0``."""
+    at = 0
+    for piece in pieces(result):
+        if not text.startswith(piece, at):
+            said = zip(piece.split("\n"), text[at:].split("\n"), strict=False)
+            line = text.count("\n", 0, at) + [one == other for one, other in said].index(False) + 1
+            raise ValueError(f"line {line} is not written as treekit writes it")
+        at += len(piece)
 
 
 def _place(lines: Lines, number: int, facts: Facts) -> tuple[int, int]:
