@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import onnxruntime
 import pandas as pd
@@ -40,7 +41,7 @@ from treekit import (
 from treekit.data.schema import Column, Schema
 from treekit.interop import skl2onnx as room
 from treekit.interop.on_import import when_imported
-from treekit.model.build import build_tree, leaf, oblique
+from treekit.model.build import build_tree, leaf, oblique, threshold
 from treekit.model.ensemble import make_model
 
 RNG = np.random.default_rng(5)
@@ -168,6 +169,48 @@ def test_labels_are_whole_numbers_or_text():
     model = tree().fit(X, truth * np.uint64(2**63))
     with pytest.raises(ExportError, match="text labels"):
         run(model, X, PLAIN)
+
+
+def test_a_float64_model_compares_in_float64():
+    model = tree().fit(X, WORDS)
+    schema = msgspec.structs.replace(SCHEMA, dtype="float64")
+    at = 1.6e9 + np.arange(20) / 7
+    trees = [build_tree(steps(at + k / 30), schema) for k in range(3)]
+    model.model_ = make_model(schema, trees, settings=model.model_.settings)
+    near = np.concatenate([np.nextafter(at, 0), at, np.nextafter(at, np.inf), [np.nan]])
+    rows = np.stack([near] * 4, axis=1)
+    for given in (rows, rows.astype(np.float32)):
+        label, share = run(model, given, PLAIN)
+        assert label.tolist() == model.predict(given).tolist()
+        np.testing.assert_array_equal(share, model.predict_proba(given))
+    assert len({*model.predict(rows)}) > 1
+
+
+def steps(at):
+    """Classes by turns between ascending thresholds."""
+    node = leaf([1, 2, 4])
+    for number, bound in enumerate(at[::-1].tolist()):
+        node = threshold(0, bound, leaf(np.roll([5.0, 1.0, 0.5], number).tolist()), node)
+    return node
+
+
+def test_leaves_and_paths_are_told_as_the_estimator_tells_them():
+    model = forest().fit(X, WORDS)
+    told = {**PLAIN, "decision_path": True, "decision_leaf": True}
+    _label, _share, path, leaf_ = run(model, X, told)
+    np.testing.assert_array_equal(leaf_, model.apply(X))
+    visited = model.decision_path(X)[0].toarray()
+    assert ["".join(row) for row in path] == ["".join(map(str, row)) for row in visited]
+    for zipmap in (True, "columns"):
+        converted = skl2onnx.to_onnx(
+            model, X[:1], options={"zipmap": zipmap, "decision_leaf": True}
+        )
+        session = onnxruntime.InferenceSession(converted.SerializeToString())
+        np.testing.assert_array_equal(session.run(["decision_leaf"], {"X": X})[0], model.apply(X))
+    single = DecisionTreeRegressor(max_depth=3).fit(X, NUMBERS)
+    value, leaf_ = run(single, X, {"decision_leaf": True})
+    np.testing.assert_array_equal(value[:, 0], single.predict(X))
+    np.testing.assert_array_equal(leaf_[:, 0], single.apply(X))
 
 
 def test_several_outputs_are_columns_of_labels_and_planes_of_probabilities():

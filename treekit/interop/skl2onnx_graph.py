@@ -16,13 +16,15 @@ from treekit.errors import ExportError
 from treekit.export.onnx import add_sums
 from treekit.export.onnx_answers import add_labels, add_numbers
 from treekit.export.onnx_graph import ML_DOMAIN, Graph
+from treekit.export.onnx_leaves import add_leaves, add_paths
+from treekit.export.onnx_profile import NEWEST_OPSET, OLDEST_OPSET
 from treekit.interop.skl2onnx_inputs import join_inputs
 from treekit.model.ensemble import Model
 
 __all__ = ["convert"]
 
-_LOWEST, _HIGHEST = 13, 21
-"""Versions of the standard operators that treekit's graphs are written for."""
+_ML_OPSET = 3
+"""skl2onnx refuses newer operators of ai.onnx.ml."""
 
 
 def convert(scope: Any, operator: Any, container: Any) -> None:
@@ -42,23 +44,37 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     ExportError
         If the graph cannot say what the estimator does, or not from these inputs.
     """
+    from onnx import TensorProto
+
     estimator = operator.raw_operator
     model: Model = estimator.model_
-    if container.target_opset < _LOWEST:
+    if container.target_opset < OLDEST_OPSET:
         raise ExportError(
-            f"skl2onnx: treekit's graphs need the standard operators of version {_LOWEST}, and "
-            f"target_opset is {container.target_opset}: raise it"
+            f"skl2onnx: treekit's graphs need the standard operators of version {OLDEST_OPSET}, "
+            f"and target_opset is {container.target_opset}: raise it"
         )
-    graph = Graph(min(container.target_opset, _HIGHEST), dtype=model.schema.dtype)
+    graph = Graph(min(container.target_opset, NEWEST_OPSET), _ML_OPSET, model.schema.dtype)
     names = join_inputs(graph, model.schema, operator.inputs)
-    add_sums(graph, model)
+    given = container.get_options(estimator, {"decision_path": False, "decision_leaf": False})
+    reached = add_sums(graph, model, tell_leaves=any(given.values()))
     made = (
         _add_classes(graph, estimator, container)
         if model.schema.task == "classification"
         else _add_numbers(graph, model)
     )
+    made += [add_paths(graph, model, reached).name] if given["decision_path"] else []
+    made += [add_leaves(graph, model, reached).name] if given["decision_leaf"] else []
+    if graph.ml_used > _ML_OPSET:
+        raise ExportError(
+            "skl2onnx: the model's sets of categories need TreeEnsemble of ai.onnx.ml 5, which "
+            "skl2onnx does not write: treekit.export it, or set max_depth"
+        )
     for name, output in zip(made, operator.outputs, strict=True):
-        graph.add("Cast", [name], f"out_{name}", to=_element_type(output.type))
+        element = _element_type(output.type)
+        if element == TensorProto.STRING:  # Cast would copy it
+            graph.add("Identity", [name], f"out_{name}")
+        else:
+            graph.add("Cast", [name], f"out_{name}", to=element)
         names[f"out_{name}"] = output.full_name
     _move(graph, scope, container, names)
 
@@ -152,7 +168,7 @@ def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> No
         moved_node.input[:] = [renamed(name) for name in node.input]
         moved_node.output[:] = [renamed(name) for name in node.output]
         container.nodes.append(moved_node)
-        highest = graph.ml_used if node.domain == ML_DOMAIN else graph.opset
+        highest = _ML_OPSET if node.domain == ML_DOMAIN else graph.opset
         version = defs.get_schema(node.op_type, highest, node.domain).since_version
         container.node_domain_version_pair_sets.add((node.domain, version))
 
