@@ -87,7 +87,7 @@ TARGETS: Mapping[str, Sequence[tuple[str, str, dict[str, Any]]]] = {
     "C": [("c", ".c", {"form": "table"}), ("c", ".c", {"form": "if_else"})],
     "Python": [("python", ".py", {"form": "table"})],
     "rules": [("rules", ".rules.txt", {})],
-    "JavaScript": [("javascript", ".js", {})],
+    "JavaScript": [("javascript", ".mjs", {})],
     "Java": [("java", ".java", {})],
     "Rust": [("rust", ".rs", {})],
     "Go": [("go", ".go", {})],

@@ -124,10 +124,11 @@ def test_a_user_s_folder_goes_first_and_more_files_and_settings_reach_templates(
 
 
 def test_a_template_cannot_write_text_that_no_escaper_has_seen(folder, table):
-    (folder / "model.jinja").write_text("{{ form }}\n", encoding="utf-8")
-    exporter = template_exporter("json", ".json", folder, "model.jinja", JSON)
+    (folder / "model.jinja").write_text("{{ note }}\n", encoding="utf-8")
+    note = Setting("note", "x; y", "text that nobody escaped")
+    exporter = template_exporter("json", ".json", folder, "model.jinja", JSON, settings=(note,))
     with pytest.raises(ExportError, match="text that no escaper has seen"):
-        exporter.export(treekit.train(table, "y", max_depth=1), "m")
+        exporter.export(treekit.train(table, "y", max_depth=1), "m", note="x; y")
 
 
 @pytest.mark.parametrize(

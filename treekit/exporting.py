@@ -1,22 +1,25 @@
 """What an exporter made of templates needs: a model as values that templates write.
 
 The counterpart of `treekit.splitting` for exporters.  A language that treekit
-does not know becomes a target by a folder of jinja2 templates and one record::
-
-    LANGUAGE = Language(strings="bytes", floats="hex")
+does not know becomes a target by a folder that holds jinja2 templates and a small
+profile, ``language.toml`` (`treekit.export.profile` tells what it may say).  A
+user names the folder around it, ``--set templates=DIR`` or ``TREEKIT_TEMPLATES``;
+a plugin is one line::
 
     @hookimpl
     def treekit_exporters():
-        folder = Path(__file__).with_name("templates")
-        return [template_exporter("zig", ".zig", folder, "zig/model.jinja", LANGUAGE)]
+        return [language_exporter(Path(__file__).with_name("templates") / "zig")]
+
+and `template_exporter` is the same for those who need Python between.
 
 Templates decide nothing about the model: they loop over the arrays that
 `template_values` describes.  They write integers and `Code`, which is text
 that is source already; names of columns and labels arrive as string literals
 of the language, and a text that no escaper has seen is refused.
 
-Every tree is a plain binary one here, with tables in place of nested tests, so
-that a loop of a dozen lines walks a tree of any depth.
+Every tree is a plain binary one here.  As tables a loop of a dozen lines walks it,
+whatever its depth; nested tests come in functions that no compiler finds too deep
+or too long.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from treekit.contracts import Exporter, Setting
-from treekit.errors import ExportError
-from treekit.export.language import Language
+from treekit.export.arrays import Array, Texts
+from treekit.export.language import Language, Limits
+from treekit.export.languages import TEMPLATES, language_exporter, require_abilities
 from treekit.export.literals import (
     Code,
     float_literal,
@@ -45,16 +49,20 @@ from treekit.model.ensemble import Model
 
 __all__ = [
     "ABILITIES",
+    "Array",
     "Code",
     "Language",
     "LeafTable",
+    "Limits",
     "LoweredTree",
     "NodeTable",
     "Step",
+    "Texts",
     "float_literal",
     "hex_literal",
     "identifier",
     "identifiers",
+    "language_exporter",
     "leaf_table",
     "lower",
     "needs",
@@ -102,17 +110,11 @@ def template_exporter(
         raise ValueError(f"unknown ability {unknown[0]!r}; known: {', '.join(ABILITIES)}")
 
     def export(model: Model, stem: str, *, templates: str = "", **given: Any) -> dict[str, bytes]:
-        for ability in needs(model):
-            if ability not in able:
-                raise ExportError(
-                    f"the target {name!r} cannot write {ABILITIES[ability]}, which this model "
-                    "has; export to another target"
-                )
+        require_abilities(model, name, able)
         values = template_values(model, stem, language) | given
         folders = [templates, str(folder)] if templates else [str(folder)]
         return {
             f"{stem}{ending}": render_from(folders, file, **values) for ending, file in made.items()
         }
 
-    own = Setting("templates", "", "a folder whose templates replace the shipped ones")
-    return Exporter(name, suffix, export, (own, *settings), summary)
+    return Exporter(name, suffix, export, (TEMPLATES, *settings), summary)

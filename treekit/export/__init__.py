@@ -57,9 +57,9 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
     if isinstance(target, Exporter):
         exporter = target
     else:
-        from treekit import registry
+        from treekit.export.languages import target_named
 
-        exporter = registry.exporter(target)
+        exporter = target_named(target, settings)
     values = resolve(exporter.settings, settings, f"exporter {exporter.name!r}")
     folder, name = _place(Path(path), exporter)
     above = next((part for part in (folder, *folder.parents) if os.path.lexists(part)), None)

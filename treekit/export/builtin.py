@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from treekit.contracts import Exporter, Setting
+from treekit.export.languages import TEMPLATES, languages
 from treekit.export.onnx import ONNX_SETTINGS
 from treekit.hookspecs import hookimpl
 from treekit.model.ensemble import Model
@@ -37,7 +38,6 @@ _C_SETTINGS = (
         choices=("float", "integer"),
     ),
 )
-_TEMPLATES = Setting("templates", "", "a folder whose templates replace the shipped ones")
 
 
 def _onnx(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
@@ -69,7 +69,12 @@ def treekit_exporters() -> list[Exporter]:
     """List the targets of this package."""
     return [
         Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
-        Exporter("c", ".c", _c, (*_C_SETTINGS, _TEMPLATES), "C99 source and header, no libraries"),
-        Exporter("python", ".py", _python, (_FORM, _TEMPLATES), "one file, standard library only"),
+        Exporter("c", ".c", _c, (*_C_SETTINGS, TEMPLATES), "C99 source and header, no libraries"),
+        Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
+=======
+        Exporter("c", ".c", _c, (_FORM, TEMPLATES), "C99 source and header, no libraries"),
+        Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
+>>>>>>> 0826882 (JavaScript, Java, Rust and Go: a folder of templates and a profile make a target, and verify runs it)
         Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "text that people read"),
+        *languages(),
     ]

@@ -20,6 +20,7 @@ from treekit.errors import ExportError
 __all__ = [
     "Code",
     "StringStyle",
+    "byte_literal",
     "float_literal",
     "hex_literal",
     "identifier",
@@ -29,11 +30,13 @@ __all__ = [
     "string_literals",
 ]
 
-StringStyle = Literal["bytes", "c", "json", "python"]
+StringStyle = Literal["bytes", "c", "java", "json", "python", "rust"]
 """How a language writes strings; a target names the style it uses.
 
 ``bytes``: UTF-8, with ``\\x41`` of exactly two digits for what is no plain letter
-(Zig, Go, Lua, Rust's b""); ``json``: ``\\u0041`` of exactly four (JavaScript, JSON).
+(Zig, Go, Lua, Perl, Rust's b""); ``json``: ``\\u0041`` of exactly four (JavaScript,
+JSON); ``java``: octal below 256, because Java reads ``\\u0022`` as the quote that it
+is before it looks for literals (JLS 3.3), and ``\\u2028`` above; ``rust``: ``\\u{2028}``.
 """
 
 
@@ -115,12 +118,40 @@ def _python_string(text: str) -> str:
     return f"'{body}'" if doubled.count("\\") > body.count("\\") else f'"{doubled}"'
 
 
+def _java_string(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (units[i] << 8 | units[i + 1] for i in range(0, len(units), 2))
+    return '"' + "".join(map(_java_unit, codes)) + '"'
+
+
+def _java_unit(code: int) -> str:
+    if chr(code) in _PLAIN:
+        return chr(code)
+    return f"\\{code:03o}" if code < 256 else f"\\u{code:04x}"
+
+
+def _rust_string(text: str) -> str:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it")
+    body = (c if c in _PLAIN else f"\\u{{{ord(c):x}}}" for c in text)
+    return '"' + "".join(body) + '"'
+
+
 _STYLES: dict[StringStyle, Callable[[str], str]] = {
     "bytes": _byte_string,
     "c": _c_string,
+    "java": _java_string,
     "json": _json_string,
     "python": _python_string,
+    "rust": _rust_string,
 }
+
+_BYTES = tuple(chr(b) if chr(b) in _PLAIN else f"\\x{b:02x}" for b in range(256))
+
+
+def byte_literal(content: bytes) -> Code:
+    """Write bytes as the body of a ``bytes`` literal, quotes included."""
+    return Code('"' + "".join(map(_BYTES.__getitem__, content)) + '"')
 
 
 def float_literal(number: float) -> Code:
@@ -153,12 +184,12 @@ def identifier(text: str, fallback: str, longest: int = 31) -> Code:
     return Code(clean or fallback)
 
 
-def identifiers(names: Sequence[str], prefix: str) -> list[Code]:
+def identifiers(names: Sequence[str], prefix: str, fallback: str = "column") -> list[Code]:
     """Make distinct identifiers, one a name, in order: the list itself is the way back.
 
     Names that clean to the same text, or to nothing, are numbered by position.
     """
-    clean = [str(identifier(name, "column", longest=24)) for name in names]
+    clean = [str(identifier(name, fallback, longest=24)) for name in names]
     seen = Counter(clean)
     if len(seen) < len(names):
         # Whatever ends in a number gets its own position too, so that no

@@ -42,24 +42,27 @@ def choose_form(wanted: str, n_nodes: int, most: int = SMALL) -> tuple[Form, str
     return "table", f"the model has {n_nodes} nodes, more than {most}"
 
 
-def nested(tree: LoweredTree, deepest: int) -> list[list[Line]]:
+def nested(tree: LoweredTree, deepest: int, most: int | None = None) -> list[list[Line]]:
     """Functions of nested tests; number 0 is the whole tree.
 
-    A subtree at depth `deepest` becomes a function of its own, called with its
-    number, which is larger than the caller's.
+    A subtree at depth `deepest`, and, where a function would hold more than `most`
+    tests, the subtrees farthest from its root become functions of their own,
+    called with their numbers, which are larger than the caller's.
     """
     roots = deque([0])
     functions: list[list[Line]] = []
     while roots:
         made: list[Line] = []
-        todo = [("node", 0, roots.popleft())]
+        root = roots.popleft()
+        own = None if most is None else _nearest(tree, root, most)
+        todo = [("node", 0, root)]
         while todo:
             op, depth, at = todo.pop()
             if op != "node":
                 made.append(Line("end" if op == "end" else "otherwise", depth, at))
             elif tree.kind[at] == Step.LEAF:
                 made.append(Line("leaf", depth, at))
-            elif depth == deepest:
+            elif depth == deepest or (own is not None and at not in own):
                 roots.append(at)
                 made.append(Line("call", depth, len(functions) + len(roots)))
             else:
@@ -72,3 +75,15 @@ def nested(tree: LoweredTree, deepest: int) -> list[list[Line]]:
                 ]
         functions.append(made)
     return functions
+
+
+def _nearest(tree: LoweredTree, root: int, most: int) -> set[int]:
+    """The `most` tests of a subtree that are nearest to its root."""
+    found: set[int] = set()
+    todo = deque([root])
+    while todo and len(found) < most:
+        at = todo.popleft()
+        if tree.kind[at] != Step.LEAF:
+            found.add(at)
+            todo += [int(tree.yes[at]), int(tree.no[at])]
+    return found

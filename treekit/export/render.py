@@ -7,6 +7,7 @@ slip into generated source, not even through a user's own template.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -15,24 +16,29 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from treekit.errors import ExportError
+from treekit.export.arrays import Array
 from treekit.export.literals import Code
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render", "render_from", "template_folders"]
+__all__ = ["TEMPLATES_VARIABLE", "render", "render_from", "template_folders"]
+
+TEMPLATES_VARIABLE = "TREEKIT_TEMPLATES"
+"""Folders of templates, as PATH names folders of programs."""
 
 
 def template_folders(user: str | Path | None = None) -> list[Path]:
     """Folders that hold templates, the user's own first.
 
-    The shipped ones lie inside the package in an installed wheel, and at the
-    top of the checkout in an editable install.
+    Then those that the environment variable ``TREEKIT_TEMPLATES`` names, in its
+    order, and the shipped ones, which lie inside the package in an installed
+    wheel, and at the top of the checkout in an editable install.
 
     Raises
     ------
     ExportError
-        If the user's folder does not exist, or the shipped ones are gone.
+        If one of the folders does not exist, or the shipped ones are gone.
     """
     package = Path(__file__).resolve().parent.parent
     shipped = [package / "templates", package.parent / "templates"]
@@ -41,12 +47,13 @@ def template_folders(user: str | Path | None = None) -> list[Path]:
         raise ExportError(
             "treekit's templates are missing from the installation: reinstall treekit"
         )
-    if not user:
-        return found
-    own = Path(user)
-    if not own.is_dir():
-        raise ExportError(f"templates: {str(own)!r} is not a folder; it holds c/, python/, ...")
-    return [own, *found]
+    named = os.environ.get(TEMPLATES_VARIABLE, "")
+    own = [Path(user)] if user else []
+    own += [Path(folder) for folder in named.split(os.pathsep) if folder]
+    for folder in own:
+        if not folder.is_dir():
+            raise ExportError(f"templates: {str(folder)!r} is not a folder; it holds c/, go/, ...")
+    return own + found
 
 
 def render(template: str, user_folder: str | Path | None = None, **values: Any) -> bytes:
@@ -97,6 +104,8 @@ def _only_code(value: Any) -> Any:
 
     if isinstance(value, Markup):
         return value
+    if isinstance(value, Array):
+        return value.elements
     if isinstance(value, int) and not isinstance(value, bool):
         return Code(int(value))
     if isinstance(value, Undefined):

@@ -76,6 +76,10 @@ def source_functions(
     derived: DerivedColumns,
     deepest: int,
     thresholds: Callable[[LoweredTree], Sequence[Code]] | None = None,
+    *,
+    most: int | None = None,
+    indent: str = "    ",
+    outer: int = 1,
 ) -> list[SourceFunction]:
     """Every tree as functions of nested tests, a called one before its callers.
 
@@ -88,12 +92,20 @@ def source_functions(
     thresholds : callable, optional
         What rows are compared with in each node, as literals; default: doubles,
         for rows that nobody rounded.
+    most : int, optional
+        Most tests in one function.
+    indent, outer : str, int
+        One level of indentation, and how many there are around a function's body.
     """
     made: list[SourceFunction] = []
     for number, tree in enumerate(trees):
         literals = _doubles(tree, schema) if thresholds is None else thresholds(tree)
-        writer = _Writer(number, tree, schema, leaves, columns, derived, literals)
-        parts = enumerate(nested(tree, deepest))
+        writer = _Writer(
+            *(number, tree, schema, leaves, columns, derived, literals),
+            indent=indent,
+            outer=outer,
+        )
+        parts = enumerate(nested(tree, deepest, most))
         functions = [SourceFunction(number, part, writer.lines(nest)) for part, nest in parts]
         made += reversed(functions)
     return made
@@ -115,17 +127,21 @@ class _Writer:
         columns: Sequence[Code],
         derived: DerivedColumns,
         thresholds: Sequence[Code],
+        indent: str,
+        outer: int,
     ) -> None:
+        self.indent, self.outer = indent, outer
         self.number, self.tree, self.schema = number, tree, schema
         self.leaves, self.columns, self.derived = leaves, columns, derived
         self.thresholds = thresholds
 
     def lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
-        unused = [SourceLine("unused", Code("    "))] if nest[0].op == "leaf" else []
+        body = Code(self.indent * self.outer)
+        unused = [SourceLine("unused", body)] if nest[0].op == "leaf" else []
         return (*unused, *map(self._line, nest))
 
     def _line(self, line: Line) -> SourceLine:
-        indent = Code("    " * (line.depth + 1))
+        indent = Code(self.indent * (line.depth + self.outer))
         if line.op == "test":
             return self._test(line.at, indent)
         if line.op == "leaf":

@@ -1,27 +1,26 @@
-"""A model as values of templates: arrays and literals of any language.
-
-Trees are tables of plain binary nodes, which a loop of a dozen lines walks at
-any depth.
-"""
+"""A model as values of templates: arrays and literals of any language."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Column, Schema
-from treekit.export.bitsets import set_words
-from treekit.export.divided import divided_table
+from treekit.export.arrays import Tables
+from treekit.export.form_values import arrays_of, form_values
 from treekit.export.language import Language
-from treekit.export.literals import Code, identifier
-from treekit.export.lower import lower
-from treekit.export.table import LeafTable, leaf_table, node_table
+from treekit.export.literals import Code
+from treekit.export.table import leaf_table
+from treekit.model import links
 from treekit.model.derived import DerivedColumns, derive
 from treekit.model.ensemble import Model
 
-__all__ = ["ABILITIES", "needs", "template_values"]
+Index = npt.NDArray[np.int64]
+
+__all__ = ["ABILITIES", "needs", "schema_values", "template_values"]
 
 ABILITIES = {
     "sums": "splits on sums of columns, or surrogate splits",
@@ -45,12 +44,28 @@ def needs(model: Model) -> list[str]:
     return [ability for ability, needed in asked.items() if needed]
 
 
-def template_values(model: Model, stem: str, language: Language) -> dict[str, Any]:
+def template_values(
+    model: Model,
+    stem: str,
+    language: Language,
+    forms: Sequence[str] = ("table",),
+    form: str = "auto",
+) -> dict[str, Any]:
     """A model as values of templates.
 
-    Numbers are `Code`: the elements of an array, comma between them, never
-    none (an unread 0 stands where there would be none).  What is said of
-    "sums", "parts", "costs" and "targets" is there for models that need it.
+    Arrays are records that write their elements, comma between them, never
+    none (an unread 0 stands where there would be none).  Where a language
+    packs, ``form`` of an array tells how: ``elements``, or ``packed``, a list
+    of string literals of ``each`` numbers; ``length`` and ``type`` ("f64",
+    "i32", "i64", "u32") are there for both.  What is said of "sums", "parts",
+    "costs", "targets" and "links" is there for models that need it.
+
+    Parameters
+    ----------
+    forms : sequence of str
+        Those that the templates have: "table", and maybe "if_else".
+    form : {"auto", "table", "if_else"}
+        The one that is wanted; auto: by the size of the model.
 
     Returns
     -------
@@ -60,59 +75,92 @@ def template_values(model: Model, stem: str, language: Language) -> dict[str, An
         columns, numbers of an answer, trees, target columns, and classes of all
         targets (0: the model answers numbers).
         ``columns``: records of ``name`` (literal), ``nominal`` and ``levels``
-        (literals); ``level_counts``: an array, -1 = a number.
+        (literals); ``level_counts``: an array, -1 = a number; ``level_start``,
+        ``level_order``: arrays, the codes of each column's levels in the order of
+        their texts.
         ``target_names``, ``labels`` (of each target a list): literals.
-        ``form``: "table", or "parts"; ``answer``: "label", "labels", "number" or
-        "numbers"; ``decide``: "most_votes" or "least_cost": names of templates to
-        include.
+        ``texts``: all names, labels of each target and levels of each column at
+        once, a record like an array: ``literals``, or ``packed`` with ``lengths``
+        in UTF-16 units; ``text_counts``: array, how many of each: of features,
+        targets, each target's labels, and each column's levels.
+        ``form``: "table", "if_else", or "parts"; ``answer``: "label", "labels",
+        "number" or "numbers"; ``decide``: "most_votes" or "least_cost": names of
+        templates to include.  ``reason``: why that form.
         ``refuses_missing``, ``refuses_unseen``: 1 = the model refuses such rows.
-        ``nodes``: arrays of `treekit.export.table.NodeTable` (value, question,
-        yes, no), but that ``value`` of a set is where it begins in ``sets``
-        (`treekit.export.bitsets.set_words`: first word, count of words, words of
-        32 codes); ``root``: node of each tree.  For "parts" the arrays of
+        ``nodes``: for "table" arrays of `treekit.export.table.NodeTable` (value,
+        question, yes, no), but that ``value`` of a set is where it begins in
+        ``sets`` (`treekit.export.bitsets.set_words`: first word, count of words,
+        words of 32 codes); ``root``: node of each tree; ``asks_sets``: 0 = nothing
+        reads ``sets``.  For "parts" the arrays of
         `treekit.export.divided.DividedTable`, and ``level_branch``, ``deepest``.
+        ``inputs``, ``functions``: for "if_else" identifiers of the columns, and
+        `treekit.export.source.SourceFunction` records, a called one first.
         ``leaves``: arrays start, column, units: the votes of leaf v are entries
         ``start[v] .. start[v + 1]``; a column is a class or a number.
+        ``margins``: 1 = classes have no votes but margins, numbers as below.
         ``unit_total``: votes of all trees, which a probability divides by;
         ``row_total`` and ``scale``: a number is ``sum / row_total * scale``;
+        ``link``: "identity", "exp", "sigmoid" or "softmax", what turns numbers
+        into answers, and ``exp`` its constants (`treekit.model.links`).
         ``blocks``: array, the classes of target t are blocks[t] .. blocks[t + 1].
         ``costs``: array, of saying class j when it is i, at ``i * classes + j``.
         ``derived``: arrays of `treekit.model.derived.DerivedColumns`, columns
         behind those of the row; ``derived_count``; ``single``: 1 = the model's
         input type is float32, to which terms of sums are rounded.
     """
-    schema = model.schema
+    schema, tables = model.schema, Tables(language)
     leaves, derived = leaf_table(model.units), derive(model)
     start, column, units = leaves.sparse()
-    array, labels = language.array, [output.classes for output in schema.outputs]
-    values = {
-        "stem": identifier(stem, "model"),
+    costs = np.zeros(0, dtype=np.int64) if model.label_costs is None else model.label_costs.ravel()
+    return (
+        schema_values(schema, stem, tables)
+        | {
+            "trees": model.n_trees,
+            "decide": Code("most_votes" if model.label_costs is None else "least_cost"),
+            "refuses_missing": int(model.missing == "error"),
+            "refuses_unseen": int(model.unknown == "error"),
+            "leaves": arrays_of(tables, start=start, column=column)
+            | {"units": tables(units, "i64")},
+            "margins": int(model.margins),
+            "unit_total": language.number(model.unit_total),
+            "row_total": language.number(model.divisor),
+            "scale": language.number(np.ldexp(1.0, model.exponent)),
+            "link": Code(model.link),
+            "exp": _exp_constants(language),
+            "costs": tables(costs, "i64"),
+            "derived": _derived_arrays(derived, tables),
+            "derived_count": derived.n_columns,
+            "single": int(schema.dtype == "float32"),
+        }
+        | form_values(model, leaves, derived, tables, forms, form)
+    )
+
+
+def schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str, Any]:
+    """Those of the values that the schema alone tells."""
+    language = tables.language
+    labels = [list(map(str, output.classes)) for output in schema.outputs]
+    lists = [schema.names, [output.name for output in schema.outputs], *labels]
+    lists += [column.levels for column in schema.columns]
+    start, order = _level_order(schema)
+    several = "s" if schema.more else ""
+    return {
+        "stem": language.name(stem, "model"),
         "features": schema.n_features,
         "outputs": schema.n_values,
-        "trees": model.n_trees,
         "targets": len(schema.outputs),
         "classes": sum(map(len, labels)),
         "columns": [_column(column, language) for column in schema.columns],
-        "level_counts": array(np.where(schema.nominal, schema.n_levels, -1)),
+        "level_counts": tables(np.where(schema.nominal, schema.n_levels, -1)),
+        "level_start": tables(start),
+        "level_order": tables(order),
         "target_names": [language.text(output.name) for output in schema.outputs],
-        "labels": [[language.text(str(label)) for label in some] for some in labels],
-        "answer": _answer(schema),
-        "decide": "most_votes" if model.label_costs is None else "least_cost",
-        "refuses_missing": int(model.missing == "error"),
-        "refuses_unseen": int(model.unknown == "error"),
-        "leaves": _arrays(language, start=start, column=column, units=units),
-        "unit_total": language.number(model.unit_total),
-        "row_total": language.number(model.divisor),
-        "scale": language.number(np.ldexp(1.0, model.exponent)),
-        "blocks": array(np.array(schema.blocks)),
-        "costs": Code("0") if model.label_costs is None else array(model.label_costs.ravel()),
-        "derived": _derived_arrays(derived, language),
-        "derived_count": derived.n_columns,
-        "single": int(schema.dtype == "float32"),
+        "labels": [[language.text(label) for label in some] for some in labels],
+        "texts": tables.texts([text for some in lists for text in some]),
+        "text_counts": tables(np.array([len(some) for some in lists])),
+        "answer": Code(("label" if schema.task == "classification" else "number") + several),
+        "blocks": tables(np.array(schema.blocks)),
     }
-    if model.missing == "fractional":
-        return values | _part_values(model, leaves, derived, language)
-    return values | _table_values(model, leaves, derived, language)
 
 
 def _column(column: Column, language: Language) -> dict[str, Any]:
@@ -123,48 +171,24 @@ def _column(column: Column, language: Language) -> dict[str, Any]:
     }
 
 
-def _answer(schema: Schema) -> str:
-    several = "s" if schema.more else ""
-    return ("label" if schema.task == "classification" else "number") + several
+def _level_order(schema: Schema) -> tuple[Index, Index]:
+    """(features + 1,) and (levels,): where a column's levels start, and their codes in order."""
+    codes: list[int] = []
+    for column in schema.columns:
+        # Code points sort as the bytes of UTF-8 do.
+        codes += sorted(range(len(column.levels)), key=column.levels.__getitem__)
+    return np.cumsum([0, *schema.n_levels]), np.array(codes, dtype=np.int64)
 
 
-def _arrays(language: Language, **arrays: npt.NDArray[Any]) -> dict[str, Code]:
-    return {name: language.array(numbers) for name, numbers in arrays.items()}
+def _exp_constants(language: Language) -> dict[str, Any]:
+    names = ("limit", "log2_e", "ln2_high", "ln2_low")
+    constants: dict[str, Any] = {n: language.number(getattr(links, n.upper())) for n in names}
+    return constants | {"coefficients": [language.number(c) for c in links.COEFFICIENTS]}
 
 
-def _derived_arrays(derived: DerivedColumns, language: Language) -> dict[str, Code]:
+def _derived_arrays(derived: DerivedColumns, tables: Tables) -> dict[str, Any]:
     arrays = derived._asdict()
     del arrays["column"]  # the nodes say it
     by_levels = derived.level_feature >= 0
     arrays["threshold"] = np.where(by_levels, 0.0, derived.threshold)
-    return _arrays(language, **arrays)
-
-
-def _table_values(
-    model: Model, leaves: LeafTable, derived: DerivedColumns, language: Language
-) -> dict[str, Any]:
-    table = node_table(lower(model, derived), leaves, model.schema)
-    words, offsets = set_words(table.set_start, table.set_codes)
-    value = table.value.copy()
-    value[table.question % 4 == 2] = offsets
-    nodes = _arrays(language, value=value, question=table.question, yes=table.yes, no=table.no)
-    return {
-        "form": "table",
-        "nodes": nodes,
-        "root": language.array(table.root),
-        "sets": language.array(words),
-    }
-
-
-def _part_values(
-    model: Model, leaves: LeafTable, derived: DerivedColumns, language: Language
-) -> dict[str, Any]:
-    table = divided_table(model, leaves, derived)
-    names = ("value", "question", "child", "low", "high")
-    return {
-        "form": "parts",
-        "nodes": _arrays(language, **{name: getattr(table, name) for name in names}),
-        "root": language.array(table.root),
-        "level_branch": language.array(table.level_branch),
-        "deepest": max(table.deepest, 1),
-    }
+    return arrays_of(tables, **arrays)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from treekit.errors import VerificationError
 from treekit.verify.run_c import C_RUNTIMES, c_files
+from treekit.verify.run_language import language_runners
 from treekit.verify.run_onnx import ONNX_RUNTIMES
 from treekit.verify.run_python import PYTHON_RUNTIMES
 from treekit.verify.run_rules import RULES_RUNTIMES
@@ -23,7 +24,7 @@ _RUNNERS = (
 
 def runners() -> tuple[Runner, ...]:
     """Every kind of artifact that can be run."""
-    return _RUNNERS
+    return (*_RUNNERS, *language_runners())
 
 
 def runner_of(path: Path) -> Runner:

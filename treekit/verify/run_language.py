@@ -1,0 +1,240 @@
+"""Running artifacts of the languages that are folders of templates, as their profiles tell.
+
+The driver is made of the language's own templates.  It holds one artifact or several,
+compiled at once, and answers requests on its standard input, one after the other, until
+that ends.  Numbers are little-endian, integers of 32 bits; a text is its length in bytes
+and the bytes.
+
+========================================  ==============================================
+request                                   reply
+========================================  ==============================================
+the artifact's number                     lists of texts: columns, targets, labels of each
+                                          target, levels of each column; the length first
+how many texts, then of each the column   of each the code of that level, -1 = none
+and the text
+how many rows, then doubles               of each row a label for each target (-1 = refused,
+                                          0 for numbers, -3 = refused by one function
+                                          only), and the answer's doubles
+========================================  ==============================================
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit import registry
+from treekit.contracts import Exporter
+from treekit.data.schema import Schema
+from treekit.errors import VerificationError
+from treekit.export.arrays import Tables
+from treekit.export.languages import LanguageExport
+from treekit.export.literals import Code
+from treekit.export.profile import Verify
+from treekit.export.render import render_from
+from treekit.export.values import schema_values
+from treekit.verify.answers import INCONSISTENT, STRANGE, Answers
+from treekit.verify.runtime import Job, Rows, Runner, Runtime
+from treekit.verify.unseen import unseen_text
+
+__all__ = ["Program", "language_runners"]
+
+_SECONDS = 60
+"""Most that telling a version takes."""
+_BUILT = "treekit-built"
+"""A file that tells that the folder of a job holds the driver already."""
+
+
+class Program:
+    """Artifacts of one language and their driver, built in a folder.
+
+    Parameters
+    ----------
+    export : LanguageExport
+        Of an exporter whose profile says how to verify.
+    paths, schemas : sequences of Path and Schema
+        The artifacts.
+    folder : Path
+        To work in; if the program is there already, it is not built again.
+    deadline : float
+        As of `treekit.verify.runtime.Job`.
+
+    Raises
+    ------
+    VerificationError
+        If something does not compile.
+    """
+
+    def __init__(
+        self,
+        export: LanguageExport,
+        paths: Sequence[Path],
+        schemas: Sequence[Schema],
+        folder: Path,
+        deadline: float = math.inf,
+    ) -> None:
+        self.export, self.paths, self.schemas, self.folder = export, paths, schemas, folder
+        self.how = _how(export)
+        what = Path(", ".join(path.name for path in paths[:3]))
+        self.job = Job(what, schemas[0], folder, deadline)
+        if (folder / _BUILT).exists():
+            return
+        models = [self._placed(number) for number in range(len(paths))]
+        for name, template in self.how.files.items():
+            file = f"{export.profile.name}/{template}"
+            (folder / name).write_bytes(render_from(export.folders(), file, models=models))
+        for command in self.how.build:
+            self.job.call(_words(command))
+        (folder / _BUILT).touch()
+
+    def answers(self, rows: Sequence[npt.NDArray[np.float64]]) -> list[Answers]:
+        """What each artifact says to rows (n, features) of its own.
+
+        Raises
+        ------
+        VerificationError
+            If one names its columns, classes or categories otherwise than its schema.
+        """
+        content = b"".join(map(self._request, range(len(rows)), rows))
+        reply = io.BytesIO(self.job.call(_words(self.how.run), content))
+        return [self._answers(number, len(some), reply) for number, some in enumerate(rows)]
+
+    def _request(self, number: int, rows: npt.NDArray[np.float64]) -> bytes:
+        asked = self._level_texts(number)
+        texts = [_int(feature) + self._text(text) for feature, text, _ in asked]
+        head = _int(number) + _int(len(texts)) + b"".join(texts) + _int(len(rows))
+        return head + rows.astype("<f8").tobytes()
+
+    def _level_texts(self, number: int) -> list[tuple[int, str, int]]:
+        """Columns, texts, and their codes: every level, and a text outside each vocabulary."""
+        asked: list[tuple[int, str, int]] = []
+        for f, column in enumerate(self.schemas[number].columns):
+            asked += [(f, text, code) for code, text in enumerate(column.levels)]
+            asked.append((f, unseen_text(column) if column.kind == "nominal" else "x", -1))
+        return asked
+
+    def _answers(self, number: int, n_rows: int, reply: io.BytesIO) -> Answers:
+        schema, name = self.schemas[number], self.paths[number].name
+        names = self._names(schema)
+        if reply.read(len(names)) != names:
+            raise VerificationError(f"{name!r} names its columns, classes or categories otherwise")
+        codes = np.array([code for _, _, code in self._level_texts(number)], dtype="<i4").tobytes()
+        if reply.read(len(codes)) != codes:
+            raise VerificationError(f"{name!r} codes its categories otherwise")
+        record = np.dtype(
+            [("label", "<i4", (len(schema.outputs),)), ("number", "<f8", (schema.n_values,))]
+        )
+        told = reply.read(n_rows * record.itemsize)
+        if len(told) != n_rows * record.itemsize:
+            raise VerificationError(f"{name!r} did not answer every row")
+        table = np.frombuffer(told, dtype=record)
+        label = table["label"].astype(np.int64)
+        classes = [max(len(output.classes), 1) for output in schema.outputs]
+        label[(label < INCONSISTENT) | (label >= classes)] = STRANGE
+        return Answers(label, np.ascontiguousarray(table["number"], dtype=np.float64))
+
+    def _names(self, schema: Schema) -> bytes:
+        """All names of a schema, as a driver writes them."""
+        lists = [schema.names, [output.name for output in schema.outputs]]
+        lists += [[str(label) for label in output.classes] for output in schema.outputs]
+        lists += [column.levels for column in schema.columns]
+        return b"".join(_int(len(texts)) + b"".join(map(self._text, texts)) for texts in lists)
+
+    def _text(self, text: str) -> bytes:
+        content = text.encode(self.how.text, "surrogatepass")
+        return _int(len(content)) + content
+
+    def _placed(self, number: int) -> dict[str, Any]:
+        """Put an artifact into the folder; what the driver's templates know of it."""
+        path, schema = self.paths[number], self.schemas[number]
+        content = path.read_bytes()
+        place = self.folder / self.how.artifact.format(number=number, name=path.name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        stem = path.name.removesuffix(self.export.profile.suffix)
+        told = schema_values(schema, stem, Tables(self.export.profile.literals))
+        text = content.decode("utf-8", errors="replace")
+        found = {name: _found(pattern, text) for name, pattern in self.how.find.items()}
+        return told | {"number": number, "found": found}
+
+
+def language_runners() -> list[Runner]:
+    """Runners of all languages whose profiles say how, plugins' and users' too."""
+    offered = [component.record for component in registry.components("exporter")]
+    exports = [record.export for record in offered if isinstance(record, Exporter)]
+    return [
+        Runner(
+            export.profile.name,
+            export.profile.suffix,
+            (
+                Runtime(
+                    export.profile.verify.needs[0],
+                    partial(_run, export),
+                    partial(_version, export),
+                    partial(_lacking, export),
+                ),
+            ),
+        )
+        for export in exports
+        if isinstance(export, LanguageExport) and export.profile.verify is not None
+    ]
+
+
+def _run(export: LanguageExport, job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
+    program = Program(export, [job.path], [job.schema], job.folder, job.deadline)
+    yield "rows", program.answers([rows])[0]
+
+
+def _version(export: LanguageExport) -> str:
+    how = _how(export)
+    if not how.version:
+        return "unknown"
+    told = subprocess.run(  # noqa: S603 - the command of the profile
+        _words(how.version), capture_output=True, check=False, timeout=_SECONDS
+    )
+    return told.stdout.decode(errors="replace").strip().partition("\n")[0]
+
+
+def _lacking(export: LanguageExport, path: Path) -> str:
+    """What a language needs and this machine has not, program or Python module."""
+    del path
+    absent = [
+        name
+        for name in _how(export).needs
+        if shutil.which(name) is None and importlib.util.find_spec(name) is None
+    ]
+    return f"{absent[0]} is not installed" if absent else ""
+
+
+def _how(export: LanguageExport) -> Verify:
+    if export.profile.verify is None:
+        raise VerificationError(
+            f"the language {export.profile.name!r} does not say how to verify: add [verify]"
+        )
+    return export.profile.verify
+
+
+def _found(pattern: str, text: str) -> Code:
+    """A name of the artifact; empty if there is none, or it is no plain name."""
+    found = re.search(pattern, text, re.MULTILINE)
+    return Code(found[1] if found and re.fullmatch(r"[A-Za-z0-9_.]+", found[1]) else "")
+
+
+def _int(value: int) -> bytes:
+    return value.to_bytes(4, "little", signed=True)
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    return [word.replace("{python}", sys.executable) for word in command]
