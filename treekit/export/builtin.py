@@ -71,10 +71,6 @@ def treekit_exporters() -> list[Exporter]:
         Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
         Exporter("c", ".c", _c, (*_C_SETTINGS, TEMPLATES), "C99 source and header, no libraries"),
         Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
-=======
-        Exporter("c", ".c", _c, (_FORM, TEMPLATES), "C99 source and header, no libraries"),
-        Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
->>>>>>> 0826882 (JavaScript, Java, Rust and Go: a folder of templates and a profile make a target, and verify runs it)
         Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "text that people read"),
         *languages(),
     ]
