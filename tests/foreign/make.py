@@ -1,9 +1,10 @@
-"""Make the files of this folder: models of XGBoost, and what it answers to rows beside them.
+"""Make the files of this folder: models of other libraries, and what these answer to rows.
 
     python -m tests.foreign.make
 
 They were made by XGBoost 3.2.0, which is too large for the test extra (its
-Linux wheel pulls a library of 200 MB for graphics cards).
+Linux wheel pulls a library of 200 MB for graphics cards), and by skops 0.16
+with scikit-learn 1.9.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ import json
 from typing import Any
 
 import numpy as np
+import skops.io
 import xgboost
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestRegressor,
+)
+from sklearn.tree import DecisionTreeClassifier
 
 from tests.foreign import FOLDER, beside, dyed, frame
 
@@ -43,6 +52,35 @@ def thresholds(booster: xgboost.Booster) -> list[float]:
     return [number for tree in trees for number in tree["split_conditions"]]
 
 
+def cells_of(rows: Any) -> dict[str, Any]:
+    columns = {}
+    for column in rows:
+        cells = rows[column].astype(object).where(rows[column].notna(), None)
+        columns[column] = cells.tolist()
+    return columns
+
+
+ESTIMATORS = {
+    "forest": RandomForestRegressor(n_estimators=3, max_depth=4, random_state=0),
+    "boosted": GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0),
+    "histogram": HistGradientBoostingClassifier(
+        max_iter=3, max_leaf_nodes=6, categorical_features="from_dtype"
+    ),
+    "bag": BaggingClassifier(DecisionTreeClassifier(max_depth=3), n_estimators=2, random_state=0),
+}
+
+
+def make_skops(name: str, estimator: Any) -> None:
+    table, rows = frame(200, 1, name == "histogram"), frame(80, 2, name == "histogram")
+    if name == "boosted":
+        table, rows = table.fillna(0.0), rows.fillna(0.0)
+    estimator.fit(table, dyed(table))
+    skops.io.dump(estimator, FOLDER / f"sklearn_{name}.skops")
+    asked = estimator.predict_proba if hasattr(estimator, "predict_proba") else estimator.predict
+    answers = {"rows": cells_of(rows), "predictions": asked(rows).tolist()}
+    (FOLDER / f"sklearn_{name}.answers").write_text(json.dumps(answers, separators=(",", ":")))
+
+
 def make(name: str, categories: bool, settings: dict[str, Any]) -> None:
     table = frame(300, categories=categories)
     y = dyed(table)
@@ -57,13 +95,9 @@ def make(name: str, categories: bool, settings: dict[str, Any]) -> None:
     )
     asked = xgboost.DMatrix(rows, enable_categorical=True)
     margins = booster.predict(asked, output_margin=True)
-    columns = {}
-    for column in rows:
-        cells = rows[column].astype(object).where(rows[column].notna(), None)
-        columns[column] = cells.tolist()
     answers = {
         "xgboost": xgboost.__version__,
-        "rows": columns,
+        "rows": cells_of(rows),
         "margins": margins.astype(float).tolist(),
         "predictions": booster.predict(asked).astype(float).tolist(),
     }
@@ -76,3 +110,5 @@ def make(name: str, categories: bool, settings: dict[str, Any]) -> None:
 if __name__ == "__main__":
     for case, (with_categories, given) in CASES.items():
         make(case, with_categories, given)
+    for case, one in ESTIMATORS.items():
+        make_skops(case, one)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treekit.contracts import Importer
     from treekit.discovery import Component
 
-__all__ = ["read_model"]
+__all__ = ["importer_of", "read_model"]
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
 
@@ -38,16 +38,30 @@ def read_model(source: Any, **settings: Any) -> Model:
     PluginError
         If two plugins offer that importer, or it fails, or reads no model.
     """
-    from treekit import registry
     from treekit.settings import resolve
+
+    importer = importer_of(source)
+    where = f"importer {importer.name!r}"
+    return _read(importer, source, resolve(importer.settings, settings, where))
+
+
+def importer_of(source: Any) -> Importer:
+    """The first installed importer that recognises `source`.
+
+    Raises
+    ------
+    ModelError
+        If none does, or `source` is a pickle.
+    PluginError
+        If two plugins offer that importer.
+    """
+    from treekit import registry
 
     catalogue = registry.importers()
     for component in catalogue.found:
         if _recognises(component, source):
             # By name: two importers of one name are an error.
-            importer = cast("Importer", catalogue[component.name].record)
-            where = f"importer {importer.name!r}"
-            return _read(importer, source, resolve(importer.settings, settings, where))
+            return cast("Importer", catalogue[component.name].record)
     if isinstance(source, Path) and source.suffix.lower() in _PICKLES:
         raise ModelError(
             f"the file {source.name!r} is a pickle, which runs what it holds, so treekit does not "

@@ -8,6 +8,7 @@ from treekit.interop.boosted import ANSWER, DTYPE, ITERATIONS
 from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit.interop.onnx import read_onnx, recognises_onnx
 from treekit.interop.sklearn import read_sklearn, recognises_sklearn
+from treekit.interop.skops import read_skops, recognises_skops
 from treekit.interop.xgboost import read_xgboost, recognises_xgboost
 
 __all__ = ["treekit_importers"]
@@ -37,6 +38,13 @@ def treekit_importers() -> list[Importer]:
             read=read_onnx,
             settings=(ANSWER,),
             summary="ONNX models of one tree operator, whatever wrote them",
+        ),
+        Importer(
+            name="skops",
+            recognises=recognises_skops,
+            read=read_skops,
+            settings=(DTYPE, ANSWER),
+            summary="scikit-learn's trees in files of skops",
         ),
         Importer(
             name="xgboost",

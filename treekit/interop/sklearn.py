@@ -55,11 +55,11 @@ from treekit.data.schema import Column, Dtype, Output, Schema, python_label
 from treekit.errors import ModelError
 from treekit.interop.sklearn_boosting import read_gradient_boosting, read_histogram_boosting
 from treekit.interop.sklearn_trees import tree_of
-from treekit.interop.vocabulary import checked_names
+from treekit.interop.vocabulary import checked_names, checked_width
 from treekit.model.ensemble import Model, make_model
 from treekit.model.tree import Tree
 
-__all__ = ["KINDS", "read_estimator", "read_sklearn", "recognises_sklearn"]
+__all__ = ["KINDS", "ROOMS", "read_estimator", "read_sklearn", "recognises_sklearn"]
 
 _TREES = (
     *("DecisionTreeClassifier", "DecisionTreeRegressor"),
@@ -76,7 +76,8 @@ _HISTOGRAMS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor"
 KINDS = (*_TREES, *_FORESTS, *_BAGS, *_BOOSTED, *_HISTOGRAMS)
 """The classes of scikit-learn that are read."""
 
-_ROOMS = ("sklearn.tree.", "sklearn.ensemble.")
+ROOMS = ("sklearn.tree.", "sklearn.ensemble.")
+"""Where scikit-learn keeps them."""
 
 
 def recognises_sklearn(source: Any) -> bool:
@@ -91,7 +92,7 @@ def recognises_sklearn(source: Any) -> bool:
 def _kind(source: Any) -> str | None:
     # Derived from its classes: treekit's own trees are only registered as such.
     for kind in type(source).__mro__:
-        if kind.__module__.startswith(_ROOMS) and kind.__name__ in KINDS:
+        if kind.__module__.startswith(ROOMS) and kind.__name__ in KINDS:
             return kind.__name__
     return None
 
@@ -202,9 +203,10 @@ def _of_classes(schema: Schema, classes: Any, name: str) -> Schema:
 
 
 def _schema(source: Any, name: str) -> Schema:
+    said = f"the {name}"
     names = getattr(source, "feature_names_in_", None)
     names = None if names is None else [str(name) for name in names]
-    names = checked_names(names, int(source.n_features_in_), f"the {name}")
+    names = checked_names(names, checked_width(int(source.n_features_in_), said), said)
     columns = tuple(Column(name) for name in names)
     n_outputs = int(getattr(source, "n_outputs_", 1))
     targets = ["target"] if n_outputs == 1 else [f"y{k}" for k in range(n_outputs)]

@@ -14,7 +14,13 @@ from treekit.data.schema import Dtype, python_label
 from treekit.errors import ModelError
 from treekit.interop.boosted import Boosted, Outcome, read_boosted
 from treekit.interop.build import Nodes
-from treekit.interop.vocabulary import Vocabulary, checked_names, columns_of, named_vocabulary
+from treekit.interop.vocabulary import (
+    Vocabulary,
+    checked_names,
+    checked_width,
+    columns_of,
+    named_vocabulary,
+)
 from treekit.model.ensemble import Model
 from treekit.model.portable import floor_to
 from treekit.model.tree import ranges
@@ -37,7 +43,7 @@ def read_gradient_boosting(
     if stages.ndim != 2 or stages.size == 0:
         raise ModelError(f"{said} is damaged: its stages are no table of trees")
     outcome = _outcome(source, said, stages.shape[1])
-    names = checked_names(_names(source), int(source.n_features_in_), said)
+    names = checked_names(_names(source), checked_width(int(source.n_features_in_), said), said)
     trees = [member.tree_ for member in stages.ravel()]
     return read_boosted(
         Boosted(
@@ -139,7 +145,7 @@ def read_histogram_boosting(
     n_margins = len(rounds[0]) if rounds else 1
     if not rounds or not n_margins or any(len(stage) != n_margins for stage in rounds):
         raise ModelError(f"{said} is damaged: its rounds do not have as many trees each")
-    n_features = int(source.n_features_in_)
+    n_features = checked_width(int(source.n_features_in_), said)
     names = checked_names(_names(source), n_features, said)
     order, vocabularies = _categories(source, n_features, said)
     outcome = _outcome(source, said, n_margins)
@@ -185,7 +191,7 @@ def _categories(
     if len(told) != len(nominal) or len(order) != n_features:
         raise ModelError(f"{said} is damaged: its categories do not fit its columns")
     for column, categories in zip(nominal.tolist(), told, strict=True):
-        own = list(np.asarray(categories).tolist())
+        own = np.asarray(categories, dtype=object).tolist()
         if own and (own[-1] is None or own[-1] != own[-1]):
             own.pop()  # missing, which the encoder puts last
         found[column] = named_vocabulary(own, f"column {column} of {said}")
