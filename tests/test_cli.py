@@ -31,7 +31,17 @@ from treekit.model.ensemble import make_model
 
 ROOT = Path(__file__).resolve().parents[1]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
-COMMANDS = ["train", "inspect", "predict", "rules", "plot", "importances", "export", "verify"]
+COMMANDS = [
+    "train",
+    "inspect",
+    "predict",
+    "rules",
+    "plot",
+    "importances",
+    "import",
+    "export",
+    "verify",
+]
 COMMANDS += ["plugins", "plugin", "demo"]
 HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "rich"}
 TREEKIT = "import sys; from treekit.cli import main; main(prog_name='treekit')"
