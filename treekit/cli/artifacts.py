@@ -14,7 +14,11 @@ __all__ = ["export_command", "verify_command"]
 @click.command("export", short_help="Write a model for another language or runtime.")
 @click.argument("model")
 @click.option(
-    "--to", "target", required=True, metavar="TARGET", help="c, onnx, python, rules or a plugin's."
+    "--to",
+    "target",
+    required=True,
+    metavar="TARGET",
+    help="c, go, java, onnx, ... (treekit plugins).",
 )
 @click.option(
     *("--set", "assignments"), multiple=True, metavar="KEY=VALUE", help="A setting of the target."
@@ -28,13 +32,14 @@ __all__ = ["export_command", "verify_command"]
 )
 def export_command(model: str, target: str, assignments: tuple[str, ...], output: Path) -> None:
     """Write MODEL for a target: all of its files, or none."""
-    from treekit import registry
     from treekit.cli.terminal import shown
     from treekit.export import export
+    from treekit.export.languages import target_named
     from treekit.model.store import load
     from treekit.settings import parse_assignments
 
-    exporter = registry.exporter(target)
+    given = dict(assignment.partition("=")[::2] for assignment in assignments)
+    exporter = target_named(target, given)
     stem = output.name.removesuffix(exporter.suffix)
     for name in (output.name, stem + exporter.suffix, f"{stem}.h"):
         check_place(output.with_name(name), model)
@@ -87,6 +92,12 @@ def export_command(model: str, target: str, assignments: tuple[str, ...], output
     help="What to run artifacts with, or all; default: the first that can, of each kind.",
 )
 @click.option("--without", multiple=True, metavar="NAME", help="What not to run artifacts with.")
+@click.option(
+    "--templates",
+    metavar="DIR",
+    default="",
+    help="A folder of languages besides those that are known.",
+)
 @click.pass_context
 def verify_command(
     ctx: click.Context,
@@ -99,8 +110,11 @@ def verify_command(
     budget: float,
     runtimes: tuple[str, ...],
     without: tuple[str, ...],
+    templates: str,
 ) -> None:
-    """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt) and compare every bit.
+    """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt, .mjs, .java, .rs, .go).
+
+    Every bit of their answers is compared with the model's.
 
     Artifacts are executed: verify only files that you trust.  The exit code
     is 0 if all are equal, and 1 if any differs or could not be run; the first
@@ -130,6 +144,7 @@ def verify_command(
             budget=budget,
             runtimes=runtimes,
             without=without,
+            templates=templates,
             certificate=certificate,
         )
     print_report(report)

@@ -9,7 +9,7 @@ a folder with one template replaces that one and no other.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,10 +137,10 @@ def language_exporter(folder: str | Path) -> Exporter:
     return Exporter(profile.name, profile.suffix, export, settings, profile.summary)
 
 
-def languages() -> list[Exporter]:
-    """The exporters of all folders of templates that hold languages, shipped and the user's."""
+def languages(folders: Sequence[Path] | None = None) -> list[Exporter]:
+    """The exporters of all folders that hold languages; default: shipped and the user's."""
     found: dict[str, Exporter] = {}
-    for folder in template_folders():
+    for folder in template_folders() if folders is None else folders:
         for path in sorted(folder.glob(f"*/{PROFILE}")):
             if path.parent.name not in found:
                 found[path.parent.name] = language_exporter(path.parent)

@@ -54,6 +54,7 @@ def verify(
     budget: float = 1800.0,
     runtimes: Collection[str] = (),
     without: Collection[str] = (),
+    templates: str | Path = "",
     certificate: str | Path | None = None,
 ) -> Report:
     """Run artifacts on rows that reach every part of `model`, and compare every bit.
@@ -64,7 +65,8 @@ def verify(
     ----------
     model : Model or fitted treekit estimator
     artifacts : sequence of str or Path
-        Files ending in .onnx, .c (its .h beside it), .py or .rules.txt.
+        Files ending in .onnx, .c (its .h beside it), .py or .rules.txt, or of a
+        language: .mjs, .java, .rs, .go, or one whose profile says how to verify.
     random_rows : int
         Rows drawn around the thresholds, besides the constructed ones.
     seed : int
@@ -81,6 +83,8 @@ def verify(
         machine has; the report names the others.
     without : collection of str
         Runtimes not to use.
+    templates : str or Path
+        A folder of languages besides those that are known, as `treekit.export` takes it.
     certificate : str or Path, optional
         Where to write the outcome as JSON.
 
@@ -100,7 +104,7 @@ def verify(
             "there is no artifact to verify; give the files that treekit.export wrote"
         )
     time_left = Budget(budget)
-    chosen = choose(paths, runtimes, without)
+    chosen = choose(paths, runtimes, without, templates)
     probes = make_probes(model, random_rows, seed, max_rows, time_left.until(_CONSTRUCTION))
     coverage = measure(model, probes)
     rows = np.concatenate([probes.rows, probes.refused])

@@ -41,7 +41,10 @@ class Chosen:
 
 
 def choose(
-    paths: Sequence[Path], wanted: Collection[str], without: Collection[str]
+    paths: Sequence[Path],
+    wanted: Collection[str],
+    without: Collection[str],
+    templates: str | Path = "",
 ) -> tuple[Chosen, ...]:
     """Choose runtimes for each artifact.
 
@@ -51,25 +54,27 @@ def choose(
     wanted, without : collection of str
         Names of runtimes, or `ALL`.  Kinds of which none is wanted by name
         take the first that can run.
+    templates : str or Path
+        A folder of languages besides those that are known.
 
     Raises
     ------
     VerificationError
         If a file is absent, or of no kind that is known, or a name is.
     """
-    kinds = [runner_of(path) for path in paths]
+    kinds = [runner_of(path, templates) for path in paths]
     for path in paths:
         if not path.is_file():
             raise VerificationError(f"there is no file {str(path)!r} to verify")
-    named, barred = _names(wanted), _names(without)
+    named, barred = _names(wanted, templates), _names(without, templates)
     return tuple(
         _choose(path, runner, named, barred) for path, runner in zip(paths, kinds, strict=True)
     )
 
 
-def _names(given: Collection[str]) -> set[str]:
+def _names(given: Collection[str], templates: str | Path) -> set[str]:
     names = {given} if isinstance(given, str) else set(given)
-    known = [runtime.name for runner in runners() for runtime in runner.runtimes]
+    known = [runtime.name for runner in runners(templates) for runtime in runner.runtimes]
     for name in sorted(names):
         if name not in {*known, ALL}:
             raise VerificationError(

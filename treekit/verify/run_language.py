@@ -40,7 +40,7 @@ from treekit.contracts import Exporter
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.export.arrays import Tables
-from treekit.export.languages import LanguageExport
+from treekit.export.languages import LanguageExport, languages
 from treekit.export.literals import Code
 from treekit.export.profile import Verify
 from treekit.export.render import render_from
@@ -170,10 +170,18 @@ class Program:
         return told | {"number": number, "found": found}
 
 
-def language_runners() -> list[Runner]:
-    """Runners of all languages whose profiles say how, plugins' and users' too."""
-    offered = [component.record for component in registry.components("exporter")]
-    exports = [record.export for record in offered if isinstance(record, Exporter)]
+def language_runners(templates: str | Path = "") -> list[Runner]:
+    """Runners of all languages whose profiles say how, plugins' and users' too.
+
+    Those of the folder `templates` come first.
+    """
+    offered = languages([Path(templates)]) if templates else []
+    offered += [
+        component.record
+        for component in registry.components("exporter")
+        if isinstance(component.record, Exporter)
+    ]
+    exports = [record.export for record in offered]
     return [
         Runner(
             export.profile.name,

@@ -22,23 +22,24 @@ _RUNNERS = (
 )
 
 
-def runners() -> tuple[Runner, ...]:
-    """Every kind of artifact that can be run."""
-    return (*_RUNNERS, *language_runners())
+def runners(templates: str | Path = "") -> tuple[Runner, ...]:
+    """Every kind of artifact that can be run, the languages of a folder of templates too."""
+    return (*_RUNNERS, *language_runners(templates))
 
 
-def runner_of(path: Path) -> Runner:
-    """Find the runner by the ending of a file name.
+def runner_of(path: Path, templates: str | Path = "") -> Runner:
+    """Find the runner by the ending of a file name; `templates` as for `runners`.
 
     Raises
     ------
     VerificationError
         If there is none.
     """
-    for runner in runners():
+    known = runners(templates)
+    for runner in known:
         if path.name.endswith(runner.suffix):
             return runner
     raise VerificationError(
         f"verify cannot run {path.name!r}; it runs files that end in "
-        + ", ".join(runner.suffix for runner in runners())
+        + ", ".join(runner.suffix for runner in known)
     )

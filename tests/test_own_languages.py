@@ -1,0 +1,270 @@
+"""A language that treekit does not know is a folder: exported, run and verified, no Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import treekit
+from tests.reference.models import mixed_schema, random_model
+from tests.runtimes import need
+from treekit import registry
+from treekit.errors import ExportError, SettingError, VerificationError
+from treekit.export.profile import read_profile
+from treekit.model.build import build_tree, leaf
+from treekit.model.ensemble import make_model
+
+PROFILE = """\
+suffix = ".pl"
+summary = "Perl, no modules"
+files = { ".pl" = "module.jinja" }
+
+[literals]
+strings = "bytes"
+
+[limits]
+if_else_nodes = 10
+
+[verify]
+needs = ["perl"]
+version = ["perl", "-e", "print $^V"]
+files = { "driver.pl" = "driver.jinja" }
+artifact = "m{number}.pl"
+run = ["perl", "driver.pl"]
+"""
+
+MODULE = """\
+use strict;
+use warnings;
+
+# A row is a list of numbers and codes; undef is missing.
+my @value = ({{ nodes.value }});
+my @question = ({{ nodes.question }});
+my @yes = ({{ nodes.yes }});
+my @no = ({{ nodes.no }});
+my @root = ({{ root }});
+my @sets = ({{ sets }});
+my @start = ({{ leaves.start }});
+my @column = ({{ leaves.column }});
+my @units = ({{ leaves.units }});
+my @level_counts = ({{ level_counts }});
+
+my @names = (
+{% for column in columns %}
+    {{ column.name }},
+{% endfor %}
+);
+my @labels = (
+{% for label in labels[0] %}
+    {{ label }},
+{% endfor %}
+);
+my @levels = (
+{% for column in columns %}
+    [{% for level in column.levels %}{{ level }}, {% endfor %}],
+{% endfor %}
+);
+
+sub is_missing {
+    my ($x, $count) = @_;
+    return $x != $x if $count < 0;
+    return !($x >= 0 && $x < $count && int($x) == $x);
+}
+
+sub has_code {
+    my ($x, $set) = @_;
+    return 0 unless $x >= 0 && $x < 2147483648 && int($x) == $x;
+    my $word = ($x >> 5) - $sets[$set];
+    return $word >= 0 && $word < $sets[$set + 1] && ($sets[$set + 2 + $word] >> ($x & 31)) & 1;
+}
+
+sub says {
+    my ($x, $node) = @_;
+    my ($asked, $kind) = ($x->[$question[$node] >> 2], $question[$node] & 3);
+    return $asked <= $value[$node] if $kind == 0;
+    return !($asked > $value[$node]) if $kind == 1;
+    return has_code($asked, $value[$node]) if $kind == 2;
+    return is_missing($asked, $level_counts[$question[$node] >> 2]);
+}
+
+# The number of the class, and the probability of each.
+sub predict {
+    my ($x) = @_;
+    my @votes = (0) x {{ outputs }};
+    for my $root (@root) {
+        my $at = $root;
+        $at = says($x, $at) ? $yes[$at] : $no[$at] while $at >= 0;
+        my $leaf = -1 - $at;
+        $votes[$column[$_]] += $units[$_] for $start[$leaf] .. $start[$leaf + 1] - 1;
+    }
+    my $label = 0;
+    for my $k (1 .. $#votes) { $label = $k if $votes[$k] > $votes[$label] }
+    return ($label, map { $_ / {{ unit_total }} } @votes);
+}
+
+{ predict => \\&predict, names => \\@names, labels => \\@labels, levels => \\@levels };
+"""
+
+DRIVER = """\
+use strict;
+use warnings;
+binmode STDIN;
+binmode STDOUT;
+local $/;
+my $in = <STDIN>;
+my $at = 0;
+my @targets = (
+{% for model in models %}
+    [{% for name in model.target_names %}{{ name }}, {% endfor %}],
+{% endfor %}
+);
+my @widths = ({% for model in models %}{{ model.features }}, {% endfor %});
+
+sub int32 { $at += 4; return unpack("l<", substr($in, $at - 4, 4)) }
+
+while ($at < length $in) {
+    my $number = int32();
+    my $model = do "./m$number.pl" or die $@;
+    for my $list ($model->{names}, $targets[$number], $model->{labels}, @{$model->{levels}}) {
+        print pack("l<", scalar @$list), map { pack("l</a*", $_) } @$list;
+    }
+    for (1 .. int32()) {
+        my ($feature, $length) = (int32(), int32());
+        my ($text, $levels) = (substr($in, $at, $length), $model->{levels}[$feature]);
+        $at += $length;
+        my ($code) = grep { $levels->[$_] eq $text } 0 .. $#$levels;
+        print pack("l<", defined $code ? $code : -1);
+    }
+    for (1 .. int32()) {
+        my @x = unpack("d<$widths[$number]", substr($in, $at, 8 * $widths[$number]));
+        $at += 8 * @x;
+        my ($label, @shares) = $model->{predict}->(\\@x);
+        print pack("l<d<*", $label, @shares);
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    templates = tmp_path_factory.mktemp("templates")
+    (templates / "perl").mkdir()
+    for name, text in (
+        ("language.toml", PROFILE),
+        ("module.jinja", MODULE),
+        ("driver.jinja", DRIVER),
+    ):
+        (templates / "perl" / name).write_text(text, encoding="utf-8")
+    return templates
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(7, mixed_schema(("no", 'y"es$@\n', "é")), n_trees=4)
+
+
+def test_a_folder_is_a_language_that_is_exported_run_and_verified(folder, model, tmp_path):
+    need("perl")
+    (path,) = treekit.export(model, "perl", tmp_path / "forest", templates=str(folder))
+    assert path.name == "forest.pl"
+    report = treekit.verify(model, [path], templates=folder, random_rows=300)
+    assert report.equal, report
+    assert report.artifacts[0].rows > 300
+    path.write_bytes(path.read_bytes().replace(b"<= $value", b"< $value"))
+    assert not treekit.verify(model, [path], templates=folder, random_rows=300).equal
+    with pytest.raises(VerificationError, match=r"cannot run 'forest\.pl'"):
+        treekit.verify(model, [path])
+    with pytest.raises(SettingError, match="unknown exporter 'perl'"):
+        treekit.export(model, "perl", tmp_path / "forest")
+
+
+def test_the_command_line_finds_it_by_a_setting_or_a_variable(folder, model, tmp_path):
+    need("perl")
+    model.save(tmp_path / "m.treekit")
+    treekit_command = [sys.executable, "-c", "from treekit.cli import main; main()"]
+    export = [*treekit_command, "export", "m.treekit", "--to", "perl", "-o"]
+    verify = [*treekit_command, "verify", "m.treekit", "--rows", "50"]
+    told = {"TREEKIT_TEMPLATES": str(folder)}
+    for command, more in (
+        ([*export, "a.pl", "--set", f"templates={folder}"], {}),
+        ([*verify, "a.pl", "--templates", str(folder)], {}),
+        ([*export, "b.pl"], told),
+        ([*verify, "a.pl", "b.pl"], told),
+    ):
+        environment = os.environ | more
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "a.pl").read_bytes() == (tmp_path / "b.pl").read_bytes()
+
+
+def test_the_variable_s_folders_go_before_what_is_shipped(folder, model, tmp_path, monkeypatch):
+    (tmp_path / "go").mkdir()
+    (tmp_path / "go" / "table.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
+    monkeypatch.setenv("TREEKIT_TEMPLATES", os.pathsep.join([str(tmp_path), str(folder)]))
+    registry.configure()
+    try:
+        assert {"perl", "go", "rust"} <= set(registry.exporters())
+        made = treekit.export(model, "go", tmp_path / "m.go", form="table")[0].read_text()
+        monkeypatch.setenv("TREEKIT_TEMPLATES", str(tmp_path / "gone"))
+        registry.configure()
+        with pytest.raises(treekit.TreekitError, match="gone' is not a folder"):
+            registry.exporters()
+    finally:
+        monkeypatch.undo()
+        registry.configure()
+    assert "// mine: 4" in made
+
+
+def test_what_its_templates_have_no_words_for_is_refused(folder):
+    schema = mixed_schema(())
+    number = make_model(schema, [build_tree(leaf(1.0), schema)], combine="sum", link="exp")
+    with pytest.raises(ExportError, match="'perl' cannot write trees whose values add up"):
+        treekit.export(number, "perl", "m.pl", templates=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('suffix = ".pl"', "suffix = 3", "suffix is 3; it is str"),
+        ('suffix = ".pl"', "", "suffix is missing"),
+        ('"bytes"', '"klingon"', "literals.strings is 'klingon'; it is one of 'bytes'"),
+        ("[literals]", "[literals]\nspeed = 1", "literals.speed is not known; known here: strings"),
+        ('needs = ["perl"]', "", "verify.needs is missing"),
+        ('{ ".pl" = "module.jinja" }', "{}", "forms and files is too few"),
+        ('suffix = ".pl"', 'suffix = ".plx"', "suffix is '.plx', not the ending"),
+        ("[limits]", "forms = [", "cannot read"),
+        ("[limits]\n", "[limits]\nabilities = 1\n", "literals.limits.abilities is not known"),
+        ('summary = "Perl', 'abilities = ["speed"]\nsummary = "Perl', "unknown ability 'speed'"),
+    ],
+)
+def test_a_faulty_profile_is_named_with_what_it_should_say(
+    folder, model, tmp_path, before, after, said
+):
+    assert before in PROFILE
+    (tmp_path / "perl").mkdir()
+    path = tmp_path / "perl" / "language.toml"
+    path.write_text(PROFILE.replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(ExportError, match=r"language\.toml") as caught:
+        treekit.export(model, "perl", tmp_path / "m.pl", templates=str(tmp_path))
+    assert said in str(caught.value)
+
+
+def test_a_profile_has_defaults_for_what_it_leaves_out(folder):
+    profile = read_profile(folder / "perl")
+    assert (profile.name, profile.forms, profile.file_name) == ("perl", ("table",), "any")
+    assert profile.literals.limits.if_else_nodes == 10
+    assert profile.verify is not None
+    assert profile.verify.text == "utf-8"
+
+
+def test_large_sums_of_a_language_without_integers_are_doubles_below_2_to_53(model):
+    made = treekit.registry.exporter("javascript").export(model, "m")["m.mjs"].decode()
+    assert "const leafUnits = Float64Array.of(" in made
+    assert max(np.abs(model.units).max() * model.n_trees, 1) <= 2**53
