@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from treekit.contracts import Exporter, Setting
+from treekit.errors import ExportError
 from treekit.export.languages import TEMPLATES, languages
 from treekit.export.onnx import ONNX_SETTINGS
+from treekit.export.sql_settings import SQL_SETTINGS
 from treekit.hookspecs import hookimpl
 from treekit.model.ensemble import Model
 from treekit.rules import RULES_SETTINGS
@@ -64,6 +66,18 @@ def _rules(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     return export_rules(model, name, **settings)
 
 
+def _sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+    try:
+        import sqlglot  # noqa: F401
+    except ImportError:
+        raise ExportError(
+            "the target 'sql' needs sqlglot, which is not installed: pip install 'treekit[sql]'"
+        ) from None
+    from treekit.export.sql import export_sql
+
+    return export_sql(model, name, **settings)
+
+
 @hookimpl
 def treekit_exporters() -> list[Exporter]:
     """List the targets of this package."""
@@ -71,6 +85,7 @@ def treekit_exporters() -> list[Exporter]:
         Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
         Exporter("c", ".c", _c, (*_C_SETTINGS, TEMPLATES), "C99 source and header, no libraries"),
         Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
+        Exporter("sql", ".sql", _sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"),
         Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "text that people read"),
         *languages(),
     ]

@@ -44,7 +44,8 @@ class Answers:
         0 for regression.
     number : (n, values) float64, or float32 of artifacts that have no more
         Probabilities of the classes, or the predicted numbers, one output
-        after the other; no matter in rows without an answer.
+        after the other; no matter in rows without an answer.  (n, 0) from an
+        artifact that tells labels alone.
     """
 
     label: npt.NDArray[np.int64]
@@ -94,6 +95,8 @@ def differing(a: Answers, b: Answers) -> npt.NDArray[np.int64]:
     Numbers that `b` has in float32 only are held against those of `a`, rounded.
     """
     other = (a.label != b.label).any(axis=1)
+    if b.number.shape[1] == 0:  # labels alone
+        return np.flatnonzero(other)
     whole = {4: np.int32, 8: np.int64}[b.number.itemsize]
     wanted = np.ascontiguousarray(a.number, dtype=b.number.dtype)
     bits = (wanted.view(whole) != b.number.view(whole)).any(axis=1)
@@ -116,10 +119,10 @@ def said(schema: Schema, answers: Answers, row: int) -> str:
     words = []
     blocks = itertools.pairwise(schema.blocks)
     for output, label, (first, last) in zip(schema.outputs, labels, blocks, strict=True):
-        answer = repr(numbers[first])
+        answer = repr(numbers[first]) if numbers else ""
         if output.classes:
             strange = "a label that is none of the classes"
             name = strange if label == STRANGE else repr(output.classes[label])
-            answer = f"{name}, probabilities {numbers[first:last]}"
+            answer = f"{name}, probabilities {numbers[first:last]}" if numbers else name
         words.append(f"{output.name!r} is {answer}" if schema.more else answer)
     return "; ".join(words)

@@ -10,6 +10,7 @@ from treekit.verify.run_language import language_runners
 from treekit.verify.run_onnx import ONNX_RUNTIMES
 from treekit.verify.run_python import PYTHON_RUNTIMES
 from treekit.verify.run_rules import RULES_RUNTIMES
+from treekit.verify.run_sql import SQL_RUNTIMES
 from treekit.verify.runtime import Runner
 
 __all__ = ["runner_of", "runners"]
@@ -18,6 +19,7 @@ _RUNNERS = (
     Runner("onnx", ".onnx", ONNX_RUNTIMES),
     Runner("c", ".c", C_RUNTIMES, c_files),
     Runner("python", ".py", PYTHON_RUNTIMES),
+    Runner("sql", ".sql", SQL_RUNTIMES),
     Runner("rules", ".rules.txt", RULES_RUNTIMES, states_rules=True),
 )
 

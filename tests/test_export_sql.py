@@ -1,0 +1,394 @@
+"""A query answers as the model, to the bit, in SQLite, DuckDB and PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import sqlite3
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.extremes import EXTREMES, extreme_rows, wanted
+from tests.postgres import server
+from tests.reference.models import chain, mixed_schema, random_model
+from tests.runtimes import need
+from treekit.data.schema import Column, Output, Schema
+from treekit.errors import ExportError
+from treekit.export import export
+from treekit.model.build import build_tree, leaf, oblique, subset, threshold
+from treekit.model.ensemble import Model, make_model
+from treekit.verify.answers import Answers, differing, said
+from treekit.verify.runners import runner_of
+
+NAN = math.nan
+ENGINES = ("sqlite", "duckdb", "postgres")
+SMALL = [
+    *("one_leaf", "missing_only", "vanishing", "several_labels", "mark_levels", "oblique"),
+    *("surrogates", "costs", "refuses_both", "boosted_four", "boosted_counts", "mixed"),
+]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    need("psycopg")
+    with server() as address:
+        yield address
+
+
+@pytest.fixture(params=ENGINES)
+def dialect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    need("sqlglot")
+    if request.param == "duckdb":
+        need("duckdb")
+    if request.param == "postgres":
+        monkeypatch.setenv("TREEKIT_POSTGRES", request.getfixturevalue("postgres"))
+    return str(request.param)
+
+
+def written(model: Model, folder: Path, **settings: Any) -> tuple[Path, str]:
+    (path,) = export(model, "sql", folder / "m.sql", **settings)
+    return path, path.read_bytes().decode()
+
+
+def check(model: Model, folder: Path, rows: Any, **settings: Any) -> None:
+    """Every answer has the bits of the model's."""
+    rows = np.asarray(rows, dtype=np.float64)
+    expected = wanted(model, rows)
+    path, _ = written(model, folder, **settings)
+    for how, given in runner_of(path).run(path, model.schema, rows):
+        n = len(given.label)
+        wrong = differing(Answers(expected.label[:n], expected.number[:n]), given)
+        assert len(wrong) == 0, (
+            f"{how}: {rows[wrong[0]][:9]} is {said(model.schema, expected, wrong[0])[:300]}, "
+            f"not {said(model.schema, given, wrong[0])[:300]}"
+        )
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extreme_models_answer_the_same_bits_or_are_refused_by_name(
+    name: str, dialect: str, tmp_path: Path
+) -> None:
+    model = EXTREMES[name]()
+    if dialect == "postgres" and name in ("hostile_names", "hostile_numbers"):
+        with pytest.raises(ExportError, match="bytes, and PostgreSQL cuts names at 63"):
+            written(model, tmp_path, dialect=dialect)
+        return
+    if dialect == "postgres" and name == "two_thousand_features":
+        with pytest.raises(ExportError, match="up to 1600 columns"):
+            written(model, tmp_path, dialect=dialect)
+        return
+    rows = extreme_rows(model)
+    most = 40 if model.n_nodes > 2000 or model.schema.n_features > 100 else 300
+    check(model, tmp_path, rows[:: max(len(rows) // most, 1)], dialect=dialect)
+
+
+@pytest.mark.parametrize("form", ["case", "table", "expression"])
+@pytest.mark.parametrize("name", SMALL)
+def test_every_form_answers_the_same_bits(
+    name: str, form: str, dialect: str, tmp_path: Path
+) -> None:
+    model = EXTREMES[name]()
+    if form == "expression" and model.schema.more:
+        with pytest.raises(ExportError, match="several targets"):
+            written(model, tmp_path, dialect=dialect, form=form)
+        return
+    check(model, tmp_path, extreme_rows(model)[:150], dialect=dialect, form=form)
+
+
+def test_a_deep_chain_is_one_flat_case(dialect: str, tmp_path: Path) -> None:
+    model = chain(3000, Schema((Column("x"),), classes=("no", "yes")), 0)
+    rows = [[float(x)] for x in (*range(-2, 3003, 97), 2999, 3000)] + [[NAN]]
+    check(model, tmp_path, rows, dialect=dialect, form="case")
+
+
+def test_keys_are_handed_on_and_hold_rows_together(dialect: str, tmp_path: Path) -> None:
+    model = random_model(5, mixed_schema(), n_trees=2, n_splits=9)
+    for form in ("case", "table"):
+        check(
+            model, tmp_path, extreme_rows(model)[:100],
+            dialect=dialect, form=form, keys='["id", "a, \\"b\\""]', table='it\'s "it"; --',
+        )  # fmt: skip
+    _, text = written(model, tmp_path, dialect=dialect, keys="id,size")
+    told = json.loads(text.splitlines()[1].removeprefix("-- treekit-sql "))
+    assert told == {"dialect": dialect, "form": "case", "table": "rows", "keys": ["id", "size"]}
+
+
+def test_answers_carry_names_of_classes_and_targets_where_these_make_names(tmp_path: Path) -> None:
+    need("sqlglot")
+    schema = Schema((Column("x"),), classes=("no", "yes"), more=(Output("second", ("a", "A")),))
+    model = make_model(schema, [build_tree(leaf([1.0, 2.0, 3.0, 4.0]), schema)])
+
+    def names(dialect: str, **settings: str) -> list[str]:
+        _, text = written(model, tmp_path, dialect=dialect, **settings)
+        connection = sqlite3.connect(":memory:")
+        connection.execute("CREATE TABLE rows (x REAL, id INTEGER)")
+        answer = connection.execute(text)
+        connection.close()
+        return [column[0] for column in answer.description]
+
+    # "a" and "A" are one name in SQLite, so classes are told by their positions.
+    assert names("sqlite", keys="id") == [
+        *("id", "prediction_target", "prediction_second"),
+        *("probability_target_0", "probability_target_1"),
+        *("probability_second_0", "probability_second_1"),
+    ]
+    assert names("sqlite", label="says", probability="p")[:3] == [
+        *("says_target", "says_second", "p_target_0"),
+    ]
+    _, text = written(model, tmp_path, dialect="postgres")
+    assert '"probability_second_A"' in text
+
+
+@pytest.mark.parametrize(
+    ("names", "dialect", "message"),
+    [
+        (["Age", "age"], "sqlite", "'Age' and 'age' are one name in SQLite"),
+        (["Age", "age"], "duckdb", "are one name in DuckDB"),
+        (["a\0b"], "sqlite", "holds a NUL"),
+        ([""], "postgres", "is empty"),
+        (["ctid"], "postgres", "every table of PostgreSQL has for itself"),
+        (["é" * 32], "postgres", "has 64 bytes"),
+        (["\ud800"], "duckdb", "not valid Unicode"),
+    ],
+)
+def test_names_that_an_engine_misreads_are_refused(
+    names: list[str], dialect: str, message: str, tmp_path: Path
+) -> None:
+    need("sqlglot")
+    schema = Schema(tuple(map(Column, names)), task="regression")
+    model = make_model(schema, [build_tree(leaf(1.0), schema)])
+    with pytest.raises(ExportError, match=message):
+        written(model, tmp_path, dialect=dialect)
+
+
+def test_names_that_differ_in_case_are_two_in_postgres(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("sqlglot")
+    monkeypatch.setenv("TREEKIT_POSTGRES", postgres)
+    schema = Schema((Column("Age"), Column("age")), task="regression")
+    tree = threshold(0, 0.5, threshold(1, 0.5, leaf(1.0), leaf(2.0)), leaf(3.0))
+    model = make_model(schema, [build_tree(tree, schema)])
+    for form in ("case", "table"):
+        check(model, tmp_path, [[0, 0], [0, 1], [1, 0], [1, 1]], dialect="postgres", form=form)
+
+
+def test_a_nul_in_a_level_is_a_level_or_refused_by_name(dialect: str, tmp_path: Path) -> None:
+    schema = Schema((Column("c", "nominal", ("a\0b", "a", "")),), classes=("x\0", "y"))
+    tree = build_tree(subset("c", ["a\0b"], leaf([9.0, 1.0]), leaf([1.0, 2.0])), schema)
+    model = make_model(schema, [tree])
+    if dialect == "postgres":
+        with pytest.raises(ExportError, match="holds a NUL, which PostgreSQL cannot store"):
+            written(model, tmp_path, dialect=dialect)
+    else:
+        check(model, tmp_path, [[0], [1], [2], [3], [NAN]], dialect=dialect)
+
+
+def nasty() -> list[float]:
+    """Doubles that are hard to read, and their neighbours."""
+    rng = random.Random(0)
+    drawn = [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(300)]
+    drawn += [rng.uniform(-100, 100) for _ in range(300)]
+    drawn += [
+        0.0,
+        5e-324,
+        2.2250738585072014e-308,
+        1.7976931348623157e308,
+        0.1,
+        1e22,
+        1e23,
+        2.0**62,
+    ]
+    drawn += [
+        9007199254740993.0,
+        123456789012345680.0,
+        1e-22,
+        1e-23,
+        8.41e21,
+        5e-309,
+        6929495644600920.0,
+    ]
+    near = [
+        y for x in drawn for y in (x, math.nextafter(x, math.inf), math.nextafter(x, -math.inf))
+    ]
+    return sorted({x for x in near if math.isfinite(x)})
+
+
+@pytest.mark.parametrize("form", ["case", "table"])
+def test_every_threshold_is_read_to_its_last_bit(form: str, dialect: str, tmp_path: Path) -> None:
+    schema = Schema((Column("x"),), task="regression", dtype="float64")
+    at = nasty()[:: 1 if form == "case" else 9]
+
+    def between(first: int, last: int) -> Any:
+        if first == last:
+            return leaf(float(first))
+        middle = (first + last) // 2
+        return threshold(0, at[middle], between(first, middle), between(middle + 1, last))
+
+    model = make_model(schema, [build_tree(between(0, len(at)), schema)])
+    check(model, tmp_path, [[x] for x in at], dialect=dialect, form=form)
+
+
+def test_sums_of_float32_round_ties_to_even_and_beyond_the_range(
+    dialect: str, tmp_path: Path
+) -> None:
+    schema = Schema((Column("x"), Column("y")), task="regression")
+    tiny, largest = 2.0**-149, float(np.finfo(np.float32).max)
+    steps = [2.0**-24, 2.0**-23 - 2.0**-24, tiny / 2, tiny, 1.0]
+    ends = [1.0, 1.0 + 2.0**-23, 2.0, 3.0, 0.1, 2.0**-126, tiny, 3 * tiny, largest, 2.0**127, 1e-3]
+    values = {
+        sign * (a + b * s) for a in ends for b in steps for s in (-1, 1, a) for sign in (-1, 1)
+    }
+    values |= {math.nextafter(x, end) for x in list(values) for end in (-math.inf, math.inf)}
+    values |= {2.0**128 - 2.0**103, math.nextafter(2.0**128 - 2.0**103, 0.0), math.inf, -math.inf}
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = np.unique(np.float32(sorted(values)))
+    at = [float(x) for x in rounded[np.isfinite(rounded)]]
+    tree = leaf(0.0)
+    rng = np.random.default_rng(0)
+    for number, t in enumerate(rng.permutation(at)[:60].tolist()):
+        tree = oblique({"x": 1.0, "y": 1.0}, t, leaf(number + 1.0), tree)
+    model = make_model(schema, [build_tree(tree, schema)])
+    rows = [[x, y] for x in sorted(values) for y in (0.0, NAN)]
+    check(model, tmp_path, rows, dialect=dialect, form="case")
+
+
+def test_numbers_and_bools_in_a_nominal_column_are_their_levels(dialect: str) -> None:
+    schema = Schema(
+        (Column("n", "nominal", ("1", "2", "-3")), Column("b", "nominal", ("False", "True"))),
+        task="regression",
+    )
+    tree = subset("n", ["1"], subset("b", ["True"], leaf(1.0), leaf(2.0)), leaf(3.0))
+    model = make_model(schema, [build_tree(tree, schema)], missing="error", unknown="error")
+    from treekit.export.sql import export_sql
+    from treekit.verify.sql_engines import DuckDBEngine, PostgresEngine, SQLiteEngine
+
+    make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
+    (content,) = export_sql(model, "m", dialect=dialect).values()
+    engine = make()
+    try:
+        if dialect != "sqlite":  # it has no truth values of its own
+            engine.connection.execute("CREATE TEMPORARY TABLE rows (n BIGINT, b BOOLEAN)")
+            engine.connection.execute(
+                "INSERT INTO rows VALUES (1, TRUE), (1, FALSE), (-3, TRUE), (4, TRUE), (NULL, TRUE)"
+            )
+            answers = [(1.0,), (2.0,), (3.0,), (None,), (None,)]
+            assert engine.ask(content.decode(), math.inf) == answers
+        if dialect != "postgres":  # there a double that is whole is written as one
+            engine.connection.execute("DROP TABLE IF EXISTS rows")
+        engine.fill("rows", [("n", "REAL", [1.0, 2.0, -3.0]), ("b", "TEXT", ["True"] * 3)])
+        assert engine.ask(content.decode(), math.inf) == [(1.0,), (3.0,), (3.0,)]
+    finally:
+        engine.close()
+
+
+def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> None:
+    schema = Schema((Column("c", "nominal", ("ab", "é")),), task="regression")
+    tree = subset("c", ["ab"], leaf(1.0), leaf(2.0), missing=1)
+    model = make_model(schema, [build_tree(tree, schema)])
+    from treekit.export.sql import export_sql
+    from treekit.verify.sql_engines import DuckDBEngine, PostgresEngine, SQLiteEngine
+
+    make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
+    engine = make()
+    run = engine.connection.execute
+    try:
+        collation = "COLLATE NOCASE"
+        if dialect == "postgres":
+            run("CREATE COLLATION pg_temp.loose (provider = icu, locale = 'und-u-ks-level1', "
+                "deterministic = false)")  # fmt: skip
+            collation = "COLLATE pg_temp.loose"
+        run(f"CREATE TEMPORARY TABLE rows (c TEXT {collation})")
+        run("INSERT INTO rows VALUES ('ab'), ('AB'), ('e'), ('é')")
+        assert [row[0] for row in run("SELECT c = 'Ab' FROM rows").fetchall()][:2] == [1, 1]
+        (content,) = export_sql(model, "m", dialect=dialect).values()
+        assert engine.ask(content.decode(), math.inf) == [(1.0,), (2.0,), (2.0,), (2.0,)]
+    finally:
+        engine.close()
+
+
+def test_a_refused_row_stops_the_query_where_errors_are_asked_for(
+    dialect: str, tmp_path: Path
+) -> None:
+    model = EXTREMES["refuses_both"]()
+    rows = extreme_rows(model)[:60]
+    for form in ("case", "table"):
+        check(model, tmp_path, rows, dialect=dialect, form=form, refuse="error")
+    path, _ = written(model, tmp_path, dialect=dialect, refuse="error")
+    _, told = next(runner_of(path).run(path, model.schema, rows))
+    assert (told.label < 0).any()
+    assert (told.label >= 0).any()
+
+
+def test_text_that_is_no_number_refuses_the_row_in_sqlite() -> None:
+    need("sqlglot")
+    from treekit.export.sql import export_sql
+
+    schema = Schema((Column("x"),), task="regression")
+    model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0), 0), schema)])
+    (content,) = export_sql(model, "m").values()
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE rows (x)")
+    cells = [0, 2, 2.5, None, " NA ", "?", "much", b"2", "2"]
+    connection.executemany("INSERT INTO rows VALUES (?)", [(x,) for x in cells])
+    answers = [row[0] for row in connection.execute(content.decode())]
+    connection.close()
+    assert answers == [1.0, 2.0, 2.0, 1.0, 1.0, 1.0, None, None, None]
+
+
+def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:
+    need("sqlglot")
+    from treekit.export.sql import export_sql
+
+    schema = Schema((Column("x"),), task="regression")
+    model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0)), schema)])
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE rows (y REAL)")
+    for form in ("case", "table"):
+        (content,) = export_sql(model, "m", form=form).values()
+        with pytest.raises(sqlite3.OperationalError, match="no such column"):
+            connection.execute(content.decode())
+    connection.close()
+
+
+def test_auto_says_why_it_takes_tables() -> None:
+    need("sqlglot")
+    from treekit.export.sql import export_sql
+
+    model = EXTREMES["mixed64"]()
+
+    def form_of(**settings: Any) -> str:
+        (content,) = export_sql(model, "m", **settings).values()
+        return content.decode().splitlines()[2]
+
+    assert form_of().startswith("-- Form: case; CASE needs ")
+    assert "more than 1000" in form_of(dialect="duckdb")
+    with pytest.raises(ExportError, match="where rows divide: choose form='table'"):
+        export_sql(EXTREMES["fractional"](), "m", form="case")
+
+
+def test_a_query_written_for_another_model_is_found_out(tmp_path: Path) -> None:
+    need("sqlglot")
+    first, second = EXTREMES["int_labels"](), EXTREMES["float_labels"]()
+    path, _ = written(first, tmp_path)
+    rows = extreme_rows(second)[:20]
+    ((_, given), *_) = runner_of(path).run(path, second.schema, rows)
+    assert len(differing(wanted(second, rows), given)) == len(rows)
+
+
+def test_whole_numbers_of_the_tables_fit_every_double() -> None:
+    need("sqlglot")
+    from treekit.export.sql_dialect import _whole
+
+    values = np.array([*nasty(), 0.0])
+    whole, power = _whole(values)
+    assert [math.ldexp(m, p) for m, p in zip(whole, power, strict=True)] == values.tolist()
+    assert all(-1074 <= p <= 1023 for p in power)
+    assert list(itertools.accumulate(map(abs, whole), max))[-1] < 2**53
