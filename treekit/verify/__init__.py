@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from treekit.verify.coverage import Coverage, measure
 from treekit.verify.probes import Probes, make_probes
 from treekit.verify.report import ArtifactResult, Difference, Report, Untried
 from treekit.verify.running import Questions, run_artifact
+from treekit.verify.structure import lowered, proved
 
 __all__ = [
     "ArtifactResult",
@@ -58,6 +60,9 @@ def verify(
     certificate: str | Path | None = None,
 ) -> Report:
     """Run artifacts on rows that reach every part of `model`, and compare every bit.
+
+    Where verify can read the trees back from a file, it compares them with the
+    model's on every path as well, so that rows only confirm.
 
     Artifacts are executed: verify only files that you trust to run.
 
@@ -122,6 +127,7 @@ def verify(
             "max_rows": max_rows,
         },
         versions=_versions(chosen),
+        lowering=_lowering(model),
         untried=tuple(untried for one in chosen for untried in one.untried),
     )
     if certificate is not None:
@@ -145,9 +151,13 @@ def _results(
         asked = questions
         if one.runner.states_rules and faces is not None:
             asked = questions.behind(faces)
+        structure = one.runner.structure(one.path, model) if one.runner.structure else None
+        if structure is not None and len(structure.rows):  # let the artifact show it
+            asked = asked.behind(Questions(structure.rows, expected(model, structure.rows, 0)))
         for runtime in one.runtimes:
             deadline = time_left.until(1 / runs)
-            yield run_artifact(one.path, one.runner, runtime, model.schema, asked, deadline)
+            result = run_artifact(one.path, one.runner, runtime, model.schema, asked, deadline)
+            yield replace(result, structure=structure.words if structure else "")
             runs -= 1
 
 
@@ -168,6 +178,11 @@ def _faces(
         else (f"rows at the bounds of {probed:,} of {total:,} rules; raise max_rows for all")
     )
     return Questions(rows, expected(model, rows, 0), note)
+
+
+def _lowering(model: Model) -> str:
+    """Whether lowered trees are the model's; where rows divide none are lowered."""
+    return "" if model.missing == "fractional" else proved(model, lowered(model)).words
 
 
 def _versions(chosen: Sequence[Chosen]) -> dict[str, str]:

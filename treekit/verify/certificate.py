@@ -76,6 +76,7 @@ def certificate(report: Report) -> dict[str, Any]:
             "unreachable_nodes": [list(place) for place in coverage.unreachable],
         },
         "versions": report.versions,
+        "lowering": report.lowering,
         "untried": [msgspec.to_builtins(untried) for untried in report.untried],
     }
 

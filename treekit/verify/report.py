@@ -47,6 +47,10 @@ class ArtifactResult:
         What was left out to keep within the bounds of rows and time; empty if nothing.
     runtime : str
         What ran it; empty if nothing could.
+    structure : str
+        What comparing its trees with the model's showed, on every path and without
+        running it: it begins with "proved" if all agree; empty if verify does not
+        read trees from such files.
     """
 
     path: str
@@ -58,6 +62,12 @@ class ArtifactResult:
     error: str = ""
     note: str = ""
     runtime: str = ""
+    structure: str = ""
+
+    @property
+    def proved(self) -> bool:
+        """Whether every path of its trees is the model's, so that rows only confirm."""
+        return self.structure.startswith("proved")
 
     @property
     def equal(self) -> bool:
@@ -89,6 +99,8 @@ class Report:
         Counts and settings of the rows.
     versions : dict of str to str
     untried : tuple of Untried
+    lowering : str
+        What comparing the trees as exporters lower them with the model's showed.
     """
 
     artifacts: tuple[ArtifactResult, ...]
@@ -97,6 +109,7 @@ class Report:
     probes: dict[str, int]
     versions: dict[str, str]
     untried: tuple[Untried, ...] = ()
+    lowering: str = ""
 
     @property
     def equal(self) -> bool:

@@ -3,7 +3,7 @@
 A `Runner` is a kind of artifact, told by the ending of its file.  It names the
 `Runtime`s that can run it; which of them a machine has, and an artifact is
 written for, each says itself.  A runtime knows the file and the schema, not
-the model.
+the model; only the reading of a file's structure compares with it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,10 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.verify.answers import Answers
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+    from treekit.verify.structure import Structure
 
 __all__ = [
     "FailedError",
@@ -191,6 +196,9 @@ class Runner:
         Every file that the artifact consists of.
     states_rules : bool
         Whether every leaf states its own bounds, so that each must be probed.
+    structure : callable, optional
+        Reads the trees back from a file and compares them with the model's, on
+        every path; see `treekit.verify.structure`.
     """
 
     kind: str
@@ -198,6 +206,7 @@ class Runner:
     runtimes: tuple[Runtime, ...]
     files: Callable[[Path], list[Path]] = itself
     states_rules: bool = False
+    structure: Callable[[Path, Model], Structure] | None = None
 
     def run(self, path: Path, schema: Schema, rows: Rows) -> Iterator[tuple[str, Answers]]:
         """Answers of the first runtime that lacks nothing.

@@ -27,6 +27,7 @@ def lines(report: Report) -> Iterator[str]:
     )
     yield from _untried(report)
     if not report.artifacts or any(not artifact.error for artifact in report.artifacts):
+        yield from _structure(report)
         yield from _coverage(report)
     for artifact in report.artifacts:
         yield from _difference(artifact)
@@ -47,7 +48,23 @@ def _headline(report: Report) -> str:
     whole = coverage.complete and all(part.share == 1.0 for part in coverage.parts)
     if whole and not any(artifact.note for artifact in report.artifacts):
         return equal
+    if all(artifact.proved for artifact in report.artifacts):
+        return f"{equal}: every path of all trees is proved, and the rows tried confirm it"
     return f"{equal}, on the rows tried; coverage is incomplete: see below"
+
+
+def _structure(report: Report) -> Iterator[str]:
+    """What was proved of trees without any row."""
+    told = {"as exporters lower them": report.lowering} if report.lowering else {}
+    told |= {artifact.path: artifact.structure for artifact in report.artifacts}
+    if not any(told.values()):
+        return
+    yield ""
+    yield "trees, on every path and without rows"
+    unread = "not read from such files: rows tell"
+    width = max(map(len, told))
+    for name, words in told.items():
+        yield f"  {name.ljust(width)}  {words or unread}"
 
 
 def _untried(report: Report) -> Iterator[str]:

@@ -1,0 +1,208 @@
+"""The proof on every path: it holds for what exporters make, and for nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.extremes import EXTREMES
+from tests.reference.models import chain, random_model
+from tests.reference.python_arrays import array_in, with_arrays
+from treekit.data.schema import Column, Schema
+from treekit.export import export
+from treekit.export.python import export_python
+from treekit.model.build import build_tree, leaf, threshold
+from treekit.model.ensemble import make_model
+from treekit.model.portable import double_threshold
+from treekit.model.predict import sums
+from treekit.verify import verify
+from treekit.verify.read_python import structure_of_python
+from treekit.verify.structure import lowered, proved
+
+ONE_WAY = [name for name in EXTREMES if not name.startswith("fractional")]
+
+
+@pytest.mark.parametrize("name", ONE_WAY)
+def test_lowering_keeps_every_path_of_every_extreme_model(name):
+    model = EXTREMES[name]()
+    structure = proved(model, lowered(model))
+    assert structure.proved, structure.words
+    assert structure.words.startswith("proved: every path of ")
+
+
+@pytest.mark.parametrize("form", ["if_else", "table"])
+@pytest.mark.parametrize("name", [name for name in EXTREMES if name != "five_thousand_trees"])
+def test_trees_are_read_back_from_python_and_proved(tmp_path, name, form):
+    model = EXTREMES[name]()
+    if model.missing == "fractional" and form == "if_else":
+        return
+    (source,) = export_python(model, "m", form=form).values()
+    (tmp_path / "m.py").write_bytes(source)
+    structure = structure_of_python(tmp_path / "m.py", model)
+    if (name, form) == ("oblique", "if_else"):
+        assert structure.words.startswith("not proved: its tables cannot be read (sums")
+    else:
+        assert structure.proved, structure.words
+
+
+# ------------------------------------------------------------------ faults
+
+COLUMNS = (Column("x"), Column("colour", "nominal", ("red", "green", "blue")), Column("y"))
+
+
+def said_of(tables, row):
+    """What the tables say to a row, in each tree, by the definition of their questions."""
+    total = 0
+    for root in tables.root.tolist():
+        node = root
+        while node >= 0:
+            x, kind, value = row[tables.feature[node]], tables.kind[node], tables.value[node]
+            codes = tables.set_codes[tables.set_start[node] : tables.set_start[node + 1]]
+            yes = [x <= value, not x > value, x in codes, math.isnan(x)][kind]
+            node = int((tables.yes if yes else tables.no)[node])
+        total = total + tables.leaves[-1 - node]
+    return total.tolist()
+
+
+def grid_of(model):
+    """Every cell that a threshold, or one moved a little, can tell apart."""
+    axes = []
+    for f, column in enumerate(COLUMNS):
+        tree = model.trees[0]
+        at = tree.threshold[(tree.kind == 1) & (tree.feature == f)]
+        edges = double_threshold(at)
+        both = {*edges.tolist(), *np.nextafter(edges, np.inf).tolist()}
+        numbers = [math.nan, -1e300, *sorted(both), 1e300]
+        axes.append(numbers if column.kind == "numeric" else [math.nan, 0.0, 1.0, 2.0])
+    return np.array(list(itertools.product(*axes)))
+
+
+def faults(tables):
+    """Each entry of the tables changed, in turn."""
+    for at in range(len(tables.value)):
+        for name, new in (
+            ("value", np.nextafter(tables.value[at], np.inf)),
+            ("kind", {0: 1, 1: 0, 2: 2, 3: 0}[int(tables.kind[at])]),
+            ("yes", tables.no[at]),
+            ("no", -1),
+        ):
+            if not np.array_equal(getattr(tables, name)[at], new):
+                changed = getattr(tables, name).copy()
+                changed[at] = new
+                yield replace(tables, **{name: changed})
+    for at in range(len(tables.set_codes)):
+        changed = tables.set_codes.copy()
+        changed[at] = 3  # no level
+        yield replace(tables, set_codes=changed)
+    for at in range(len(tables.leaves)):
+        changed = tables.leaves.copy()
+        changed[at, 0] += 1
+        yield replace(tables, leaves=changed)
+
+
+@pytest.mark.parametrize("seed", [3, 8, 21])
+def test_a_fault_in_a_table_is_found_exactly_if_some_input_shows_it(seed):
+    model = random_model(seed, Schema(COLUMNS, classes=("no", "yes")), n_trees=1, n_splits=9)
+    tables, grid = lowered(model), grid_of(model)
+    right = sums(model, grid).tolist()
+    assert [said_of(tables, row) for row in grid.tolist()] == right
+    seen = {True: 0, False: 0}
+    for faulty in faults(tables):
+        structure = proved(model, faulty)
+        shows = any(said_of(faulty, r) != s for r, s in zip(grid.tolist(), right, strict=True))
+        assert structure.proved != shows, structure.words
+        seen[shows] += 1
+        for row in structure.rows:
+            assert said_of(faulty, row.tolist()) != sums(model, row[None])[0].tolist()
+    assert min(seen.values()) >= 2
+
+
+def test_another_tree_of_the_same_function_is_proved():
+    schema = Schema((Column("x"),), classes=("no", "yes"))
+    low, middle, high = leaf([1, 3]), leaf([3, 1]), leaf([5, 1])
+    first = threshold(0, 0.5, low, threshold(0, 1.5, middle, high), missing=0)
+    other = threshold(0, 1.5, threshold(0, 0.5, low, middle, missing=0), high, missing=0)
+    wrong = threshold(0, 1.5, threshold(0, 0.5, low, middle, missing=1), high, missing=0)
+    model, same, differs = (
+        make_model(schema, [build_tree(root, schema)]) for root in (first, other, wrong)
+    )
+    assert proved(model, lowered(same)).proved
+    structure = proved(model, lowered(differs))
+    assert structure.words == "NOT the model's: 1 paths of the tree lead elsewhere"
+    assert np.isnan(structure.rows).all()
+
+
+def test_tables_that_are_no_trees_are_not_walked():
+    model = EXTREMES["mixed"]()
+    tables = lowered(model)
+    loop = tables.yes.copy()
+    loop[3] = 2
+    for broken, message in (
+        (replace(tables, yes=loop), "no order"),
+        (replace(tables, root=tables.root[:-1]), "another number of trees"),
+        (replace(tables, feature=tables.feature + 90), "columns or leaves that are not there"),
+        (replace(tables, leaves=tables.leaves[:3]), "columns or leaves that are not there"),
+    ):
+        structure = proved(model, broken)
+        assert not structure.proved
+        assert message in structure.words
+
+
+# ------------------------------------------------------------------ reports
+
+
+def test_a_fault_that_no_row_was_made_for_is_shown_by_the_proof(tmp_path):
+    model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
+    (path,) = export(model, "python", tmp_path / "m", form="table")
+    few = {"random_rows": 0, "max_rows": 1}
+    report = verify(model, [path], **few)
+    assert str(report).startswith("the artifact is equal to the model, bit for bit: every path")
+    assert "raise max_rows" in str(report)
+    text = path.read_text()
+    value = array_in(text, "_VALUE")
+    value[200] = math.nextafter(value[200], 0)
+    path.write_bytes(with_arrays(text, _VALUE=value))
+    proof = tmp_path / "proof.json"
+    (artifact,) = verify(model, [path], certificate=proof, **few).artifacts
+    assert artifact.structure.startswith("NOT the model's: 1 paths")
+    assert artifact.differing == 1
+    told = json.loads(proof.read_text())
+    assert told["lowering"].startswith("proved: every path of the tree, 301 in all")
+    assert told["artifacts"][0]["structure"] == artifact.structure
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('_NO = _ints("""\\\n', '_NO = _ints("""\\\nA', "cannot be read"),
+        ("_ASKS = ", "_ASKED = ", "cannot be read ('_ASKS')"),
+    ],
+)
+def test_a_file_that_cannot_be_read_back_is_not_proved(tmp_path, old, new, said):
+    model = EXTREMES["mixed"]()
+    (path,) = export(model, "python", tmp_path / "m", form="table")
+    path.write_text(path.read_text().replace(old, new, 1))
+    structure = structure_of_python(path, model)
+    assert not structure.proved
+    assert said in structure.words
+    nested = export(model, "python", tmp_path / "n", form="if_else")[0]
+    nested.write_text(nested.read_text().replace("    if ", "    while ", 1))
+    assert "cannot be read" in structure_of_python(nested, model).words
+
+
+def test_a_divided_table_is_compared_entry_by_entry(tmp_path):
+    model = EXTREMES["fractional"]()
+    (path,) = export(model, "python", tmp_path / "m")
+    assert (
+        structure_of_python(path, model).words == "proved: every entry of its tables, of 20 nodes"
+    )
+    text = path.read_text()
+    high = array_in(text, "_HIGH")
+    high[2] -= 1
+    path.write_bytes(with_arrays(text, _HIGH=high))
+    assert structure_of_python(path, model).words.startswith("NOT the model's")

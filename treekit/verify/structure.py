@@ -1,0 +1,224 @@
+"""The proof that tables of nodes answer as a model's trees do, on every path.
+
+Rows sample; this does not.  Every leaf of every tree is a box of inputs, and
+the tables are walked with all of it at once (`treekit.kernels.sametrees`).
+Sums and surrogate splits are columns of their own in it, which the tables must
+define as `treekit.model.derived` does.  What it leaves to rows is the code around the
+tables: the loop that walks them, and how sums become answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.errors import VerificationError
+from treekit.export.lower import lower
+from treekit.export.table import NodeTable, leaf_table, node_table
+from treekit.model.derived import DerivedColumns, derive
+from treekit.model.ensemble import Model
+from treekit.model.joined import join
+from treekit.model.portable import double_threshold
+from treekit.model.tree import Split, Tree
+from treekit.verify.probes import accepts_any
+
+if TYPE_CHECKING:
+    from treekit.kernels.boxes import Walk
+    from treekit.kernels.sametrees import Binary
+
+__all__ = ["Structure", "Tables", "lowered", "proved", "same_columns", "tables_of"]
+
+Array = npt.NDArray[Any]
+
+_MOST_ROWS = 20
+_STEPS = 4_000_000_000
+"""Some ten seconds; each path of a tree takes as many steps as it is long."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What an artifact's tables say, for inputs in double.
+
+    Attributes
+    ----------
+    feature, kind, value, yes, no, root : arrays
+        As in `treekit.kernels.sametrees.Binary`; features behind those of the
+        row are derived columns.
+    set_start : (nodes + 1,) int64
+    set_codes : (codes,) int64
+    leaves : (leaves, values) int64
+        What each leaf says.
+    derived : DerivedColumns, optional
+        None if the tables have none.
+    """
+
+    feature: Array
+    kind: Array
+    value: Array
+    yes: Array
+    no: Array
+    root: Array
+    set_start: Array
+    set_codes: Array
+    leaves: Array
+    derived: DerivedColumns | None = None
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What the comparison of an artifact's tables with the model showed.
+
+    Attributes
+    ----------
+    proved : bool
+        Whether every path agrees.
+    words : str
+        What was proved, or why it was not.
+    rows : (rows, features) float64
+        Rows on which the tables and the model part.
+    """
+
+    proved: bool
+    words: str
+    rows: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+
+
+def lowered(model: Model) -> Tables:
+    """The tables that `treekit.export.lower` makes of a model."""
+    derived = derive(model)
+    leaves = leaf_table(model.units)
+    table = node_table(lower(model, derived), leaves, model.schema)
+    return tables_of(table, leaves.vectors, derived)
+
+
+def tables_of(table: NodeTable, leaves: Array, derived: DerivedColumns | None) -> Tables:
+    """A table of nodes with the leaves that it names."""
+    kind = table.question & 3
+    is_set = kind == 2
+    number = np.where(is_set, table.value, 0).astype(np.int64)
+    sizes = np.where(is_set, np.diff(table.set_start, append=0)[number], 0)
+    return Tables(
+        feature=table.question >> 2,
+        kind=kind,
+        value=np.where(is_set, 0.0, table.value),
+        yes=table.yes,
+        no=table.no,
+        root=table.root,
+        set_start=np.cumsum(np.append(0, sizes)),
+        set_codes=table.set_codes,
+        leaves=leaves,
+        derived=derived if derived is not None and derived.n_columns else None,
+    )
+
+
+def proved(model: Model, tables: Tables) -> Structure:
+    """Compare tables with the trees of a model, on every path."""
+    if not accepts_any(model):
+        return Structure(False, "not proved: the model refuses every row, so that no path counts")
+    try:
+        binary, ends, said = _checked(model, tables)
+    except VerificationError as error:
+        return Structure(False, f"not proved: {error}")
+    walk, roots = _walk(model)
+    rows = np.empty((_MOST_ROWS, model.schema.n_features))
+    from treekit.kernels.sametrees import same_answers
+
+    trees, paths, differing = same_answers(walk, roots, said, binary, ends, _STEPS, rows)
+    some = f"{model.n_trees:,} trees" if model.n_trees > 1 else "the tree"
+    if differing:
+        found = f"{differing:,}" if differing < _MOST_ROWS else f"{differing:,} or more"
+        told = f"NOT the model's: {found} paths of {some} lead elsewhere"
+        return Structure(False, told, rows[:differing])
+    if trees < model.n_trees:
+        return Structure(False, f"not proved: {trees:,} of {some} were compared in the steps given")
+    return Structure(True, f"proved: every path of {some}, {paths:,} in all")
+
+
+def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
+    """The tables as the kernel takes them; refused if they are no tables of trees."""
+    from treekit.kernels.sametrees import END, Binary, depth_of
+
+    derived = derive(model)
+    n_columns = model.schema.n_features + derived.n_columns
+    feature = tables.feature.astype(np.int64)
+    ends = -1 - np.minimum(np.concatenate([tables.yes, tables.no, tables.root]), -1)
+    if len(tables.root) != model.n_trees or tables.leaves.shape[1] != model.schema.n_values:
+        raise VerificationError("its tables have another number of trees or answers")
+    if np.any((feature < 0) | (feature >= n_columns)) or np.any(ends >= len(tables.leaves)):
+        raise VerificationError("its tables name columns or leaves that are not there")
+    if np.any(tables.root >= len(feature)) or np.isnan(tables.value).any():
+        raise VerificationError("its tables have no order")
+    deepest = depth_of(tables.yes.astype(np.int64), tables.no.astype(np.int64))
+    if deepest < 0:
+        raise VerificationError("its tables have no order")
+    if derived.n_columns and not same_columns(derived, tables.derived):
+        raise VerificationError("its sums and surrogates are not the model's, entry by entry")
+    ids = leaf_table(np.concatenate([model.units, tables.leaves])).row
+    nodes, _ = join(model.trees)
+    said = np.full(nodes.n_nodes, -1)
+    said[nodes.kind == Split.LEAF] = ids[: len(model.units)]
+    binary = Binary(
+        feature=feature,
+        kind=tables.kind.astype(np.int64),
+        value=tables.value.astype(np.float64),
+        yes=tables.yes.astype(np.int64),
+        no=tables.no.astype(np.int64),
+        root=tables.root.astype(np.int64),
+        set_start=tables.set_start.astype(np.int64),
+        set_codes=tables.set_codes.astype(np.int64),
+        said=ids[len(model.units) :].astype(np.int64),
+    )
+    return binary, np.zeros(max(int(deepest), 1), dtype=END), said
+
+
+def same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool:
+    """Whether derived columns are the same, entry by entry; thresholds of levels mean nothing."""
+    if given is None or len(mine.threshold) != len(given.threshold):
+        return False
+    linear = mine.level_feature < 0
+    pairs = [
+        (getattr(mine, name), getattr(given, name))
+        for name in DerivedColumns._fields
+        if name not in ("column", "threshold", "below")
+    ]
+    pairs += [(mine.threshold[linear], given.threshold[linear])]
+    pairs += [(mine.below[linear], given.below[linear])]
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _walk(model: Model) -> tuple[Walk, Array]:
+    """All trees joined, with a column for each sum and surrogate split; thresholds for doubles."""
+    from treekit.kernels.boxes import make_walk
+
+    schema, derived = model.schema, derive(model)
+    nodes, roots = join(model.trees)
+    asks = derived.column >= 0
+    threshold = nodes.threshold.copy()
+    at = nodes.kind == Split.THRESHOLD
+    if schema.dtype == "float32":
+        threshold[at] = double_threshold(threshold[at])
+    plain: Tree | SimpleNamespace = nodes
+    if asks.any():
+        plain = SimpleNamespace(
+            n_nodes=nodes.n_nodes,
+            first_child=nodes.first_child,
+            n_children=nodes.n_children,
+            missing=nodes.missing,
+            level_start=nodes.level_start,
+            level_branch=nodes.level_branch,
+            kind=np.where(asks, np.uint8(Split.THRESHOLD), nodes.kind),
+            feature=np.where(asks, schema.n_features + derived.column, nodes.feature),
+            threshold=np.where(asks, 0.0, threshold),
+        )
+    else:
+        plain = replace(nodes, threshold=threshold)
+    extra = np.zeros(derived.n_columns, dtype=np.int64)
+    bar = np.append(np.full(schema.n_features, int(model.missing == "error")), extra)
+    n_levels = np.append(schema.n_levels, extra)
+    nominal = np.append(schema.nominal, extra.astype(np.bool_))
+    walk = make_walk(plain, n_levels, nominal, bar, model.depth + 1)
+    return walk, roots[:-1]
