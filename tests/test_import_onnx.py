@@ -23,8 +23,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import treekit
-from treekit.errors import ModelError, ModelFileError
+from tests.extremes import EXTREMES, extreme_rows, refused
+from treekit.errors import ExportError, ModelError, ModelFileError
 from treekit.interop.onnx import read_onnx
+from treekit.model.predict import decide, sums
 from treekit.testing import check_importer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
@@ -371,3 +373,43 @@ def test_the_importer_keeps_the_laws_of_its_contract(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(regressor(random_trees(2, ("LEQ", "GT"), 1, depth=2)).SerializeToString())
     check_importer("onnx", sources=[path])
+
+
+# ------------------------------------------------------------------ treekit's own
+
+DERIVED = ("oblique", "surrogates", "fractional", "fractional_numbers")
+"""Extreme models of which a graph no longer has all that they ask."""
+LARGE = 20_000
+"""Nodes: larger ones say nothing more, and take their time."""
+
+
+@pytest.mark.parametrize("name", [name for name in EXTREMES if name not in DERIVED])
+def test_treekit_s_own_graphs_are_read_back_to_the_last_bit(name: str, tmp_path: Path) -> None:
+    model = EXTREMES[name]()
+    rows = extreme_rows(model)
+    rows = rows[~refused(model, rows)]
+    for number, settings in enumerate(({}, {"leaf": True}, {"target_runtime": "1.31"})):
+        try:
+            (path,) = treekit.export(model, "onnx", tmp_path / f"m{number}", **settings)
+        except ExportError:
+            continue  # said elsewhere
+        read = treekit.read_model(Path(path))
+        assert (read.schema, read.unknown, read.missing) == (
+            model.schema,
+            model.unknown,
+            model.missing,
+        )
+        ours, theirs = sums(read, rows), sums(model, rows)
+        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(decide(read, ours), decide(model, theirs))
+        if model.n_nodes > LARGE or model.n_trees > LARGE // 100:
+            return
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_own_graphs_that_lost_what_they_asked_are_refused_by_name(
+    name: str, tmp_path: Path
+) -> None:
+    (path,) = treekit.export(EXTREMES[name](), "onnx", tmp_path / "m")
+    with pytest.raises(ModelError, match="cannot be had back"):
+        treekit.read_model(Path(path))

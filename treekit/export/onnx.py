@@ -234,10 +234,13 @@ def _metadata(model: Model) -> dict[str, str]:
     else:
         units = {"trees": model.n_trees, "divisor": model.divisor, "exponent": model.exponent}
         units["link"] = model.link
+    policies = {name: getattr(model, name) for name in ("missing", "unknown", "voting", "combine")}
+    costs = None if model.costs is None else model.costs.tolist()
     return {
         "treekit.version": __version__,
         "treekit.schema": json.dumps(msgspec.to_builtins(schema)),
         "treekit.features": json.dumps(schema.names),
         "treekit.classes": json.dumps(schema.classes),
         "treekit.units": json.dumps(units),
+        "treekit.policies": json.dumps(policies | {"costs": costs}),
     }

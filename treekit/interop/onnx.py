@@ -18,6 +18,9 @@ Margins
     the same weights is exact here but for the grid of ``2**exponent``.  So they
     differ by onnxruntime's rounding, at most ``T * 2**-24`` of the sum of the
     weights' magnitudes.
+treekit's own
+    graphs hold the model's integers, schema and policies: the model that is read
+    answers every row as the exported one did, to the last bit.
 Labels
     equal unless two classes are closer than that.  Of two classes that both
     have weights onnxruntime names the second wherever its score is above 0;
@@ -38,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit._version import __version__
-from treekit.data.schema import Dtype, Label, Schema
+from treekit.data.schema import Label, Schema
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop.boosted import Boosted, Outcome, read_boosted
 from treekit.interop.build import Nodes, make_trees
@@ -50,20 +53,14 @@ from treekit.interop.onnx_graph import (
     recognises_onnx,
     tree_operator,
 )
-from treekit.interop.onnx_trees import EQ, GT, GTE, LT, MEMBER, NEQ, OnnxTrees, listed, placed
-from treekit.interop.vocabulary import (
-    Vocabulary,
-    checked_names,
-    checked_width,
-    columns_of,
-    whole_vocabulary,
-)
+from treekit.interop.onnx_own import is_own, read_own
+from treekit.interop.onnx_questions import nodes_of, vocabularies_of
+from treekit.interop.onnx_trees import OnnxTrees, copied, listed, placed
+from treekit.interop.vocabulary import checked_names, checked_width, columns_of
 from treekit.model.ensemble import Model, UnknownPolicy, make_model
-from treekit.model.portable import floor_to
 
 __all__ = ["read_onnx", "recognises_onnx"]
 
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -87,13 +84,15 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
         If it is no such graph, is damaged, or has what treekit cannot express.
     """
     proto = opened(source)
+    if is_own(proto):
+        return read_own(proto, answer)
     operator = tree_operator(proto.graph)
     labels, trees, transform, aggregate = _understood(operator)
     told = operator.n_features or int(trees.feature[trees.true >= 0].max(initial=0)) + 1
     n_features = checked_width(told, SOURCE)
     names = checked_names(None, n_features, SOURCE)
-    vocabularies = _vocabularies(trees, n_features)
-    nodes, unseen_is_missing = _nodes(trees, operator.dtype, vocabularies)
+    vocabularies = vocabularies_of(trees, n_features)
+    nodes, unseen_is_missing = nodes_of(trees, operator.dtype, vocabularies)
     base = operator.attributes.numbers("base_values").astype(np.float64)
     provenance = {"importer": "onnx", "operator": operator.kind, "producer": proto.producer_name}
     columns = columns_of(names, vocabularies)
@@ -137,13 +136,14 @@ def _understood(operator: TreeOperator) -> tuple[tuple[Label, ...], OnnxTrees, s
     if operator.kind == "TreeEnsemble":
         transform = _name(attributes.whole("post_transform", 0), _TRANSFORMS, "post_transform")
         aggregate = _name(attributes.whole("aggregate_function", 1), _AGGREGATES, "aggregate")
-        return (), placed(attributes, _targets(attributes)), transform, _known(aggregate)
+        trees = copied(placed(attributes, _targets(attributes)))
+        return (), trees, transform, _known(aggregate)
     transform = attributes.text("post_transform", "NONE")
     if operator.kind == "TreeEnsembleClassifier":
         labels = _labels(attributes)
-        return labels, listed(attributes, "class", len(labels)), transform, "SUM"
+        return labels, copied(listed(attributes, "class", len(labels))), transform, "SUM"
     aggregate = _known(attributes.text("aggregate_function", "SUM"))
-    return (), listed(attributes, "target", _targets(attributes)), transform, aggregate
+    return (), copied(listed(attributes, "target", _targets(attributes))), transform, aggregate
 
 
 def _name(number: int, names: tuple[str, ...], what: str) -> str:
@@ -229,89 +229,3 @@ def _base(base: Floats, n_margins: int) -> Floats:
     if len(base) not in (0, n_margins):
         raise ModelFileError(f"{SOURCE} is damaged: {len(base)} base values of {n_margins} margins")
     return base if len(base) else np.zeros(n_margins)
-
-
-def _vocabularies(trees: OnnxTrees, n_features: int) -> list[Vocabulary | None]:
-    """Of the columns that are asked whether they equal a number; None for the others."""
-    found: list[Vocabulary | None] = [None] * n_features
-    nodes, start, values = _questions(trees)
-    asks = np.zeros(len(trees.mode), dtype=np.bool_)
-    asks[nodes] = True
-    owner = np.repeat(trees.feature[nodes], np.diff(start))
-    compared = np.unique(trees.feature[(trees.true >= 0) & ~asks])
-    for feature in np.unique(trees.feature[nodes]).tolist():
-        if not 0 <= feature < n_features:
-            raise ModelFileError(f"{SOURCE} is damaged: a split asks none of {n_features} columns")
-        if feature in compared:
-            raise ModelError(
-                f"{SOURCE} compares column {feature} by order and by equality (EQ, NEQ, MEMBER), "
-                "which no column of treekit's is asked by"
-            )
-        own = values[owner == feature]
-        whole = (own >= 0) & (own < 2**24) & (own == np.floor(own))
-        if not np.all(whole):
-            raise ModelError(
-                f"{SOURCE} asks whether column {feature} equals {own[~whole][0]}; treekit reads "
-                "whole numbers from 0, as codes of categories"
-            )
-        found[feature] = whole_vocabulary(own.astype(np.int64))
-    return found
-
-
-def _questions(trees: OnnxTrees) -> tuple[Ints, Ints, Floats]:
-    """Nodes of EQ, NEQ and MEMBER, where the numbers of each begin, and the numbers."""
-    single = np.flatnonzero((trees.mode == EQ) | (trees.mode == NEQ))
-    several = np.flatnonzero(trees.mode == MEMBER)
-    sizes = np.ones(len(trees.mode), dtype=np.int64)
-    parts = [trees.members[node] for node in several.tolist()]
-    sizes[several] = [len(part) for part in parts]
-    nodes = np.concatenate([single, several])
-    owner = np.repeat(nodes, sizes[nodes])
-    values = np.concatenate([trees.split[single], *parts])
-    order = np.argsort(owner, kind="stable")
-    nodes = np.sort(nodes)
-    return nodes, np.concatenate([[0], np.cumsum(sizes[nodes])]), values[order]
-
-
-def _nodes(
-    trees: OnnxTrees, dtype: Dtype, vocabularies: list[Vocabulary | None]
-) -> tuple[Nodes, bool]:
-    """The nodes with ``<=`` and sets alone, and whether unseen numbers go the way of NaN."""
-    mode, inner = trees.mode, trees.true >= 0
-    sets, set_start, values = _questions(trees)
-    # Branch 0 is "at most", or "one of them": the false branch of the opposite questions.
-    turned = (mode == GTE) | (mode == GT) | (mode == NEQ)
-    with np.errstate(over="ignore"):
-        below = np.nextafter(trees.split, -np.inf)
-    asked = np.where((mode == LT) | (mode == GTE), below, trees.split)
-    asked[sets] = 0.0
-    threshold = floor_to(asked, dtype)
-    if np.any(inner & (threshold == -np.inf)):
-        raise ModelError(
-            f"{SOURCE} has a threshold that minus infinity alone is below, which no split of "
-            "treekit's can ask"
-        )
-    missing_true = trees.missing_true | (mode == NEQ)
-    set_codes = np.full(len(values), -1, dtype=np.int64)
-    owner = np.repeat(trees.feature[sets], np.diff(set_start))
-    for feature in np.unique(owner).tolist():
-        vocabulary, own = vocabularies[feature], owner == feature
-        if vocabulary is not None:
-            set_codes[own] = vocabulary.positions(values[own].astype(np.int64))
-    nodes = Nodes(
-        roots=trees.roots,
-        tree=trees.tree,
-        left=np.where(turned, trees.false, trees.true),
-        right=np.where(turned, trees.true, trees.false),
-        feature=trees.feature,
-        threshold=threshold,
-        missing_left=missing_true != turned,
-        value=trees.value,
-        weight=np.zeros(len(mode)),
-        gain=np.zeros(len(mode)),
-        set_node=sets,
-        set_start=set_start,
-        set_codes=set_codes,
-    )
-    # Numbers that no node asks for are no members: they take branch 1.
-    return nodes, not bool(np.any(nodes.missing_left[sets]))

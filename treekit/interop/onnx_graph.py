@@ -20,13 +20,23 @@ from treekit.interop.files import beginning, read_whole
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-__all__ = ["SOURCE", "Attributes", "TreeOperator", "opened", "recognises_onnx", "tree_operator"]
+__all__ = [
+    "OPERATORS",
+    "SOURCE",
+    "Attributes",
+    "TreeOperator",
+    "opened",
+    "recognises_onnx",
+    "tensor_values",
+    "tree_operator",
+]
 
 SOURCE = "the ONNX model"
-_OPERATORS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
+OPERATORS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
+"""Of ai.onnx.ml."""
 _FLOAT, _UINT8, _INT32, _INT64, _DOUBLE = 1, 2, 6, 7, 11
 """Of `TensorProto.DataType`."""
-_STORED = {_FLOAT: "<f4", _DOUBLE: "<f8", _UINT8: "u1", _INT64: "<i8"}
+_STORED = {_FLOAT: "<f4", _DOUBLE: "<f8", _UINT8: "u1", _INT32: "<i4", _INT64: "<i8"}
 _EXTERNAL = 1
 _SHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
@@ -100,23 +110,28 @@ class Attributes:
             return np.zeros(0, dtype=dtype)
         attribute = self.of[name]
         if attribute.HasField("t"):
-            return _tensor(attribute.t, name)
+            return tensor_values(attribute.t, name)
         return np.array(getattr(attribute, field), dtype=dtype)
 
 
-def _tensor(tensor: Any, name: str) -> npt.NDArray[Any]:
+def tensor_values(tensor: Any, name: str) -> npt.NDArray[Any]:
     """A tensor's numbers, flat; never from a file that it names."""
     if tensor.data_location == _EXTERNAL or tensor.data_type not in _STORED:
         raise ModelError(
             f"{SOURCE} keeps {name} in another file, or in a type that is none of float, double, "
-            "uint8 and int64; save it in one file"
+            "uint8, int32 and int64; save it in one file"
         )
     dtype = np.dtype(_STORED[tensor.data_type])
     if tensor.raw_data:
         if len(tensor.raw_data) % dtype.itemsize:
             raise ModelFileError(f"{SOURCE} is damaged: {name} is cut off")
         return np.frombuffer(tensor.raw_data, dtype=dtype)
-    typed = {_FLOAT: "float_data", _DOUBLE: "double_data", _UINT8: "int32_data"}
+    typed = {
+        _FLOAT: "float_data",
+        _DOUBLE: "double_data",
+        _UINT8: "int32_data",
+        _INT32: "int32_data",
+    }
     values = np.array(getattr(tensor, typed.get(tensor.data_type, "int64_data")))
     return values.astype(dtype) if values.size else np.zeros(0, dtype=dtype)
 
@@ -150,11 +165,11 @@ def tree_operator(graph: GraphProto) -> TreeOperator:
     ModelError
         If there are several, or any other operator could change an answer.
     """
-    trees = [node for node in graph.node if node.op_type in _OPERATORS]
+    trees = [node for node in graph.node if node.op_type in OPERATORS]
     if len(trees) != 1:
         others = ", ".join(sorted({node.op_type for node in graph.node})[:8]) or "none"
         raise ModelError(
-            f"{SOURCE} has {len(trees)} tree operators ({', '.join(_OPERATORS)}), and treekit "
+            f"{SOURCE} has {len(trees)} tree operators ({', '.join(OPERATORS)}), and treekit "
             f"reads models of one; its operators: {others}"
         )
     (tree,) = trees

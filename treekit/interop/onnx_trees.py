@@ -18,7 +18,19 @@ from treekit.interop.onnx_graph import SOURCE, Attributes
 from treekit.model.portable import MAX_TREES
 from treekit.model.tree import MAX_DEPTH
 
-__all__ = ["EQ", "GT", "GTE", "LEQ", "LT", "MEMBER", "NEQ", "OnnxTrees", "listed", "placed"]
+__all__ = [
+    "EQ",
+    "GT",
+    "GTE",
+    "LEQ",
+    "LT",
+    "MEMBER",
+    "NEQ",
+    "OnnxTrees",
+    "copied",
+    "listed",
+    "placed",
+]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -33,12 +45,13 @@ _SMALL = 2**20
 
 
 class OnnxTrees(NamedTuple):
-    """The nodes of all trees, each with one parent.
+    """The nodes of all trees.
 
     Attributes
     ----------
     roots : (trees,) int64
     tree : (n,) int64
+        Empty before `copied`.
     mode : (n,) int64
     feature : (n,) int64
     split : (n,) float64
@@ -70,8 +83,15 @@ def _require(condition: object, message: str) -> None:
         raise ModelFileError(f"{SOURCE} is damaged: {message}")
 
 
-def listed(attributes: Attributes, prefix: str, n_targets: int) -> OnnxTrees:
-    """The trees of versions 1 to 3; `prefix` is ``class`` or ``target``."""
+def listed(attributes: Attributes, prefix: str, n_targets: int, *, one: bool = False) -> OnnxTrees:
+    """The trees of versions 1 to 3, as they are: nodes may have several parents.
+
+    Parameters
+    ----------
+    prefix : {"class", "target"}
+    one : bool
+        Add all targets' weights up, where each tree has a target of its own.
+    """
     tree_ids, node_ids = attributes.ints("nodes_treeids"), attributes.ints("nodes_nodeids")
     n = len(tree_ids)
     _require(n and len(node_ids) == n, "it has no nodes, or not as many trees as nodes")
@@ -101,25 +121,23 @@ def listed(attributes: Attributes, prefix: str, n_targets: int) -> OnnxTrees:
     leaf = where.find(told[0], told[1], np.ones(len(weight), dtype=np.bool_))
     _require(not np.any(inner[leaf]), "an inner node has a weight")
     missing = attributes.ints("nodes_missing_value_tracks_true")
-    return _copied(
-        OnnxTrees(
-            roots=roots,
-            tree=np.zeros(0, dtype=np.int64),
-            mode=mode,
-            feature=_of(attributes.ints("nodes_featureids"), n, "nodes_featureids"),
-            split=_of(attributes.numbers("nodes_values"), n, "nodes_values").astype(np.float64),
-            true=true,
-            false=false,
-            missing_true=_of(missing if len(missing) else 0 * mode, n, "missing_value") != 0,
-            value=_values(n, n_targets, leaf, told[2], weight),
-            used=tuple(np.unique(told[2]).tolist()),
-            members={},
-        )
+    return OnnxTrees(
+        roots=roots,
+        tree=np.zeros(0, dtype=np.int64),
+        mode=mode,
+        feature=_of(attributes.ints("nodes_featureids"), n, "nodes_featureids"),
+        split=_of(attributes.numbers("nodes_values"), n, "nodes_values").astype(np.float64),
+        true=true,
+        false=false,
+        missing_true=_of(missing if len(missing) else 0 * mode, n, "missing_value") != 0,
+        value=_values(n, n_targets, leaf, told[2], weight, one),
+        used=tuple(np.unique(told[2]).tolist()),
+        members={},
     )
 
 
-def placed(attributes: Attributes, n_targets: int) -> OnnxTrees:
-    """The trees of version 5."""
+def placed(attributes: Attributes, n_targets: int, *, one: bool = False) -> OnnxTrees:
+    """The trees of version 5, as they are; see `listed`."""
     mode = attributes.ints("nodes_modes")
     n = len(mode)
     _require(n and np.all((mode >= 0) & (mode <= MEMBER)), "it has no nodes, or unknown modes")
@@ -140,20 +158,18 @@ def placed(attributes: Attributes, n_targets: int) -> OnnxTrees:
     missing = _of(missing if len(missing) else 0 * mode, n, "missing_value")
     none = np.zeros(n_leaves, dtype=np.int64)
     splits = _of(attributes.numbers("nodes_splits"), n, "nodes_splits").astype(np.float64)
-    return _copied(
-        OnnxTrees(
-            roots=roots,
-            tree=np.zeros(0, dtype=np.int64),
-            mode=np.concatenate([mode, none + LEAF]),
-            feature=np.concatenate([_of(attributes.ints("nodes_featureids"), n, "features"), none]),
-            split=np.concatenate([splits, none]),
-            true=sides[0],
-            false=sides[1],
-            missing_true=np.concatenate([missing, none]) != 0,
-            value=_values(n + n_leaves, n_targets, n + np.arange(n_leaves), target, weight),
-            used=tuple(np.unique(target).tolist()),
-            members=_members(attributes.numbers("membership_values").astype(np.float64), mode),
-        )
+    return OnnxTrees(
+        roots=roots,
+        tree=np.zeros(0, dtype=np.int64),
+        mode=np.concatenate([mode, none + LEAF]),
+        feature=np.concatenate([_of(attributes.ints("nodes_featureids"), n, "features"), none]),
+        split=np.concatenate([splits, none]),
+        true=sides[0],
+        false=sides[1],
+        missing_true=np.concatenate([missing, none]) != 0,
+        value=_values(n + n_leaves, n_targets, n + np.arange(n_leaves), target, weight, one),
+        used=tuple(np.unique(target).tolist()),
+        members=_members(attributes.numbers("membership_values").astype(np.float64), mode),
     )
 
 
@@ -174,13 +190,16 @@ def _members(values: Floats, mode: Ints) -> dict[int, Floats]:
     return dict(zip(nodes.tolist(), ended, strict=True))
 
 
-def _values(n: int, n_targets: int, leaf: Ints, target: Ints, weight: Floats) -> Floats:
+def _values(n: int, n_targets: int, leaf: Ints, target: Ints, weight: Floats, one: bool) -> Floats:
+    """(n, targets) float64: what each node adds, of all targets in one if asked."""
+    _require(np.all((target >= 0) & (target < n_targets)), "a leaf adds to no target")
+    if one:
+        n_targets, target = 1, 0 * target
     if n * n_targets > MAX_ENTRIES:
         raise ModelError(
             f"{SOURCE} has {n} nodes and {n_targets} targets; the bound of their product is "
             f"{MAX_ENTRIES}"
         )
-    _require(np.all((target >= 0) & (target < n_targets)), "a leaf adds to no target")
     value = np.zeros((n, n_targets))
     with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused later
         np.add.at(value, (leaf, target), weight)
@@ -212,7 +231,7 @@ class _Places:
         return np.where(wanted, self.order[at], -1)
 
 
-def _copied(trees: OnnxTrees) -> OnnxTrees:
+def copied(trees: OnnxTrees) -> OnnxTrees:
     """The same trees with a node for each way to it, in breadth first order."""
     n = len(trees.mode)
     most = max(_SMALL, _COPIES * n)
