@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "broken_array",
+    "HOSTILE_FLOATS",
+    "HOSTILE_WHOLES",
     "broken_bytes",
     "broken_json",
+    "broken_proto",
     "broken_text",
     "broken_zip",
     "mixed",
@@ -371,3 +373,60 @@ Damage = Callable[[Sequence[bytes], Rng], bytes]
 def mixed(*ways: Damage) -> Damage:
     """Each of the ways as often as the others."""
     return lambda seeds, rng: pick(rng, ways)(seeds, rng)
+
+
+# ------------------------------------------------------------------ ONNX
+
+
+def broken_proto(seeds: Sequence[bytes], rng: Rng) -> bytes:
+    """An ONNX model with numbers of its attributes, its operators or its names changed."""
+    from onnx import ModelProto
+
+    proto = ModelProto()
+    proto.ParseFromString(pick(rng, seeds))
+    nodes = proto.graph.node
+    for _ in range(int(rng.integers(1, 4))):
+        node = nodes[int(rng.integers(len(nodes)))]
+        way = rng.random()
+        if way < 0.8 and len(node.attribute):
+            _other_attribute(node.attribute[int(rng.integers(len(node.attribute)))], rng)
+        elif way < 0.85 and len(node.attribute):
+            del node.attribute[int(rng.integers(len(node.attribute)))]
+        elif way < 0.9:
+            node.op_type = pick(rng, ("Identity", "Cast", "TreeEnsemble", "Loop", "ZipMap", ""))
+        elif way < 0.95:
+            nodes.append(node)
+        else:
+            node.input[:] = [pick(rng, (*node.output, *node.input, "", "X"))]
+    return bytes(proto.SerializeToString())
+
+
+def _other_attribute(attribute: Any, rng: Rng) -> None:
+    """One attribute of another value, type or length, or in another file."""
+    for field, choices in (("ints", HOSTILE_WHOLES), ("floats", HOSTILE_FLOATS)):
+        values = getattr(attribute, field)
+        if not len(values):
+            continue
+        at = int(rng.integers(len(values)))
+        if rng.random() < 0.7:
+            near = pick(rng, values) if rng.random() < 0.5 else pick(rng, choices)
+            with np.errstate(over="ignore"):
+                values[at] = np.float32(near) if field == "floats" else near
+        else:
+            values[:] = pick(rng, (values[:at], list(values) * 2, values[::-1]))
+    if len(attribute.strings):
+        other = (b"BRANCH_EQ", b"LEAF", b"BRANCH_LEQ", b"", b"\xff", b"BRANCH_MEMBER")
+        attribute.strings[int(rng.integers(len(attribute.strings)))] = pick(rng, other)
+    if attribute.HasField("t"):
+        tensor = attribute.t
+        if rng.random() < 0.6:
+            tensor.raw_data = broken_bytes([tensor.raw_data or b"\0"], rng)
+        elif rng.random() < 0.5:
+            tensor.data_type = int(rng.integers(20))
+        else:
+            tensor.data_location = 1
+            tensor.external_data.add(key="location", value="/etc/passwd")
+    if attribute.HasField("s"):
+        attribute.s = pick(rng, (b"SUM", b"MIN", b"SOFTMAX", b"\xff\xfe", b"NONE", b"LOGISTIC"))
+    if attribute.HasField("i"):
+        attribute.i = pick(rng, HOSTILE_WHOLES)

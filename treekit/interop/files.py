@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,15 @@ def read_whole(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+            # Not all that may be there: a buffer of that size would be made first.
+            size = os.fstat(stream.fileno()).st_size
+            content = stream.read(min(size, MAX_BYTES) + 1)
     except FileNotFoundError as error:
         raise ModelFileNotFoundError(f"there is no file {str(path)!r}; check the path") from error
     except (OSError, ValueError) as error:
         raise ModelFileAccessError(f"cannot read {str(path)!r}: {error}") from error
     if len(content) > MAX_BYTES:
         raise ModelFileError(f"{str(path)!r} is larger than {MAX_BYTES} bytes, the bound")
+    if len(content) > size:
+        raise ModelFileAccessError(f"{str(path)!r} is no file, or grows while it is read")
     return content

@@ -23,6 +23,7 @@ def tree_of(tree: Any, schema: Schema) -> Tree:
     n = tree.node_count
     left, right = tree.children_left, tree.children_right
     inner = np.flatnonzero(left >= 0)
+    _check(tree, inner, schema)
     order, first_child = _adjacent_siblings(left, right, inner)
     kind, threshold, missing, exchanged = _splits(tree, inner)
     # A split of missing values whose yes branch is on the right: the sides change places.
@@ -43,6 +44,17 @@ def tree_of(tree: Any, schema: Schema) -> Tree:
         weight=tree.weighted_n_node_samples[order],
         gain=_gains(tree, inner)[order],
     )
+
+
+def _check(tree: Any, inner: npt.NDArray[np.int64], schema: Schema) -> None:
+    """Refuse numbers that no fit makes, before anything is computed from them."""
+    weight, asked = tree.weighted_n_node_samples, tree.feature[inner]
+    finite = bool(np.all(np.isfinite(tree.value))) and bool(np.all(np.isfinite(weight)))
+    if not finite or np.any(weight < 0) or np.any((asked < 0) | (asked >= schema.n_features)):
+        raise ModelError(
+            "the scikit-learn tree is damaged (a value or weight that is not finite, or a column "
+            "that there is not): fit it again"
+        )
 
 
 def _adjacent_siblings(
@@ -126,9 +138,14 @@ def _values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
 
 
 def _gains(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """(n,) float64: decrease of impurity by each split, by old number."""
+    """(n,) float64: decrease of impurity by each split, by old number; 0 where there is none."""
+    with np.errstate(all="ignore"):
+        return _decreases(tree, inner)
+
+
+def _decreases(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     mass = tree.weighted_n_node_samples * tree.impurity
     left, right = tree.children_left[inner], tree.children_right[inner]
     gain = np.zeros(tree.node_count)
     gain[inner] = (mass[inner] - mass[left] - mass[right]) / tree.weighted_n_node_samples[inner]
-    return gain
+    return np.where(np.isfinite(gain), gain, 0.0)

@@ -1,0 +1,210 @@
+"""Broken models of other libraries give a clear error or a sound model: never anything else.
+
+As in `tests.test_fuzz`: 500 cases an importer, 10,000 with ``TREEKIT_LONG=1``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skl2onnx
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree._tree import Tree as SklearnTree
+
+from tests.extremes import EXTREMES
+from tests.foreign import FOLDER
+from tests.fuzz.damage import (
+    HOSTILE_FLOATS,
+    HOSTILE_WHOLES,
+    broken_bytes,
+    broken_json,
+    broken_proto,
+    broken_text,
+    mixed,
+    pick,
+)
+from tests.fuzz.harness import Subject, cases, fuzz
+from tests.test_fuzz import assert_sound
+from treekit.export import export
+from treekit.interop import read_model
+from treekit.model.check import check_model
+
+SEEDS = Path(__file__).parent / "fuzz" / "seeds"
+ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+ROWS[::7, 1] = np.nan
+CLASSES = (ROWS[:, 0] > 0) + (ROWS[:, 2] > 0.5) * 1
+
+
+def is_sound(model) -> None:
+    check_model(model)
+    assert_sound(model)
+
+
+def test_a_broken_lightgbm_text_is_refused_or_sound(tmp_path):
+    seeds = [path.read_bytes() for path in sorted(SEEDS.glob("lightgbm_*.txt"))]
+    damage = mixed(broken_text, broken_text, broken_bytes)
+    broken = Subject("broken_lightgbm.txt", seeds, read_model, is_sound, damage)
+    refused, read = fuzz(broken, tmp_path, cases(500, 10_000))
+    assert refused
+    assert read
+
+
+def xgboost(ending: str) -> list[bytes]:
+    """Of the real files those that are small, and have predictions that a model can give."""
+    files = [path for path in FOLDER.glob(f"xgboost_*.{ending}") if path.stat().st_size < 9000]
+    return [path.read_bytes() for path in sorted(files) if "hinge" not in path.name]
+
+
+def test_a_broken_xgboost_json_is_refused_or_sound(tmp_path):
+    def damage(seeds: Sequence[bytes], rng: np.random.Generator) -> bytes:
+        return broken_json(pick(rng, seeds), rng)
+
+    ways = mixed(damage, damage, broken_text, broken_bytes)
+    broken = Subject("broken_xgboost.json", xgboost("json"), read_model, is_sound, ways)
+    refused, read = fuzz(broken, tmp_path, cases(500, 10_000))
+    assert refused
+    assert read
+
+
+def test_a_broken_xgboost_ubjson_is_refused_or_sound(tmp_path):
+    broken = Subject("broken_xgboost.ubj", xgboost("ubj"), read_model, is_sound, broken_bytes)
+    refused, read = fuzz(broken, tmp_path, cases(500, 10_000))
+    assert refused
+    assert read
+
+
+def graphs() -> list[bytes]:
+    """ONNX of skl2onnx, and TreeEnsemble of ai.onnx.ml 5."""
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(ROWS, CLASSES)
+    plain = skl2onnx.to_onnx(tree, ROWS[:1], options={"zipmap": False})
+    return [plain.SerializeToString(), members()]
+
+
+def members() -> bytes:
+    from onnx import TensorProto, helper, numpy_helper
+
+    def tensor(values: list[float], dtype: str = "float32"):
+        return numpy_helper.from_array(np.array(values, dtype=dtype))
+
+    node = helper.make_node(
+        "TreeEnsemble",
+        ["X"],
+        ["Y"],
+        domain="ai.onnx.ml",
+        n_targets=2,
+        nodes_featureids=[0, 1],
+        nodes_modes=tensor([0, 6], "uint8"),
+        nodes_splits=tensor([0.5, 0.0]),
+        membership_values=tensor([1.0, 3.0, np.nan]),
+        nodes_missing_value_tracks_true=[1, 0],
+        nodes_truenodeids=[1, 1],
+        nodes_trueleafs=[0, 1],
+        nodes_falsenodeids=[0, 2],
+        nodes_falseleafs=[1, 1],
+        leaf_targetids=[0, 1, 1],
+        leaf_weights=tensor([1.5, -2.0, 4.0]),
+        tree_roots=[0],
+    )
+    x = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", 2])
+    y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["N", 2])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 5)]
+    graph = helper.make_graph([node], "trees", [x], [y])
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return bytes(proto.SerializeToString())
+
+
+def test_a_broken_onnx_model_is_refused_or_sound(tmp_path):
+    ways = mixed(broken_proto, broken_proto, broken_bytes)
+    broken = Subject("broken_trees.onnx", graphs(), read_model, is_sound, ways)
+    refused, read = fuzz(broken, tmp_path, cases(500, 10_000))
+    assert refused
+    assert read
+
+
+# ------------------------------------------------------------------ objects of scikit-learn
+
+
+def changed_records(seeds: Sequence[bytes], rng: np.random.Generator) -> bytes:
+    """Node records with hostile numbers in some fields."""
+    nodes = np.load(io.BytesIO(pick(rng, seeds)))
+    for _ in range(int(rng.integers(1, 4))):
+        name = pick(rng, nodes.dtype.names)
+        field = nodes[name]
+        if field.ndim != 1:
+            continue
+        at = int(rng.integers(len(field)))
+        kind = field.dtype
+        with np.errstate(over="ignore"):
+            if kind.kind == "f":
+                field[at] = kind.type(pick(rng, HOSTILE_FLOATS))
+            else:
+                own = pick(rng, field.tolist()) if rng.random() < 0.5 else pick(rng, HOSTILE_WHOLES)
+                limits = np.iinfo(kind)
+                field[at] = min(max(int(own), int(limits.min)), int(limits.max))
+    stream = io.BytesIO()
+    np.save(stream, nodes)
+    return stream.getvalue()
+
+
+def recorded(nodes: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, nodes)
+    return stream.getvalue()
+
+
+def test_a_broken_tree_of_scikit_learn_is_refused_or_sound(tmp_path):
+    fitted = DecisionTreeClassifier(max_depth=3, random_state=0).fit(ROWS, CLASSES)
+    state = fitted.tree_.__getstate__()
+
+    def read(path: Path):
+        tree = SklearnTree(3, np.array([3], dtype=np.intp), 1)
+        tree.__setstate__({**state, "nodes": np.load(path)})
+        fitted.tree_ = tree
+        return read_model(fitted)
+
+    broken = Subject("tree.npy", [recorded(state["nodes"])], read, is_sound, changed_records)
+    refused, read_ = fuzz(broken, tmp_path, cases(300, 5000))
+    assert refused
+    assert read_
+
+
+def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path):
+    fitted = HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=5, early_stopping=False)
+    fitted.fit(ROWS, CLASSES)
+    first = fitted._predictors[0][0]
+
+    def read(path: Path):
+        first.nodes = np.load(path)
+        return read_model(fitted)
+
+    broken = Subject("predictor.npy", [recorded(first.nodes)], read, is_sound, changed_records)
+    refused, read_ = fuzz(broken, tmp_path, cases(300, 5000))
+    assert refused
+    assert read_
+
+
+# ------------------------------------------------------------------ what verify runs
+
+
+@pytest.mark.parametrize("name", ["missing_only", "float64_extremes"])
+def test_a_broken_onnx_artifact_is_refused_or_judged(name, tmp_path):
+    from treekit.verify import verify
+
+    model = EXTREMES[name]()
+    (path,) = export(model, "onnx", tmp_path / "sound")
+    seeds = [Path(path).read_bytes()]
+    broken = Subject(
+        f"{name}.onnx",
+        seeds,
+        lambda file: verify(model, [file], random_rows=20, budget=5.0),
+        str,
+        mixed(broken_proto, broken_bytes),
+        watched=False,  # verify runs what it is given, and says so
+    )
+    refused, judged = fuzz(broken, tmp_path, cases(30, 600))
+    assert refused + judged
