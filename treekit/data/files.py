@@ -62,9 +62,11 @@ def _read_arrow(path: Path, form: str) -> Table:
     except ImportError as error:
         raise MissingExtraError("pyarrow", "arrow") from error
     try:
-        if form == "parquet":
-            return from_arrow(pyarrow.parquet.read_table(path))
-        return from_arrow(pyarrow.feather.read_table(path))
+        read = pyarrow.parquet.read_table if form == "parquet" else pyarrow.feather.read_table
+        table = read(path)
+        # Offsets of texts are believed otherwise, and point anywhere in a damaged file.
+        table.validate(full=True)
+        return from_arrow(table)
     except DataError:
         raise
     except (pa.ArrowException, *_BROKEN) as error:
