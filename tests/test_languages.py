@@ -21,9 +21,10 @@ from treekit.verify.run_language import Program
 RUNTIMES = {"javascript": ("node",), "java": ("javac",), "rust": ("rustc",), "go": ("go",)}
 SHIPPED = {exporter.name: exporter for exporter in languages()}
 CHECKS = {
-    "go": (["go", "vet", "./..."],),
+    "go": (["go", "vet", "./..."], ["gofmt", "-l", "."]),
+    "java": (["javac", "-Xlint:all", "-Werror", "-d", "strict", "Driver.java", "@sources"],),
 }
-"""What more a compiler has to say to the files of a language."""
+"""What more the tools of a language have to say: no word, or a test fails."""
 
 
 def boosted(link: str, classes: tuple[str, ...], combine: str = "sum") -> Model:
@@ -74,4 +75,4 @@ def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
         assert not len(differing(wanted(model, own), told)), name
     for command in CHECKS.get(language, ()):
         done = subprocess.run(command, cwd=program.folder, check=False, capture_output=True)
-        assert done.returncode == 0, done.stderr.decode()[:2000]
+        assert (done.returncode, done.stdout) == (0, b""), (done.stdout + done.stderr)[:2000]
