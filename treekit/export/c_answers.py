@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treekit.data.schema import Schema
-from treekit.export.c_tables import CTable, c_table, narrow
+from treekit.export.c_tables import MANY, ROW, CTable, c_table, narrow, text_table
 from treekit.export.c_types import CTypes
 from treekit.export.literals import Code, float_literal
 from treekit.export.table import LeafTable
@@ -29,6 +29,8 @@ def leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], l
         "times_mass": Code(" * mass" if divides else ""),
         "grid_words": Code(", its votes" if votes else f", in steps of 2**{model.exponent}"),
     }
+    if leaves.vectors.size > MANY:
+        return "leaves_text", values | _text_values(leaves), [_unit_texts(leaves)]
     dense = c_table("leaf_units", _signed(leaves.vectors.ravel()))
     sparse = [
         c_table("leaf_starts", narrow(start)),
@@ -39,6 +41,22 @@ def leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], l
     if dense.size <= 2 * sum(table.size for table in sparse):
         return "leaves_dense", values, [dense]
     return "leaves_sparse", values, sparse
+
+
+def _unit_texts(leaves: LeafTable) -> CTable:
+    """Whole vectors as bytes of what each unit is more than the least of all."""
+    more = narrow(leaves.vectors.ravel() - leaves.vectors.min())
+    return text_table("leaf_units", more.astype(f"<u{more.itemsize}").view(np.uint8))
+
+
+def _text_values(leaves: LeafTable) -> dict[str, Any]:
+    least = int(leaves.vectors.min())
+    width = narrow(np.array([int(leaves.vectors.max()) - least])).itemsize
+    return {
+        "least_unit": Code(str(least)),
+        "unit_width": width,
+        "units_a_row": ROW // width,
+    }
 
 
 def _signed(units: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treekit.export.c_form import CForm
-from treekit.export.c_tables import CTable, c_table, hex_table, narrow
+from treekit.export.c_tables import MANY, CTable, c_table, hex_table, narrow, text_table
 from treekit.export.c_types import CTypes
 from treekit.export.literals import Code
 from treekit.export.packed import PackedNodes, packed_nodes
@@ -31,6 +31,7 @@ def packed_form(
     packed = packed_nodes(model, leaves, derived)
     nominal = np.flatnonzero(model.schema.nominal).astype(np.int32)
     levels = "" if not len(packed.levels) else "set" if packed.binary else "branch"
+    text = _text(packed.levels) if packed.binary else ""
     block, block_bytes = (0, 0) if derived.n_columns else _block(model, types)
     uses = {"number"}
     if len(nominal):
@@ -42,8 +43,11 @@ def packed_form(
         reason=reason,
         template="table",
         values={
-            "nodes_template": f"c/walk/{'packed' if packed.packed else 'wide'}.jinja",
-            "level_tables": [f"c/walk/{levels}_table.jinja"] if levels else [],
+            "node_parts": [
+                f"c/walk/nodes{_text(packed.nodes)}.jinja",
+                f"c/walk/{'packed' if packed.packed else 'wide'}.jinja",
+            ],
+            "level_tables": [f"c/walk/{levels}_table{text}.jinja"] if levels else [],
             "level_steps": [f"c/walk/{levels}.jinja"] if levels else [],
             "nominal_tables": ["c/walk/nominal_table.jinja"] if len(nominal) else [],
             "encode_levels": ["c/walk/encode_levels.jinja"] if len(nominal) else [],
@@ -64,16 +68,26 @@ def packed_form(
 
 
 def _tables(packed: PackedNodes, levels: str, nominal: Any, in_blocks: bool) -> list[CTable]:
-    tables = [hex_table("nodes", packed.nodes), c_table("roots", packed.root)]
+    if _text(packed.nodes):
+        nodes = text_table("nodes", packed.nodes.astype("<u8").view(np.uint8))
+    else:
+        nodes = hex_table("nodes", packed.nodes)
+    tables = [nodes, c_table("roots", packed.root)]
     if in_blocks:
         tables.append(c_table("depths", narrow(packed.depth)))
     if levels == "set":
-        tables.append(c_table("sets", packed.levels))
+        write = text_table if _text(packed.levels) else c_table
+        tables.append(write("sets", packed.levels))
     if levels == "branch":
         tables.append(c_table("branches", narrow(packed.levels)))
     if len(nominal):
         tables.append(c_table("nominal", nominal))
     return tables
+
+
+def _text(numbers: Any) -> str:
+    """What the name of the template of a table ends in."""
+    return "_text" if len(numbers) > MANY else ""
 
 
 def _cells(derived: DerivedColumns, types: CTypes) -> dict[str, Code]:

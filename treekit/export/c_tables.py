@@ -3,6 +3,7 @@
 Large tables are arrays of plain integers: a compiler holds some 200 bytes for
 each element, whatever its type, and a structure with a double in it takes ten
 times the memory and the time of one 64-bit integer (measured, gcc 12, clang 14).
+Very large ones are texts of bytes, which take the least.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ import numpy.typing as npt
 from treekit.errors import ExportError
 from treekit.export.literals import Code
 
-__all__ = ["CTable", "c_table", "hex_table", "narrow", "struct_table"]
+__all__ = ["MANY", "ROW", "CTable", "c_table", "hex_table", "narrow", "struct_table", "text_table"]
 
 _MOST = 2**31 - 1
+ROW = 2048
+"""Bytes of a row of a large table."""
+MANY = 1 << 19
+"""A table of more elements is written as texts."""
+_LINE = 32  # bytes of a text on a line
 _BLOCK = 1 << 16  # numbers whose texts are in memory at a time
 _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _TYPES = {np.dtype(f"{sign}{n}"): n for sign in "iu" for n in (1, 2, 4, 8)}
@@ -36,6 +42,8 @@ class CTable:
     type : Code
     count : int
         Elements, at least one.
+    shape : Code
+        The same in brackets, ``[9]``; rows of a large table too: ``[3][2048]``.
     numbers : Code
         The initialiser.
     size : int
@@ -45,6 +53,7 @@ class CTable:
     name: Code
     type: Code
     count: int
+    shape: Code
     numbers: Code
     size: int
 
@@ -56,7 +65,7 @@ def c_table(name: str, numbers: npt.NDArray[Any]) -> CTable:
     """
     numbers = _some(numbers)
     text = Code(",\n".join(", ".join(row) for row in _rows(numbers, 8)))
-    return CTable(Code(name), _type(numbers.dtype), len(numbers), text, numbers.nbytes)
+    return CTable(Code(name), _type(numbers.dtype), *_length(numbers), text, numbers.nbytes)
 
 
 def hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
@@ -72,7 +81,9 @@ def hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
         text[3::4, 19] = ord("\n")
         texts.append(text.tobytes().decode("ascii"))
     written = "".join(texts)[:-2]
-    return CTable(Code(name), _type(numbers.dtype), len(numbers), Code(written), numbers.nbytes)
+    return CTable(
+        Code(name), _type(numbers.dtype), *_length(numbers), Code(written), numbers.nbytes
+    )
 
 
 def struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> CTable:
@@ -86,8 +97,58 @@ def struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> 
         {"names": [str(i) for i in range(len(columns))], "formats": [c.dtype for c in columns]},
         align=True,
     ).itemsize
-    count = len(columns[0])
-    return CTable(Code(name), Code(type_), count, text, count * size)
+    return CTable(Code(name), Code(type_), *_length(columns[0]), text, len(columns[0]) * size)
+
+
+def text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
+    """The table of many bytes, at least one, as texts of `ROW` bytes each.
+
+    A compiler holds some 15 bytes for each byte, and reads it ten times as fast as a
+    number; a text may have 4,095 (C99 5.2.4.1).
+    """
+    rows = [octets[at : at + ROW] for at in range(0, len(octets), ROW)]
+    text = ",\n".join(map(_text, rows))
+    # One byte more, which ends a text, or newer compilers warn of it.
+    shape = Code(f"[{len(rows)}][{ROW + 1}]")
+    size = len(rows) * (ROW + 1)
+    return CTable(Code(name), Code("unsigned char"), len(rows), shape, Code(text), size)
+
+
+def _text(row: npt.NDArray[np.uint8]) -> str:
+    """A row as string literals, each byte in the fewest letters that no next one changes."""
+    before_digit = np.zeros(len(row), dtype=np.intp)
+    before_digit[:-1] = (row[1:] >= ord("0")) & (row[1:] <= ord("7"))
+    before_digit[_LINE - 1 :: _LINE] = 0  # there a literal ends
+    spelled, length = _SPELLED[before_digit, row], _LENGTHS[before_digit, row]
+    written = np.arange(4) < length[:, None]
+    lines = []
+    for at in range(0, len(row), _LINE):
+        own = slice(at, at + _LINE)
+        lines.append(spelled[own][written[own]].tobytes().decode("ascii"))
+    return '"' + '"\n"'.join(lines) + '"'
+
+
+def _spellings() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp]]:
+    """Letters (2, 256, 4) of each byte in a string literal, and their numbers (2, 256).
+
+    The second of each is for bytes before a digit, which an octal escape of fewer
+    than three digits would swallow.
+    """
+    letters, lengths = np.zeros((2, 256, 4), np.uint8), np.zeros((2, 256), np.intp)
+    for before_digit, byte in np.ndindex(2, 256):
+        text = f"\\{byte:03o}" if before_digit else f"\\{byte:o}"
+        if 32 <= byte < 127 and chr(byte) not in "\"'\\?":  # ??/ and its kin are trigraphs
+            text = chr(byte)
+        letters[before_digit, byte, : len(text)] = np.frombuffer(text.encode(), np.uint8)
+        lengths[before_digit, byte] = len(text)
+    return letters, lengths
+
+
+_SPELLED, _LENGTHS = _spellings()
+
+
+def _length(numbers: npt.NDArray[Any]) -> tuple[int, Code]:
+    return len(numbers), Code(f"[{len(numbers)}]")
 
 
 def narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -42,7 +42,7 @@ class PackedNodes:
         below the step.  Cells are the columns, one that is always 0, and behind
         it the derived columns.
     levels : (entries,) uint
-        Branches of level splits: 32 to a word if `binary`, the first in the
+        Branches of level splits: 8 to a byte if `binary`, the first in the
         lowest bit; else one an entry.  Empty if there are no such splits.
     binary : bool
     root : (trees,) uint32
@@ -89,7 +89,7 @@ def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pa
         nodes=wide | test << np.uint64(32) if packed else np.stack([wide, test], axis=1).ravel(),
         packed=packed,
         cell_bits=cell_bits,
-        levels=_bits(entries) if binary else entries,
+        levels=np.packbits(entries.astype(np.bool_), bitorder="little") if binary else entries,
         binary=binary,
         root=roots[:-1].astype(np.uint32),
         depth=np.maximum.reduceat(depth, roots[:-1]),
@@ -114,10 +114,3 @@ def _tests(
     test = wrap.astype(np.uint64) | asks_levels.astype(np.uint64) << np.uint64(1)
     test |= cell.astype(np.uint64) << np.uint64(_FLAG_BITS)
     return test | step.astype(np.uint64) << shift, cell_bits
-
-
-def _bits(entries: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Zeros and ones as words of 32 bits, whatever the byte order of this machine."""
-    octets = np.packbits(entries.astype(np.bool_), bitorder="little")
-    padded = np.concatenate([octets, np.zeros(-len(octets) % 4, np.uint8)])
-    return padded.view("<u4").astype(np.uint32)
