@@ -29,18 +29,18 @@ def leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], l
         "times_mass": Code(" * mass" if divides else ""),
         "grid_words": Code(", its votes" if votes else f", in steps of 2**{model.exponent}"),
     }
-    if leaves.vectors.size > MANY:
-        return "leaves_text", values | _text_values(leaves), [_unit_texts(leaves)]
-    dense = c_table("leaf_units", _signed(leaves.vectors.ravel()))
-    sparse = [
-        c_table("leaf_starts", narrow(start)),
-        c_table("leaf_columns", narrow(column)),
-        c_table("leaf_units", _signed(units)),
-    ]
+    parts = {
+        "leaf_starts": narrow(start),
+        "leaf_columns": narrow(column),
+        "leaf_units": _signed(units),
+    }
+    whole = _signed(leaves.vectors.ravel())
     # Whole vectors need no look-up of where they start, which is worth some bytes.
-    if dense.size <= 2 * sum(table.size for table in sparse):
-        return "leaves_dense", values, [dense]
-    return "leaves_sparse", values, sparse
+    if whole.nbytes > 2 * sum(part.nbytes for part in parts.values()):
+        return "leaves_sparse", values, [c_table(name, part) for name, part in parts.items()]
+    if len(whole) > MANY:
+        return "leaves_text", values | _text_values(leaves), [_unit_texts(leaves)]
+    return "leaves_dense", values, [c_table("leaf_units", whole)]
 
 
 def _unit_texts(leaves: LeafTable) -> CTable:

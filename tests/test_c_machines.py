@@ -1,0 +1,250 @@
+"""C source on other compilers and processors, without floating point, and what it says it takes."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.extremes import EXTREMES, extreme_rows, refused, wanted
+from tests.reference.artifacts import STRICT, compile_c
+from tests.runtimes import need
+from treekit.export import c_answers, c_packed, export
+from treekit.export.c import export_c
+from treekit.model.ensemble import Model
+from treekit.verify import run_c
+from treekit.verify.answers import differing
+from treekit.verify.runtime import Job
+
+EVERY_WARNING = [*STRICT, "-Wshadow"]
+WAYS = {
+    "table": {"form": "table"},
+    "if_else": {"form": "if_else"},
+    "integer": {"form": "table", "arithmetic": "integer"},
+    "integer_if_else": {"form": "if_else", "arithmetic": "integer"},
+    "float": {"form": "table", "input": "float"},
+}
+# Every helper and every part of a source is in one of them.
+VARIED = ("mixed", "surrogates", "several_labels", "refuses_both", "costs", "wide_numbers")
+
+
+def has_form(model: Model, way: str) -> bool:
+    if model.missing == "fractional" and "if_else" in way:
+        return False
+    if way == "float" and model.schema.dtype == "float64":
+        return False
+    return "integer" not in way or not any(len(tree.term_weight) for tree in model.trees)
+
+
+def written(folder: Path, ways: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
+    """Stems of the sources of some extreme models in some ways, and ``all.c``, which has all."""
+    stems = []
+    for name in names:
+        model = EXTREMES[name]()
+        for way in ways:
+            if has_form(model, way):
+                stems.append(f"{name}_{way}")
+                for file, content in export_c(model, stems[-1], **WAYS[way]).items():
+                    (folder / file).write_bytes(content)
+    (folder / "all.c").write_text("".join(f'#include "{stem}.c"\n' for stem in stems))
+    return stems
+
+
+def compiles(folder: Path, *command: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_no_compiler_warns_of_anything(tmp_path, compiler):
+    need(compiler)
+    written(tmp_path, tuple(WAYS), (*VARIED, "oblique", "fractional", *links()))
+    compiles(tmp_path, compiler, *EVERY_WARNING, "-O2", "-c", "all.c")
+    for standard in ("c11", "c17"):
+        compiles(
+            tmp_path, compiler, f"-std={standard}", *EVERY_WARNING[1:], "-fsyntax-only", "all.c"
+        )
+
+
+def links() -> tuple[str, ...]:
+    return tuple(name for name, make in EXTREMES.items() if make().link != "identity")
+
+
+def test_the_header_serves_c_plus_plus(tmp_path):
+    need("g++")
+    stems = written(tmp_path, ("table", "integer"), ("mixed", "several_labels"))
+    text = "".join(f'#include "{stem}.h"\n' for stem in stems)
+    (tmp_path / "main.cpp").write_text(
+        f"{text}int main() {{ return mixed_table_predict(nullptr, nullptr); }}\n"
+    )
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-c"]
+    compiles(tmp_path, "g++", *flags, "main.cpp")
+    names = subprocess.run(
+        ["nm", "main.o"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "U mixed_table_predict\n" in names.stdout
+
+
+def answers_on(runtime: str, model: Model, folder: Path, rows: np.ndarray, **settings: str) -> None:
+    """Run a source as verify does, and compare each bit."""
+    (found,) = [one for one in run_c.C_RUNTIMES if one.name == runtime]
+    assert found.lacking(folder) == ""
+    export(model, "c", folder / "m.c", **settings)
+    (folder / "job").mkdir()
+    answers, gone = wanted(model, rows), refused(model, rows)
+    modes = []
+    for mode, given in found.run(Job(folder / "m.c", model.schema, folder / "job"), rows):
+        modes.append(mode)
+        assert len(differing(answers, given)) == 0, mode
+        assert ((given.label[:, 0] == -1) == gone).all()
+    assert modes == ["single", "batch"]
+
+
+EMULATED = {
+    "qemu-arm": "arm-linux-gnueabi-gcc",
+    "qemu-aarch64": "aarch64-linux-gnu-gcc",
+    "qemu-s390x": "s390x-linux-gnu-gcc",
+}
+
+
+@pytest.mark.parametrize("runtime", EMULATED)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [("mixed", "table"), ("mixed64", "integer"), ("refuses_both", "integer"), ("oblique", "table")],
+)
+def test_other_processors_give_the_same_bits(runtime, name, way, tmp_path):
+    """An ARM without floating point, a 64-bit one, and one of the other byte order."""
+    need(runtime, EMULATED[runtime])
+    model = EXTREMES[name]()
+    answers_on(runtime, model, tmp_path, extreme_rows(model, most=60), **WAYS[way])
+
+
+FUSED = re.compile(r"\bv?f?n?m(add|sub|la|ls|adb|sdb|adbr|sdbr)\w*\b")
+"""Instructions that multiply and add, and round once, of the processors below."""
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [
+        ("gcc", ["-mfma"]),
+        ("clang", ["-mfma"]),
+        ("aarch64-linux-gnu-gcc", []),
+        ("s390x-linux-gnu-gcc", []),
+    ],
+)
+def test_no_compiler_fuses_what_links_multiply_and_add(compiler, flags, tmp_path):
+    """They do so by default where no ISO standard is asked for; fused sums round once less."""
+    need(compiler)
+    if flags and not here("x86_64"):
+        flags = []
+    fusing = [compiler, "-std=gnu99", "-O3", "-ffp-contract=fast", *flags, "-S"]
+    (tmp_path / "sum.c").write_text("double f(double a, double b, double c) { return a * b + c; }")
+    compiles(tmp_path, *fusing, "sum.c")
+    assert FUSED.search((tmp_path / "sum.s").read_text())
+    written(tmp_path, ("table",), links())
+    compiles(tmp_path, *fusing, "all.c")
+    assert not FUSED.search((tmp_path / "all.s").read_text())
+
+
+def here(processor: str) -> bool:
+    """Whether programs of this machine's gcc run on such a processor."""
+    told = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
+    return bool(re.match(processor, told.stdout))
+
+
+@pytest.mark.parametrize("runtime", ["clang", *EMULATED])
+def test_links_give_the_same_bits_on_every_processor(runtime, tmp_path):
+    need(*([runtime, EMULATED[runtime]] if runtime in EMULATED else [runtime]))
+    model = EXTREMES["boosted_four"]()
+    answers_on(runtime, model, tmp_path, extreme_rows(model, most=60))
+
+
+def test_integer_arithmetic_has_no_floating_point_at_all(tmp_path):
+    """Compilers refuse to touch a floating point register, and soft-float calls no helper."""
+    need("arm-linux-gnueabi-gcc")
+    names = (*VARIED, "mixed64", "fractional", "fractional_numbers", *links())
+    written(tmp_path, ("integer", "integer_if_else"), names)
+    if here("x86_64|aarch64"):
+        compiles(tmp_path, "gcc", *EVERY_WARNING, "-O2", "-mgeneral-regs-only", "-c", "all.c")
+    compiles(tmp_path, "arm-linux-gnueabi-gcc", *EVERY_WARNING, "-O2", "-c", "all.c")
+    told = subprocess.run(
+        ["nm", "--undefined-only", "all.o"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    called = set(re.findall(r"U (\S+)", told.stdout))
+    assert called <= {"__aeabi_lmul", "memset", "memcpy", "__aeabi_unwind_cpp_pr0"}
+    assert not re.search("float|double", without_comments((tmp_path / "all.c").parent))
+
+
+def without_comments(folder: Path) -> str:
+    text = "".join(path.read_text() for path in folder.glob("*_integer*.[ch]"))
+    return re.sub(r'"[^"\n]*"', "", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("name", [*VARIED, "oblique", "fractional", "thousand_classes"])
+def test_the_bytes_of_the_tables_are_those_of_the_object(name, tmp_path):
+    model = EXTREMES[name]()
+    for way in ("table", "if_else", "integer"):
+        if not has_form(model, way):
+            continue
+        program = compile_c(model, tmp_path, way, **WAYS[way])
+        header = (tmp_path / f"{way}.h").read_text()
+        stated = macro(header, "TABLE_BYTES")
+        assert program.function("bytes", ctypes.c_size_t)() == stated
+        command = ["nm", "-S", "--defined-only", program.library._name]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        sizes = {name: int(size, 16) for size, name in re.findall(r"\w+ (\w+) r (\w+)\n", told)}
+        others = re.compile(f"{way}_(level_starts|level_codes|\\w+_names|level_texts)")
+        counted = [size for name, size in sizes.items() if not others.fullmatch(name)]
+        assert sum(counted) == stated
+
+
+def macro(header: str, name: str) -> int:
+    return int(re.search(rf"^#define \w+?_{name} ([0-9]+)", header, re.MULTILINE)[1])
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "arm-linux-gnueabi-gcc", "s390x-linux-gnu-gcc"])
+def test_the_stack_is_no_deeper_than_the_header_says(compiler, tmp_path):
+    need(compiler)
+    names = ("mixed", "oblique", "fractional", "thousand_classes", "deep_right", *links()[:1])
+    for stem in written(tmp_path, ("table", "if_else", "integer"), names):
+        compiles(tmp_path, compiler, "-std=c99", "-O2", "-fstack-usage", "-c", f"{stem}.c")
+        header = (tmp_path / f"{stem}.h").read_text()
+        frames = {}
+        for line in (tmp_path / f"{stem}.su").read_text().splitlines():
+            place, size, kind = line.split("\t")
+            assert kind == "static"
+            frames[place.rpartition(":")[2].removeprefix(f"{stem}_")] = int(size)
+        batch = frames.pop("predict_batch")
+        blocks = batch > macro(header, "STACK_BYTES")
+        once = {name: size for name, size in frames.items() if name not in ("predict", "leaf")}
+        deepest = sum(once.values()) + max(frames["predict"], frames.get("leaf", 0))
+        assert deepest <= macro(header, "STACK_BYTES"), stem
+        assert batch + sum(once.values()) <= macro(header, "BATCH_STACK_BYTES"), (stem, blocks)
+
+
+def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):
+    for module in (c_packed, c_answers):
+        monkeypatch.setattr(module, "MANY", 3)
+    for name in ("mixed", "mixed64_numbers", "many_levels_in_two", "fractional", *links()[:1]):
+        model = EXTREMES[name]()
+        rows = extreme_rows(model)
+        program = compile_c(model, tmp_path, name, optimise="-O2", form="table")
+        source = (tmp_path / f"{name}.c").read_text()
+        assert "[2049] = {" in source
+        assert "??" not in source
+        labels, out = program.answers(rows)
+        answers = wanted(model, rows)
+        assert np.array_equal(labels, answers.label[:, : labels.shape[1]])
+        assert np.array_equal(out, answers.number)
+        assert program.function("bytes", ctypes.c_size_t)() == macro(
+            (tmp_path / f"{name}.h").read_text(), "TABLE_BYTES"
+        )
