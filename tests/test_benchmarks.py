@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks import accuracy, forest, third_party
+from benchmarks import accuracy, forest, generated_c, third_party
 
 
 def test_the_forest_benchmark_compares_every_side_on_the_same_data(capsys):
@@ -42,3 +42,17 @@ def test_the_benchmark_of_third_parties_grows_each_tree_on_every_side(capsys):
     assert set(ratios) == {(w, s) for w in third_party.WAYS for s in ("gini", "module", "notebook")}
     assert all(value > 0.0 for value in ratios.values())
     assert all(way in table for way in third_party.WAYS)
+
+
+def test_the_benchmark_of_generated_c_asks_every_side_the_same_rows(capsys):
+    small = ["--rows", "300", "--trees", "4", "--depth", "3", "--tree-rows", "300"]
+    few = ["--score-rows", "500", "--probes", "300", "--rounds", "1", "--no-peers"]
+    results = generated_c.main([*small, *few])
+    table = capsys.readouterr().out
+    assert len(results) == 2
+    for sides in results.values():
+        assert set(sides) == set(generated_c.OWN)
+        for name, measured in sides.items():
+            assert name in table
+            assert measured.failed == ""
+            assert (measured.differing, measured.probes > 100) == (0, True)

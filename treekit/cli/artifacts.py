@@ -34,6 +34,7 @@ def export_command(model: str, target: str, assignments: tuple[str, ...], output
     """Write MODEL for a target: all of its files, or none."""
     from treekit.cli.terminal import shown
     from treekit.export import export
+    from treekit.export.c_sizes import sizes_in
     from treekit.export.languages import target_named
     from treekit.model.store import load
     from treekit.settings import parse_assignments
@@ -45,8 +46,13 @@ def export_command(model: str, target: str, assignments: tuple[str, ...], output
         check_place(output.with_name(name), model)
     where = f"exporter {exporter.name!r}"
     settings = parse_assignments(exporter.settings, assignments, where)
-    for path in export(load(model), exporter, output, **settings):
+    paths = export(load(model), exporter, output, **settings)
+    for path in paths:
         click.echo(shown(path))
+    for header in paths:
+        text = header.read_bytes().decode(errors="replace") if header.suffix == ".h" else ""
+        if said := sizes_in(text):
+            click.echo(said, err=True)  # not a file, so it stands beside their list
 
 
 @click.command("verify", short_help="Prove artifacts equal to a model, bit for bit.")

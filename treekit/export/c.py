@@ -12,7 +12,8 @@ from treekit.export.c_answers import answer_values, leaf_source
 from treekit.export.c_derived import derived_source, refuse_sums
 from treekit.export.c_form import CForm
 from treekit.export.c_forms import c_form
-from treekit.export.c_tables import CTable, c_table
+from treekit.export.c_sizes import size_values
+from treekit.export.c_tables import c_table
 from treekit.export.c_types import CTypes, c_types
 from treekit.export.literals import Code, identifier, lines, string_literals
 from treekit.export.render import render
@@ -35,8 +36,6 @@ _USES = {
 }
 _BY_KEY = ("is_level", "has_code")
 """Helpers that have another template where cells are integers."""
-_FRAMES = 1024
-"""Bytes of what is on the stack but arrays, in a chain of calls, for any optimising compiler."""
 
 
 def c_prefix(name: str) -> str:
@@ -97,7 +96,7 @@ def export_c(
         tables += derived_tables
         uses |= helpers
     values |= _parts(made, answers, leaf_template, _with_called(uses, types), types)
-    values |= _sizes(model, made, tables, types)
+    values |= size_values(model, made, tables, types)
     return {
         f"{name}.c": render("c/source.jinja", templates, **values),
         f"{name}.h": render("c/header.jinja", templates, **values),
@@ -193,17 +192,4 @@ def _parts(
         "guards": [] if types.whole else ["c/guards.jinja"],
         "headers": [Code("stdint.h")] if types.whole else [Code("float.h"), Code("stdint.h")],
         "header_includes": [Code("stdint.h")] if types.whole else [],
-    }
-
-
-def _sizes(model: Model, made: CForm, tables: list[CTable], types: CTypes) -> dict[str, Any]:
-    """The tables, what they take, and bounds of the stack."""
-    sums = model.schema.n_values * (4 if types.sum == "int32_t" else 8)
-    row = made.row_stack + sums + _FRAMES
-    return {
-        "tables": {str(table.name): table for table in tables},
-        "counted": [table.name for table in tables],
-        "table_bytes": sum(table.size for table in tables),
-        "stack": row,
-        "batch_stack": max(row, made.batch_stack + _FRAMES) if made.block else row,
     }

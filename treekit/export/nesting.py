@@ -38,8 +38,11 @@ def choose_form(wanted: str, n_nodes: int, most: int = SMALL) -> tuple[Form, str
     if wanted == "table":
         return "table", "as the setting form asks"
     if n_nodes <= most:
-        return "if_else", f"the model has {n_nodes} nodes, at most {most}"
-    return "table", f"the model has {n_nodes} nodes, more than {most}"
+        return "if_else", f"the model has {n_nodes} nodes, and up to {most} can be read as tests"
+    return (
+        "table",
+        f"the model has {n_nodes} nodes; beyond {most}, tables are smaller and ready sooner",
+    )
 
 
 def nested(tree: LoweredTree, deepest: int, most: int | None = None) -> list[list[Line]]:
