@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +16,14 @@ from tests.reference.models import chain, random_model
 from tests.reference.python_arrays import array_in, with_arrays
 from treekit.data.schema import Column, Schema
 from treekit.export import export
+from treekit.export.c import export_c
 from treekit.export.python import export_python
 from treekit.model.build import build_tree, leaf, threshold
 from treekit.model.ensemble import make_model
 from treekit.model.portable import double_threshold
 from treekit.model.predict import sums
 from treekit.verify import verify
+from treekit.verify.read_c import structure_of_c
 from treekit.verify.read_python import structure_of_python
 from treekit.verify.structure import lowered, proved
 
@@ -48,6 +51,40 @@ def test_trees_are_read_back_from_python_and_proved(tmp_path, name, form):
         assert structure.words.startswith("not proved: its tables cannot be read (sums")
     else:
         assert structure.proved, structure.words
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name):
+    model = EXTREMES[name]()
+    (tmp_path / "m.c").write_bytes(export_c(model, "m", form="table")["m.c"])
+    structure = structure_of_c(tmp_path / "m.c", model)
+    if name in ("oblique", "surrogates") or model.missing == "fractional":
+        assert structure.words.startswith("not proved: its tables cannot be read (of C source")
+    else:
+        assert structure.proved, structure.words
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_bit_of_a_packed_node_of_c_counts(tmp_path, dtype):
+    model = chain(3, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype))
+    text = export_c(model, "m", form="table")["m.c"].decode()
+    words = re.search(r"m_nodes\[\d+\] = \{\n([^}]*)\n\}", text)
+    path = tmp_path / "m.c"
+    for number, word in enumerate(re.finditer("0x([0-9a-f]{16})", words[1])):
+        for bit in range(64):
+            at = words.start(1) + word.start(1)
+            changed = f"{int(word[1], 16) ^ (1 << bit):016x}"
+            path.write_text(text[:at] + changed + text[at + 16 :])
+            structure = structure_of_c(path, model)
+            unread = unread_bit(number, int(word[1], 16), bit, dtype)
+            assert structure.proved == unread, (word[0], bit, structure.words)
+
+
+def unread_bit(number, word, bit, dtype):
+    """Whether a bit means nothing: two flags and the cell, 1 bit, of a leaf, which has no step."""
+    if dtype == "float32":
+        return word >> 35 == 0 and 32 <= bit < 35
+    return number % 2 == 1 and word >> 3 == 0 and bit < 3
 
 
 # ------------------------------------------------------------------ faults

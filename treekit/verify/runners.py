@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from treekit.errors import VerificationError
+from treekit.verify.read_c import structure_of_c
 from treekit.verify.read_python import structure_of_python
 from treekit.verify.run_c import C_RUNTIMES, c_files
 from treekit.verify.run_language import language_runners
@@ -18,7 +19,7 @@ __all__ = ["runner_of", "runners"]
 
 _RUNNERS = (
     Runner("onnx", ".onnx", ONNX_RUNTIMES),
-    Runner("c", ".c", C_RUNTIMES, c_files),
+    Runner("c", ".c", C_RUNTIMES, c_files, structure=structure_of_c),
     Runner("python", ".py", PYTHON_RUNTIMES, structure=structure_of_python),
     Runner("sql", ".sql", SQL_RUNTIMES),
     Runner("rules", ".rules.txt", RULES_RUNTIMES, states_rules=True),
