@@ -6,6 +6,7 @@ how numbers become keys.
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
 _TABLE = re.compile(
-    r"^static const \w+ \w+?_(leaf_nodes|leaf_rows|leaf_units|leaf_starts|leaf_columns|nodes|roots"
-    r"|sets|branches)\[\d+\] = \{\n([^{}]*)\n\};$",
-    re.MULTILINE,
+    r"^static const [\w ]+ \w+?_(leaf_nodes|leaf_rows|leaf_units|leaf_starts|leaf_columns"
+    r"|nodes|roots|sets|branches)\[\d+\](?:\[\d+\])? = \{\n(.*?)\n\};$",
+    re.MULTILINE | re.DOTALL,
 )
 _LE_NO, _LE_YES, _IN, _MISSING = range(4)
 
@@ -36,19 +37,24 @@ def structure_of_c(path: Path, model: Model) -> Structure:
     """Compare what the file's tables say of trees with the model, on every path."""
     try:
         text = path.read_text(encoding="ascii")
-        arrays = {name: _numbers(content) for name, content in _TABLE.findall(text)}
-        if "nodes" not in arrays or model.missing == "fractional":
+        contents = dict(_TABLE.findall(text))
+        if "nodes" not in contents or model.missing == "fractional":
             raise VerificationError("of C source verify reads packed tables alone")
-        return proved(model, _tables(_nodes(text, arrays, model.schema), arrays, model.schema))
-    except (VerificationError, UnicodeDecodeError, LookupError, ValueError) as error:
+        arrays = {name: _numbers(content) for name, content in contents.items()}
+        nodes, leaves = _nodes(text, arrays, model.schema), _leaves(text, arrays, model.schema)
+        return proved(model, _tables(nodes, leaves, arrays, model.schema))
+    except (VerificationError, LookupError, SyntaxError, ValueError) as error:
         return Structure(False, f"not proved: its tables cannot be read ({error})")
 
 
 def _numbers(content: str) -> Array:
-    """Whole numbers between commas, or 64-bit ones of sixteen hexadecimal digits each."""
+    """Whole numbers, 64-bit ones of sixteen hexadecimal digits each, or the bytes of texts."""
     if content.startswith("0x"):
         digits = re.sub(r"0x|[,\s]+", "", content)
         return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
+    if content.startswith('"'):  # escapes are those of Python's bytes
+        lines = (line.rstrip(",") for line in content.split("\n"))
+        return np.frombuffer(b"".join(ast.literal_eval("b" + line) for line in lines), np.uint8)
     return np.fromstring(content.replace("u", ""), dtype=np.int64, sep=",")
 
 
@@ -78,7 +84,9 @@ def _nodes(text: str, arrays: Arrays, schema: Schema) -> _Nodes:
     if mask is None or shift is None:
         raise VerificationError("a walk that is not treekit's")
     words = arrays["nodes"]
-    if re.search(r"_TEST\(at\) \(\(uint32_t\)\(\w+_nodes\[at\] >> 32\)\)", text):
+    if words.dtype == np.uint8:
+        words = words.view("<u8").astype(np.uint64)
+    if re.search(r"^#define \w+_TEST\(at\) \(\(uint32_t\)", text, re.MULTILINE):
         key, test = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
     else:
         key, test = words[0::2], words[1::2]
@@ -91,7 +99,7 @@ def _nodes(text: str, arrays: Arrays, schema: Schema) -> _Nodes:
     return nodes
 
 
-def _tables(nodes: _Nodes, arrays: Arrays, schema: Schema) -> Tables:
+def _tables(nodes: _Nodes, leaves: Array, arrays: Arrays, schema: Schema) -> Tables:
     """Packed nodes as binary ones: a question to levels becomes one for each branch but one."""
     chain = _Chains(nodes, arrays, schema)
     length = np.where(nodes.leaf, 0, np.where(nodes.levels, chain.length, 1))
@@ -120,7 +128,7 @@ def _tables(nodes: _Nodes, arrays: Arrays, schema: Schema) -> Tables:
         root=ends[arrays["roots"]],
         set_start=np.cumsum(np.append(0, sizes)),
         set_codes=chain.codes,
-        leaves=_leaves(arrays, schema.n_values),
+        leaves=leaves,
     )
 
 
@@ -144,7 +152,7 @@ class _Chains:
         at = np.flatnonzero(nodes.levels)
         table = arrays.get("branches", np.empty(0, np.int64))
         if "sets" in arrays:
-            octets = arrays["sets"].astype("<u4").view(np.uint8)
+            octets = arrays["sets"].astype(np.uint8)
             table = np.unpackbits(octets, bitorder="little").astype(np.int64)
         first = nodes.key[at].astype(np.int64)
         counts = schema.n_levels[nodes.cell[at]]
@@ -195,9 +203,15 @@ def _thresholds(key: Array, schema: Schema) -> Array:
     return np.where(finite, double_threshold(np.where(finite, single, 0)), np.nan)
 
 
-def _leaves(arrays: Arrays, n_values: int) -> Array:
+def _leaves(text: str, arrays: Arrays, schema: Schema) -> Array:
     """(leaves, values) int64: what each leaf says."""
-    units = arrays["leaf_units"]
+    units, n_values = arrays["leaf_units"], schema.n_values
+    if units.dtype == np.uint8:  # each what it is more than the least
+        width = re.search(r"_leaf_units\[i / \d+\] \+ i % \d+ \* (\d+);", text)
+        least = re.search(r"\)more \+ \((-?\d+)\);", text)
+        if width is None or least is None:
+            raise VerificationError("leaves that are not treekit's")
+        units = units.view(f"<u{width[1]}").astype(np.int64) + int(least[1])
     if "leaf_starts" not in arrays:
         return units.reshape(-1, n_values)
     start = arrays["leaf_starts"]
