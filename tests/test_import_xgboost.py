@@ -187,7 +187,7 @@ def into(*path: str, value: Any) -> Any:
     [
         (put("left_children", 0, 0), "a root has a parent|several parents"),
         (put("left_children", 10**6, 0), "child does not exist"),
-        (put("left_children", 10**30, 0), "left_children holds"),
+        (put("left_children", 10**30, 0), r"damaged, or none.*left_children\[0\]"),
         (put("right_children", -7, 0), "child does not exist"),
         (put("left_children", [], None), "a tree has no node"),
         (put("split_indices", 99, 0), "column that it does not have"),
@@ -199,6 +199,7 @@ def into(*path: str, value: Any) -> Any:
         (into("gradient_booster", "name", value="gblinear"), "linear one.*booster='gbtree'"),
         (into("gradient_booster", "name", value="gbforest"), "unknown booster 'gbforest'"),
         (into("gradient_booster", "model", "tree_info", value=[]), "0 entries"),
+        (into("gradient_booster", "model", "tree_info", value=[10**30]), "damaged, or none"),
         (into("gradient_booster", "model", "tree_info", value=[9] * 5), "none of the 1 margins"),
         (into("objective", "name", value="own:loss"), "'own:loss', which treekit does not know"),
         (into("learner_model_param", "base_score", value="[1.5]"), "base_score is '\\[1.5\\]'"),

@@ -1,7 +1,7 @@
 """LightGBM's boosted trees, from model texts and from fitted objects, as models.
 
 A text is parsed without LightGBM; of an object its ``model_to_string`` is read.
-Reading takes about 40 times the file's size in memory.
+Reading takes about 10 times the file's size in memory.
 
 How the answers compare with LightGBM's:
 

@@ -1,7 +1,7 @@
 """XGBoost's boosted trees, from JSON and UBJSON files and from fitted objects, as models.
 
 A file is parsed without XGBoost; of an object its ``save_raw("json")`` is read.
-Reading takes about 30 times the file's size in memory.
+Reading takes about 20 times the file's size in memory.
 
 How the answers compare with XGBoost's:
 

@@ -6,12 +6,18 @@ passed over.  JSON and UBJSON hold the same.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from treekit.errors import ModelFileError
 from treekit.interop.ubjson import decode
 
 __all__ = ["Forest", "Learner", "TreeRecord", "XgboostFile", "parse"]
+
+
+Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""Whole numbers that arrays hold; a file may say any."""
 
 
 class TreeParam(msgspec.Struct):
@@ -23,17 +29,17 @@ class TreeParam(msgspec.Struct):
 class TreeRecord(msgspec.Struct):
     """The arrays of one tree, node by node; of categories, split by split."""
 
-    left_children: list[int]
-    right_children: list[int]
-    split_indices: list[int]
+    left_children: list[Whole]
+    right_children: list[Whole]
+    split_indices: list[Whole]
     split_conditions: list[float]
-    default_left: list[int | bool]
+    default_left: list[Whole | bool]
     tree_param: TreeParam = msgspec.field(default_factory=TreeParam)
-    split_type: list[int] = []
-    categories: list[int] = []
-    categories_nodes: list[int] = []
-    categories_segments: list[int] = []
-    categories_sizes: list[int] = []
+    split_type: list[Whole] = []
+    categories: list[Whole] = []
+    categories_nodes: list[Whole] = []
+    categories_segments: list[Whole] = []
+    categories_sizes: list[Whole] = []
     sum_hessian: list[float] = []
     loss_changes: list[float] = []
     base_weights: list[float] = []
@@ -44,7 +50,7 @@ class Categories(msgspec.Struct):
     """The vocabulary of one column: UTF-8 in one piece with offsets, or numbers."""
 
     values: list[float]
-    offsets: list[int] | None = None
+    offsets: list[Whole] | None = None
 
 
 class Encodings(msgspec.Struct):
@@ -57,8 +63,8 @@ class Forest(msgspec.Struct):
     """All trees, and which margin each adds to."""
 
     trees: list[TreeRecord] = []
-    tree_info: list[int] = []
-    iteration_indptr: list[int] = []
+    tree_info: list[Whole] = []
+    iteration_indptr: list[Whole] = []
     gbtree_model_param: dict[str, str] = {}
     cats: Encodings = msgspec.field(default_factory=Encodings)
 
@@ -108,7 +114,7 @@ class XgboostFile(msgspec.Struct):
     """A whole file."""
 
     learner: Learner
-    version: list[int] = []
+    version: list[Whole] = []
 
 
 def parse(content: bytes) -> XgboostFile:
