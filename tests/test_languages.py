@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import treekit
 from tests.extremes import EXTREMES, extreme_rows, wanted
-from tests.reference.models import mixed_schema
+from tests.reference.models import chain, mixed_schema, random_model
 from tests.runtimes import need
+from tests.test_hostile_names import MODEL as HOSTILE_MODEL
+from tests.test_hostile_names import tame_model
+from treekit.errors import ExportError
+from treekit.export.arrays import Tables
+from treekit.export.language import Limits
 from treekit.export.languages import languages
+from treekit.export.lower import Step, lower
+from treekit.export.nesting import nested
 from treekit.model.build import build_tree, leaf, subset, threshold
 from treekit.model.ensemble import Model, make_model
+from treekit.testing import check_exporter
 from treekit.verify.answers import differing
 from treekit.verify.run_language import Program
 
 RUNTIMES = {"javascript": ("node",), "java": ("javac",), "rust": ("rustc",), "go": ("go",)}
 SHIPPED = {exporter.name: exporter for exporter in languages()}
 CHECKS = {
-    "go": (["go", "vet", "./..."], ["gofmt", "-l", "."]),
-    "java": (["javac", "-Xlint:all", "-Werror", "-d", "strict", "Driver.java", "@sources"],),
+    "go": (["gofmt", "-l", "."], ["go", "vet", "./m{}"]),
+    "java": (["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/m{0}.java"],),
 }
-"""What more the tools of a language have to say: no word, or a test fails."""
+"""What more the tools of a language have to say, of some artifacts: no word, or a test fails."""
+SOME = range(0, 60, 7)
 
 
 def boosted(link: str, classes: tuple[str, ...], combine: str = "sum") -> Model:
@@ -73,6 +85,94 @@ def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
     rows = [extreme_rows(model, most=400) for _, model, _ in cases]
     for (name, model, _), own, told in zip(cases, rows, program.answers(rows), strict=True):
         assert not len(differing(wanted(model, own), told)), name
-    for command in CHECKS.get(language, ()):
-        done = subprocess.run(command, cwd=program.folder, check=False, capture_output=True)
+    for *command, files in CHECKS.get(language, ()):
+        asked = [*command, *dict.fromkeys(map(files.format, SOME))]
+        done = subprocess.run(asked, cwd=program.folder, check=False, capture_output=True)
         assert (done.returncode, done.stdout) == (0, b""), (done.stdout + done.stderr)[:2000]
+    if language == "rust":
+        modules = "".join(f"pub mod m{number};\n" for number in range(len(cases)))
+        alone = "#![no_std]\n#![forbid(unsafe_code)]\n#![deny(warnings)]\n" + modules
+        (program.folder / "alone.rs").write_text(alone, encoding="utf-8")
+        command = ["rustc", "--edition", "2021", "--crate-type=lib", "--emit=metadata", "alone.rs"]
+        subprocess.run(command, cwd=program.folder, check=True)
+
+
+@pytest.mark.parametrize("language", SHIPPED)
+@pytest.mark.parametrize("form", ["table", "if_else"])
+def test_hostile_names_are_ascii_text_and_change_nothing_else(language, form):
+    exporter = SHIPPED[language]
+    hostile, tame = (
+        next(iter(exporter.export(model, "m", form=form).values())).decode("ascii")
+        for model in (HOSTILE_MODEL, tame_model())
+    )
+    assert set(hostile) <= {"\n", "\t", *map(chr, range(32, 127))}
+    assert hostile != tame
+    assert without_names(hostile) == without_names(tame)
+
+
+def without_names(source: str) -> str:
+    """Source without literals, identifiers of columns, lengths of texts, and orders of levels."""
+    source = re.sub(r'"(\\.|[^"\\\n])*"', "S", source)
+    source = re.sub(r"\b(in|IN)_\w+", "C", source)
+    source = re.sub(r"(S,?\s*)+", "S ", source)
+    source = re.sub(r"texts\(new int\[\] \{[^}]*\}", "T", source)
+    return re.sub(r"(LEVEL_ORDER[^=]*= [^;]*);", "O", source)
+
+
+def test_what_a_language_s_limits_forbid_is_refused_by_name(tmp_path):
+    java, deep = SHIPPED["java"], chain(3000, mixed_schema())
+    with pytest.raises(ExportError, match=r"writes up to 4000 nodes.*the model has 6001"):
+        java.export(deep, "m", form="if_else")
+    with pytest.raises(ExportError, match=r"'a-b\.java'.*call it 'a_b\.java'"):
+        java.export(deep, "a-b")
+    with pytest.raises(ExportError, match=r"call it 'class_\.java'"):
+        java.export(deep, "class")
+    for package in ("com..x", "1x", "com.x;", "a b", "com.int"):
+        with pytest.raises(ExportError, match="package="):
+            java.export(deep, "m", package=package)
+    assert b"\npackage com.example;\n" in java.export(deep, "m", package="com.example")["m.java"]
+    assert b"\npackage type_\n" in SHIPPED["go"].export(deep, "type")["type.go"]
+    narrow = replace(java.export.profile.literals.limits, table_bytes=10_000)
+    tables = Tables(replace(java.export.profile.literals, limits=narrow))
+    with pytest.raises(ExportError, match="more than the 10000 bytes that this target compiles"):
+        tables(np.zeros(2000))
+
+
+def test_large_tables_are_text_of_their_bytes_and_small_ones_are_numbers():
+    language = replace(
+        SHIPPED["go"].export.profile.literals, limits=Limits(elements=100, literal=96)
+    )
+    few, many = Tables(language), Tables(language)
+    assert few(np.arange(70)).form == "elements"
+    numbers = {
+        "f64": np.linspace(-1, 1, 80) * 5e-324 + 0.1,
+        "i32": np.arange(-40, 40) * 2**24,
+        "i64": np.arange(-40, 40) * 2**40,
+        "u32": np.arange(80) * 2**25,
+    }
+    arrays = [many(values, kind) for kind, values in numbers.items()]
+    for array, (kind, values) in zip(arrays, numbers.items(), strict=True):
+        assert array.form == "packed"
+        assert all(len(piece) <= 98 for piece in array.packed)
+        content = b"".join(base64.b64decode(piece[1:-1]) for piece in array.packed)
+        read = np.frombuffer(content, dtype=f"<{kind[0]}{int(kind[1:]) // 8}")
+        assert read.tolist() == values.tolist()
+        assert len(base64.b64decode(array.packed[0][1:-1])) == array.each * int(kind[1:]) // 8
+
+
+def test_functions_of_nested_tests_keep_within_depth_and_size():
+    model = random_model(3, mixed_schema(), n_trees=1, n_splits=300)
+    (tree,) = lower(model)
+    for deepest, most in ((16, 20), (3, None), (1000, 7)):
+        functions = nested(tree, deepest, most)
+        tests = [[line for line in lines if line.op == "test"] for lines in functions]
+        assert sum(map(len, tests)) == np.count_nonzero(tree.kind != Step.LEAF)
+        assert max(map(len, tests)) <= (most or tree.n_nodes)
+        assert max(line.depth for lines in functions for line in lines) <= deepest
+        called = [line.at for lines in functions for line in lines if line.op == "call"]
+        assert sorted(called) == list(range(1, len(functions)))
+
+
+def test_the_laws_of_exporters_hold():
+    need("node")
+    check_exporter("javascript")

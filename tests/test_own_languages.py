@@ -241,6 +241,7 @@ def test_what_its_templates_have_no_words_for_is_refused(folder):
         ('suffix = ".pl"', 'suffix = ".plx"', "suffix is '.plx', not the ending"),
         ("[limits]", "forms = [", "cannot read"),
         ("[limits]\n", "[limits]\nabilities = 1\n", "literals.limits.abilities is not known"),
+        ("[limits]", '[settings.form]\nhelp = "x"\n[limits]', "settings.form is treekit's own"),
         ('summary = "Perl', 'abilities = ["speed"]\nsummary = "Perl', "unknown ability 'speed'"),
     ],
 )
