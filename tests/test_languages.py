@@ -61,7 +61,7 @@ def models() -> Iterator[tuple[str, Model, str]]:
     """Every extreme model in the form that suits it, and some in both."""
     for number, (name, make) in enumerate(EXTREMES.items()):
         yield name, make(), "auto"
-        if number % 4 == 0 or name in ("oblique", "surrogates", "mixed", "many_levels_in_two"):
+        if number % 8 == 0 or name in ("oblique", "surrogates", "mixed", "many_levels_in_two"):
             yield f"{name}, as tables", make(), "table"
     for link in ("softmax", "sigmoid"):
         for classes in (("a", "b"), ("a", "b", "c")):
