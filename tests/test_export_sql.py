@@ -8,6 +8,7 @@ import math
 import random
 import sqlite3
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from treekit.errors import ExportError
 from treekit.export import export
 from treekit.model.build import build_tree, leaf, oblique, subset, threshold
 from treekit.model.ensemble import Model, make_model
+from treekit.verify import verify
 from treekit.verify.answers import Answers, differing, said
 from treekit.verify.runners import runner_of
 
@@ -385,10 +387,121 @@ def test_a_query_written_for_another_model_is_found_out(tmp_path: Path) -> None:
 
 def test_whole_numbers_of_the_tables_fit_every_double() -> None:
     need("sqlglot")
-    from treekit.export.sql_dialect import _whole
+    from treekit.export.sql_sqlite import _whole
 
     values = np.array([*nasty(), 0.0])
     whole, power = _whole(values)
     assert [math.ldexp(m, p) for m, p in zip(whole, power, strict=True)] == values.tolist()
     assert all(-1074 <= p <= 1023 for p in power)
     assert list(itertools.accumulate(map(abs, whole), max))[-1] < 2**53
+
+
+def test_a_query_that_is_too_much_for_sqlite_is_found_before_it_is_handed_over() -> None:
+    need("sqlglot")
+    from treekit.export.sql import export_sql
+
+    schema = Schema((Column("x"),), task="regression")
+    at = [float(x) for x in range(2047)]
+
+    def between(first: int, last: int) -> Any:
+        if first == last:
+            return leaf(float(first))
+        middle = (first + last) // 2
+        return threshold(0, at[middle], between(first, middle), between(middle + 1, last))
+
+    tree = build_tree(between(0, len(at)), schema)
+    model = make_model(schema, [tree], combine="sum", link="exp")
+    with pytest.raises(ExportError, match="SQLite says of form='expression': parser stack"):
+        export_sql(model, "m", form="expression")
+    (content,) = export_sql(model, "m").values()
+    assert b"Form: case; CASE needs" in content
+
+
+def test_a_model_is_a_function_inside_duckdb() -> None:
+    need("duckdb")
+    need("pyarrow")
+    import duckdb
+
+    from treekit.interop.duckdb import register
+    from treekit.verify.sql_engines import DuckDBEngine
+    from treekit.verify.unseen import cells_of
+
+    for name in ("mixed", "refuses_both", "several_labels", "int_labels", "boosted_four"):
+        model = EXTREMES[name]()
+        schema, rows = model.schema, extreme_rows(model)[:300]
+        expected = wanted(model, rows)
+        engine = DuckDBEngine()
+        cells = zip(*(cells_of(schema, row) for row in rows), strict=True)
+        engine.fill(
+            "rows",
+            [
+                (column.name, "REAL" if column.kind == "numeric" else "TEXT", own)
+                for column, own in zip(schema.columns, cells, strict=True)
+            ],
+        )
+        register(engine.connection, EXTREMES["one_leaf"](), 'the "model"')
+        label = register(engine.connection, model, 'the "model"')
+        share = register(engine.connection, model, "shares", answer="probability")
+        said = engine.connection.execute(f"SELECT {label}, {share} FROM rows").fetchall()
+        for row, (got, shares) in enumerate(said):
+            if expected.label[row, 0] < 0:
+                assert (got, shares) == (None, None)
+                continue
+            labels = [
+                o.classes[k] for o, k in zip(schema.outputs, expected.label[row], strict=True)
+            ]
+            assert (list(got.values()) if schema.more else [got]) == labels
+            numbers = [*itertools.chain(*shares.values())] if schema.more else shares
+            assert numbers == expected.number[row].tolist()
+        if name == "refuses_both":
+            call = register(engine.connection, model, "strict", refuse="error")
+            with pytest.raises(duckdb.Error, match="the model refuses a row"):
+                engine.connection.execute(f"SELECT {call} FROM rows").fetchall()
+        engine.close()
+
+
+def test_a_number_inside_duckdb_has_no_probabilities() -> None:
+    need("duckdb")
+    need("pyarrow")
+    import duckdb
+
+    from treekit.interop.duckdb import register
+
+    model = EXTREMES["wide_numbers64"]()
+    connection = duckdb.connect()
+    with pytest.raises(ExportError, match="no probabilities"):
+        register(connection, model, "f", answer="probability")
+    call = register(connection, model, "f")
+    found = connection.execute(
+        f"SELECT {call} FROM (SELECT CAST(1.0 AS DOUBLE) AS x, 'red' AS colour)"
+    ).fetchall()
+    assert found == [(wanted(model, np.array([[1.0, 0.0]])).number[0, 0],)]
+    connection.close()
+
+
+def test_without_sqlglot_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    with pytest.raises(ExportError, match=r"pip install 'treekit\[sql\]'"):
+        written(EXTREMES["one_leaf"](), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_verify_names_what_it_lacks_to_run_a_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("sqlglot")
+    need("psycopg")
+    monkeypatch.delenv("TREEKIT_POSTGRES", raising=False)
+    model = EXTREMES["one_leaf"]()
+    path, _ = written(model, tmp_path, dialect="postgres")
+    report = verify(model, [path])
+    assert not report.equal
+    assert "the environment variable TREEKIT_POSTGRES names no server" in str(report)
+    path, _ = written(model, tmp_path, dialect="sqlite")
+    report = verify(model, [path])
+    assert report.equal
+    assert [untried.why for untried in report.untried] == ["the file is written for SQLite"] * 2
+    path.write_text("SELECT 1", encoding="utf-8")
+    assert "does not say its dialect" in str(verify(model, [path]))

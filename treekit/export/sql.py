@@ -17,12 +17,15 @@ from treekit.export.lower import LoweredTree, lower
 from treekit.export.sql_answers import add_answers, add_label
 from treekit.export.sql_case import add_case_sums, nesting, value_groups
 from treekit.export.sql_cells import add_cells, add_rounded, linear_features
-from treekit.export.sql_dialect import DIALECTS, Dialect
+from treekit.export.sql_dialect import Dialect
+from treekit.export.sql_duckdb import DuckDB
 from treekit.export.sql_names import answer_names, check_names, key_names
 from treekit.export.sql_query import Query
+from treekit.export.sql_sqlite import SQLite
 from treekit.export.sql_syntax import Sql, call, column, name_of
-from treekit.export.sql_table import ROW, add_table_sums
+from treekit.export.sql_table import add_table_sums
 from treekit.export.sql_tests import used_features
+from treekit.export.sql_walk import ROW
 from treekit.model.derived import DerivedColumns, derive
 from treekit.model.ensemble import Model
 
@@ -31,6 +34,9 @@ __all__ = ["MARK", "export_sql"]
 MARK = "-- treekit-sql "
 """How the line begins that says, in JSON, how the file is to be run."""
 
+_DIALECTS: dict[str, Dialect] = {
+    dialect.name: dialect for dialect in (SQLite(), DuckDB(), Dialect())
+}
 _DEEPEST = 12
 """CASE within each other: SQLite's parser has a stack of 100, of which each takes five."""
 _MOST_CASE = 200_000
@@ -77,22 +83,29 @@ def export_sql(
     ------
     ExportError
         If the engine cannot hold a name, or express the model in this form.
+        Queries for SQLite are tried on an empty table first.
     """
-    engine = DIALECTS[dialect]
+    engine = _DIALECTS[dialect]
     handed = key_names(keys)
     _check(model, engine, table, handed)
     derived = derive(model)
     trees = () if model.missing == "fractional" else lower(model, derived)
-    chosen, reason = _choose(form, model, trees, derived, engine)
     builder = _Builder(model, engine, table, derived, trees, refuse)
-    made: exp.Expression
-    if chosen == "expression":
-        made = builder.expression()
-    else:
-        names = answer_names(model.schema, label, probability, handed, engine)
-        made = builder.select(chosen, handed, [*names[0], *names[1]])
-    told = {"dialect": dialect, "form": chosen, "table": table, "keys": handed}
-    return {f"{name}.sql": _written(made, told, reason, refuse, engine)}
+    answers = answer_names(model.schema, label, probability, handed, engine)
+    names = [*answers[0], *answers[1]]
+    chosen, reason = _choose(form, model, trees, derived, engine)
+    while True:
+        made = builder.made(chosen, handed, names)
+        told = {"dialect": dialect, "form": chosen, "table": table, "keys": handed}
+        content = _written(made, told, reason, refuse, engine)
+        problem = engine.problem(content.decode(), table, [*model.schema.names, *handed], chosen)
+        if not problem:
+            return {f"{name}.sql": content}
+        if form != "auto" or chosen == "table":
+            raise ExportError(
+                f"{engine.title} says of form={chosen!r}: {problem}; choose another form or target"
+            )
+        chosen, reason = "table", f"{engine.title} says of CASE: {problem}"
 
 
 class _Builder:
@@ -109,6 +122,12 @@ class _Builder:
     ) -> None:
         self.model, self.dialect, self.table = model, dialect, table
         self.derived, self.trees, self.refuse = derived, trees, refuse
+
+    def made(self, form: str, keys: list[str], names: list[str]) -> exp.Expression:
+        """The query in one of the forms; `names` of its answers."""
+        if form == "expression":
+            return self.expression()
+        return self.select(form, keys, names)
 
     def expression(self) -> Sql:
         """The label or number of a row."""

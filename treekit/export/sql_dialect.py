@@ -1,35 +1,28 @@
-"""What SQLite, DuckDB and PostgreSQL each call, read and store in their own way."""
+"""What an engine calls, reads and stores in its own way: PostgreSQL's, which others override."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
 from treekit.errors import ExportError
 from treekit.export.sql_syntax import (
     Sql,
-    binary,
     call,
     cast,
     column,
     integer,
-    none,
     one_of,
-    quotient,
     text,
     when,
 )
 
-__all__ = ["DIALECTS", "Dialect"]
+__all__ = ["BLANKS", "Dialect", "array", "widened"]
 
-_ROUND_BITS = 9
-_BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
+BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What `str.strip` drops around a cell."""
 
 
@@ -51,6 +44,8 @@ class Dialect:
         Whether a column may have the name "".
     reserved_columns : frozenset of str
         Names that every table has for itself.
+    trim : str
+        The function that drops some characters around a text.
     nul : str
         The function that makes a NUL, or "" if text cannot hold one.
     collation : str
@@ -65,6 +60,7 @@ class Dialect:
     folds_case = False
     empty_name = False
     reserved_columns = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+    trim = "BTRIM"
     nul = ""
     collation = '"C"'
 
@@ -123,7 +119,7 @@ class Dialect:
         """Whether a cell's text means that it is missing."""
         if not marks:
             return None
-        stripped = call("BTRIM", cast(cell, "TEXT"), self.text(_BLANKS))
+        stripped = call(self.trim, cast(cell, "TEXT"), self.text(BLANKS))
         return one_of(stripped, [self.text(mark) for mark in marks])
 
     def greatest(self, values: Sequence[Sql]) -> Sql:
@@ -172,259 +168,35 @@ class Dialect:
         # The witness keeps the planner from working it out before any row is read.
         return cast(call("CONCAT", self.text(message), witness), "BIGINT")
 
+    def problem(self, query: str, table: str, columns: Sequence[str], form: str) -> str:
+        """What the engine would say of a query that is too much for it; empty if unknown."""
+        del query, table, columns, form  # only SQLite comes with Python
+        return ""
+
     def rows(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
         """A table of arrays: int64, float64, or lists of digits (None = NULL)."""
-        made = [_array(values, "{", "}", self._kind(values)) for values in arrays.values()]
+        made = [array(values, "{", "}", self.kind_of(values)) for values in arrays.values()]
         alias = exp.TableAlias(
             this=exp.to_identifier("listed"), columns=[exp.to_identifier(name) for name in arrays]
         )
         return exp.select(*map(column, arrays)).from_(exp.Unnest(expressions=made, alias=alias))
 
-    def _kind(self, values: npt.NDArray[Any] | list[str | None]) -> str:
+    def kind_of(self, values: npt.NDArray[Any] | list[str | None]) -> str:
+        """The type of an array."""
         if isinstance(values, list):
             return "TEXT[]"
         return "DOUBLE[]" if values.dtype.kind == "f" else "BIGINT[]"
 
 
-def _array(values: npt.NDArray[Any] | list[str | None], first: str, last: str, kind: str) -> Sql:
+def array(values: npt.NDArray[Any] | list[str | None], first: str, last: str, kind: str) -> Sql:
+    """An array, as the engine reads it from a text."""
     cells = values if isinstance(values, list) else map(repr, values.tolist())
     body = ",".join("NULL" if cell is None else cell for cell in cells)
     return cast(exp.Literal.string(f"{first}{body}{last}"), kind)
 
 
-class _DuckDB(Dialect):
-    name = "duckdb"
-    title = "DuckDB"
-    most_columns = most_answers = 100_000
-    longest_name = 0
-    folds_case = True
-    reserved_columns = frozenset()
-    nul = "CHR"
-    collation = '"binary"'
-
-    def number(self, number: float) -> Sql:
-        # Without an exponent it would be a DECIMAL.
-        written = repr(float(number))
-        return exp.Literal.number(written if "e" in written else f"{written}e0")
-
-    bound = number
-
-    def spellings(self, level: str) -> list[str]:
-        return super().spellings(level) + _widened(level)
-
-    def is_mark(self, cell: Sql, marks: Sequence[str]) -> Sql | None:
-        if not marks:
-            return None
-        stripped = call("TRIM", cast(cell, "TEXT"), self.text(_BLANKS))
-        return one_of(stripped, [self.text(mark) for mark in marks])
-
-    def refuse(self, message: str, witness: Sql) -> Sql:
-        del witness
-        return cast(call("ERROR", self.text(message)), "BIGINT")
-
-    def rows(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
-        made = {
-            name: call("UNNEST", _array(values, "[", "]", self._kind(values)))
-            for name, values in arrays.items()
-        }
-        return exp.Select(expressions=[exp.alias_(value, name) for name, value in made.items()])
-
-
-def _widened(level: str) -> list[str]:
+def widened(level: str) -> list[str]:
     """``3.0``: what an integer level is called in a column of doubles."""
     digits = level.removeprefix("-")
     whole = digits.isascii() and digits.isdigit() and str(int(level)) == level
     return [f"{level}.0"] if whole and len(digits) < 16 else []
-
-
-class _SQLite(Dialect):
-    name = "sqlite"
-    title = "SQLite"
-    most_columns = most_answers = 2000
-    longest_name = 0
-    folds_case = True
-    empty_name = True
-    reserved_columns = frozenset()
-    nul = "CHAR"
-    collation = "BINARY"
-
-    def number(self, number: float) -> Sql:
-        """A decimal where every version of SQLite reads it exactly, else whole numbers.
-
-        SQLite's reader of decimals is not always correctly rounded (547 of 200,000
-        doubles, measured with 3.40); whole numbers and powers of two are exact.
-        """
-        x = float(number)
-        if _reads_exactly(x):
-            return exp.Literal.number(repr(x))
-        above, below = x.as_integer_ratio()
-        shift = below.bit_length() - 1
-        while above % 2 == 0:
-            above, shift = above // 2, shift - 1
-        made: Sql = cast(integer(above), "DOUBLE")
-        for start in range(0, abs(shift), 62):
-            power = integer(1 << min(abs(shift) - start, 62))
-            made = quotient(made, power) if shift > 0 else exp.Mul(this=made, expression=power)
-        return exp.Paren(this=made)
-
-    bound = number
-
-    def as_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
-        kinds = [exp.Literal.string(kind) for kind in ("integer", "real")]
-        tests = [(one_of(call("TYPEOF", cell), kinds), cast(cell, "DOUBLE"))]
-        mark = self.is_mark(cell, marks)
-        if mark is not None:
-            tests.append((mark, none()))
-        # Text that is no mark stays text, which `no_number` finds.
-        return when(tests, cell)
-
-    def no_number(self, number: Sql) -> Sql | None:
-        kinds = [exp.Literal.string(kind) for kind in ("text", "blob")]
-        return one_of(call("TYPEOF", number), kinds)
-
-    def spellings(self, level: str) -> list[str]:
-        return [level, *_widened(level)]
-
-    def is_mark(self, cell: Sql, marks: Sequence[str]) -> Sql | None:
-        if not marks:
-            return None
-        stripped = call("TRIM", cast(cell, "TEXT"), self.text(_BLANKS))
-        return one_of(stripped, [self.text(mark) for mark in marks])
-
-    def greatest(self, values: Sequence[Sql]) -> Sql:
-        return _grouped("MAX", values)
-
-    def least(self, values: Sequence[Sql]) -> Sql:
-        return _grouped("MIN", values)
-
-    def floor(self, value: Sql) -> Sql:
-        # FLOOR is missing from builds without the mathematical functions.
-        cut = cast(value, "BIGINT")
-        below = exp.Paren(this=exp.LT(this=value.copy(), expression=cut.copy()))
-        return binary(exp.Sub, cut, below)
-
-    def not_nan(self, value: Sql) -> Sql:
-        return value  # SQLite stores NaN as NULL
-
-    def float32(self, x: str) -> dict[str, Sql] | None:
-        """Split a double at 24 bits (Veltkamp 1968); it may round a tie to odd."""
-        return {
-            f"{x}_near": _veltkamp(column(x), 29),
-            f"{x}_other": binary(
-                exp.Sub, binary(exp.Add, column(x), column(x)), _veltkamp(column(x), 29)
-            ),
-        }
-
-    def to_float32(self, x: str) -> Sql:
-        """The nearest float32 from the two candidates of `float32`, ties to even.
-
-        `x_other` is the mirror image of `x_near` at x: in a tie, and only then,
-        it has 24 bits too, and of the two the even one has 23.
-        """
-        near, other = column(f"{x}_near"), column(f"{x}_other")
-        size = call("ABS", column(x))
-        tie = exp.EQ(this=_veltkamp(other, 29), expression=other)
-        odd = exp.NEQ(this=_veltkamp(near, 30), expression=near)
-        raised = self.number(1.5 * 2.0**-97)  # whose last bit is that of a subnormal float32
-        subnormal = binary(exp.Sub, binary(exp.Add, column(x), raised), raised.copy())
-        infinite = binary(exp.Mul, column(x), self.number(1e300))
-        largest = self.number(2.0**128 - 2.0**103)
-        return when(
-            [
-                (
-                    exp.GTE(this=size, expression=largest),
-                    binary(exp.Mul, infinite, self.number(1e300)),
-                ),
-                (exp.LT(this=size.copy(), expression=self.number(2.0**-126)), subnormal),
-                (exp.And(this=tie, expression=odd), column(f"{x}_other")),
-            ],
-            column(f"{x}_near"),
-        )
-
-    def refuse(self, message: str, witness: Sql) -> Sql:
-        # SQLite has no function that fails, but malformed JSON does.
-        shown = call("COALESCE", witness, self.text(""))
-        return call("JSON", exp.DPipe(this=self.text(message), expression=shown))
-
-    def rows(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
-        """As JSON, where a double is a whole number and a power of two, from `powers`."""
-        cells: list[list[str]] = []
-        made: dict[str, Sql] = {}
-        power = ""
-        for name, values in arrays.items():
-            value = _listed(f"$[{len(cells)}]")
-            if isinstance(values, list):
-                cells.append(["null" if cell is None else f'"{cell}"' for cell in values])
-            elif values.dtype.kind == "f":
-                whole, exponents = _whole(values)
-                cells += [list(map(str, whole)), list(map(str, exponents))]
-                power = f"$[{len(cells) - 1}]"
-                value = exp.Mul(this=value, expression=_power(power))
-            else:
-                cells.append(list(map(str, values.tolist())))
-            made[name] = value
-        body = ",".join(map("[%s]".__mod__, map(",".join, zip(*cells, strict=True))))
-        listed = exp.Table(
-            this=call("JSON_EACH", exp.Literal.string(f"[{body}]")),
-            alias=exp.TableAlias(this=exp.to_identifier("listed")),
-        )
-        query = exp.Select(expressions=[exp.alias_(value, name) for name, value in made.items()])
-        query = query.from_(listed, copy=False)
-        if power:
-            on = exp.EQ(this=column("exponent", "powers"), expression=call("ABS", _listed(power)))
-            query = query.join(exp.to_table("powers"), on=on, copy=False)
-        return query
-
-
-def _listed(path: str) -> Sql:
-    return call("JSON_EXTRACT", column("value", "listed"), exp.Literal.string(path))
-
-
-def _power(path: str) -> Sql:
-    negative = exp.LT(this=_listed(path), expression=integer(0))
-    return when([(negative, column("down", "powers"))], column("up", "powers"))
-
-
-def _whole(values: npt.NDArray[np.float64]) -> tuple[list[int], list[int]]:
-    """Doubles as ``whole * 2**exponent``, within 53 bits and -1074 to 971."""
-    fraction, exponent = np.frexp(values)
-    whole, power = np.ldexp(fraction, 53).astype(np.int64), exponent - 53
-    low = np.maximum(-1074 - power, 0)  # subnormal: the bits below are 0
-    return (whole >> low).tolist(), (power + low).tolist()
-
-
-def _reads_exactly(x: float) -> bool:
-    """Whether each way in which SQLite has read decimals gives `x` for its shortest one.
-
-    True for at most 53 bits of digits and powers of ten up to 22, one rounding in
-    double, unless the number is so near to the middle of two doubles that a
-    rounding in wider registers first would decide.
-    """
-    mantissa, _, exponent = repr(x).lstrip("-").partition("e")
-    whole, _, part = mantissa.partition(".")
-    part = part.rstrip("0")
-    digits, power = int(whole + part), int(exponent or 0) - len(part)
-    if digits >= 2**53 or abs(power) > 22:
-        return False
-    error = abs(Fraction(digits) * Fraction(10) ** power - Fraction(abs(x)))
-    # Below a power of two doubles are twice as dense.
-    half = Fraction(1, 4 if math.frexp(x)[0] in (0.5, -0.5) else 2)
-    return error <= Fraction(math.ulp(x)) * (half - Fraction(1, 1 << _ROUND_BITS))
-
-
-def _veltkamp(x: Sql, bits: int) -> Sql:
-    scaled = binary(exp.Mul, x.copy(), cast(integer((1 << bits) + 1), "DOUBLE"))
-    return binary(exp.Sub, scaled, binary(exp.Sub, scaled.copy(), x.copy()))
-
-
-def _grouped(function: str, values: Sequence[Sql]) -> Sql:
-    """SQLite's functions take up to 127 arguments."""
-    groups = [values[i : i + 100] for i in range(0, len(values), 100)]
-    made = [group[0] if len(group) == 1 else call(function, *group) for group in groups]
-    return made[0] if len(made) == 1 else _grouped(function, made)
-
-
-DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (_SQLite(), _DuckDB(), Dialect())
-}
-"""By the value of the setting ``dialect``."""
