@@ -66,6 +66,9 @@ def main():
         model.predict_proba(demo_table()).tolist()
     )
     print("both say what the model says, bit for bit")
+    for name in ("lesion", "lesion_shares"):  # else DuckDB complains of them at the end
+        connection.remove_function(name)
+    connection.close()
 
 
 if __name__ == "__main__":
