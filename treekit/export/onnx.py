@@ -87,7 +87,7 @@ ONNX_SETTINGS = (
         "an output more: the node number of the leaf of each tree",
     ),
     Setting(
-        "path",
+        "decision_path",
         False,
         "an output more: a text for each tree, 1 for each node on the row's way, else 0",
     ),
@@ -103,7 +103,7 @@ def export_onnx(
     inputs: str = "tensor",
     zipmap: bool = False,
     leaf: bool = False,
-    path: bool = False,
+    decision_path: bool = False,
 ) -> dict[str, bytes]:
     """The model as one ONNX file, checked by ``onnx`` and run by ``onnxruntime``.
 
@@ -113,7 +113,7 @@ def export_onnx(
         What its policies refuse makes the graph's run an error.
     name : str
         Stem of the file.
-    target_runtime, opset, inputs, zipmap, leaf, path
+    target_runtime, opset, inputs, zipmap, leaf, decision_path
         See `ONNX_SETTINGS`.
 
     Returns
@@ -134,13 +134,13 @@ def export_onnx(
     graph = Graph(profile.opset, profile.ml_opset, model.schema.dtype)
     places = _add_inputs(graph, model, columns)
     clean = columns and not tells_marks(model)
-    reached = add_sums(graph, model, form, clean=clean, tell_leaves=leaf or path)
+    reached = add_sums(graph, model, form, clean=clean, tell_leaves=leaf or decision_path)
     if model.schema.task == "classification":
         outputs = add_labels(graph, model, zipmap=zipmap)
     else:
         outputs = add_numbers(graph, model)
     outputs += [add_leaves(graph, model, reached)] if leaf else []
-    outputs += [add_paths(graph, model, reached)] if path else []
+    outputs += [add_paths(graph, model, reached)] if decision_path else []
     names = input_names(model.schema, [one.name for one in outputs]) if columns else ["X"]
     metadata = _metadata(model) | {"treekit.runtime": f"onnxruntime {profile.runtime_text}"}
     if columns:

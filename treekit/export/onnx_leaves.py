@@ -56,14 +56,15 @@ def add_paths(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
 
     if model.missing == "fractional":
         raise ExportError(
-            "onnx: path=True tells one way through each tree, and rows divide at missing values "
-            "(missing='fractional'): ask for leaf=True, the leaf of the largest part"
+            "onnx: decision_path=True tells one way through each tree, and rows divide at missing "
+            "values (missing='fractional'): ask for leaf=True, the leaf of the largest part"
         )
     size = sum(tree.n_leaves * tree.n_nodes for tree in model.trees)
     if size > _MOST_TEXT:
         raise ExportError(
-            f"onnx: path=True writes a character for each leaf and node of a tree, {size:,} in "
-            f"all, and {_MOST_TEXT:,} are allowed: ask for leaf=True, which tells as much"
+            "onnx: decision_path=True writes a character for each leaf and node of a tree, "
+            f"{size:,} in all, and {_MOST_TEXT:,} are allowed: ask for leaf=True, "
+            "which tells as much"
         )
     graph.texts("path_of_leaf", [path for tree in model.trees for path in _paths(tree)])
     graph.add("Gather", ["path_of_leaf", reached], "path", axis=0)
