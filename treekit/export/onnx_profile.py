@@ -2,7 +2,7 @@
 
 onnxruntime's own table (docs/reference/compatibility.md) says which version
 knows which operators.  What it does not say was found by running every kind of
-graph in 1.15, 1.16, 1.18, 1.20 to 1.24, 1.27 and 1.31:
+graph in 1.15, 1.16, 1.18, 1.20 to 1.24, 1.27, 1.29 and 1.31:
 
 float64 inputs
     exact since 1.15, the oldest tried, also in the tree operators of ai.onnx.ml 3:
@@ -10,7 +10,7 @@ float64 inputs
 ``TreeEnsemble`` of ai.onnx.ml 5
     unknown to 1.20, though it reads files of that version.  1.21 and 1.22 misread
     tests of membership (58 of 60 random trees of such tests), and 1.23 trees that
-    mix tests (10 of 143 graphs); right since 1.24 (400 random forests and more).
+    mix tests (56 of 400 random models); from 1.24 on all 400 are right.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def add_tree_ensemble(
             _ints("nodes_falsenodeids", table.false),
             _ints("nodes_falseleafs", table.false_is_leaf),
             _ints("leaf_targetids", table.tree_of_leaf),
-            _tensor("leaf_weights", number.astype(graph.real)),
+            _tensor("leaf_weights", number[table.leaf].astype(graph.real)),
             _ints("tree_roots", table.root),
         ),
         domain=ML_DOMAIN,
@@ -140,7 +140,16 @@ def add_tree_ensemble(
 
 
 class _Table:
-    """Inner nodes and leaves apart, of all trees; a tree of one leaf gets a node above it."""
+    """Inner nodes and leaves apart, of all trees.
+
+    A tree of one leaf gets a node above it, and its leaf a second time: up to 1.29
+    onnxruntime misreads a tree both of whose branches lead to one leaf.
+
+    Attributes
+    ----------
+    leaf : (written leaves,) int64
+        Position among the leaves of all lowered trees.
+    """
 
     def __init__(self, trees: tuple[LoweredTree, ...]) -> None:
         counts = np.array([tree.n_nodes for tree in trees])
@@ -154,17 +163,19 @@ class _Table:
         yes[lone] = no[lone] = np.flatnonzero(lone)
         inner = np.flatnonzero(~is_leaf | lone)
         number = np.cumsum(~is_leaf | lone) - 1  # of inner nodes
-        leaf = np.cumsum(is_leaf) - 1
+        leaf = np.cumsum(is_leaf + lone.astype(np.int64)) - 1
         self.root = number[first]
         self.kind = np.where(lone, Step.LE, kind)[inner]
         self.threshold = self._each(trees, "threshold", lone, 0.0)[inner]
         self.feature = self._each(trees, "feature", lone, 0)[inner]
         self.missing_true = self._each(trees, "missing_yes", lone, False)[inner]
         self.true_is_leaf, self.false_is_leaf = is_leaf[yes[inner]], is_leaf[no[inner]]
-        self.true = np.where(self.true_is_leaf, leaf[yes[inner]], number[yes[inner]])
+        first_leaf = leaf[yes[inner]] - lone[inner]
+        self.true = np.where(self.true_is_leaf, first_leaf, number[yes[inner]])
         self.false = np.where(self.false_is_leaf, leaf[no[inner]], number[no[inner]])
-        leaves = np.array([np.count_nonzero(tree.kind == Step.LEAF) for tree in trees])
-        self.tree_of_leaf = np.repeat(np.arange(len(trees)), leaves)
+        self.leaf = np.repeat(np.arange(np.count_nonzero(is_leaf)), 1 + lone[is_leaf])
+        tree = np.repeat(np.arange(len(trees)), counts)
+        self.tree_of_leaf = tree[is_leaf][self.leaf]
         self.sets, self.members = self._sets(trees)
 
     @staticmethod
