@@ -125,7 +125,7 @@ CASES = [
     ("sums", "python", "table", python_mutants, {"weight", "threshold", "surrogate"}, 26),
     ("sums", "onnx", None, graph_mutants, {"weight", "threshold", "surrogate"}, 26),
     ("sums", "rules", None, text_mutants, {"weight", "threshold", "surrogate"}, 26),
-    ("surrogates", "c", "table", c_mutants, {"surrogate", "weight"}, 14),
+    ("surrogates", "c", "table", c_mutants, {"surrogate"}, 14),
     ("surrogates", "python", "if_else", python_mutants, {"surrogate", "weight"}, 35),
     ("surrogates", "rules", None, text_mutants, {"surrogate"}, 15),
     ("divided", "c", "table", c_mutants, {"share"}, 10),

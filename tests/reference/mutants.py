@@ -81,22 +81,52 @@ def _flipped_tests(text: str) -> Mutants:
 
 
 def _nodes_of_c(text: str) -> Mutants:
-    """Table form: nodes ``{value, question, yes, no}`` and the words of sets."""
-    for match in re.finditer(r"^\{(-?[0-9.e+-]+), (\d+), (-?\d+), (-?\d+)\}", text, re.MULTILINE):
-        kind = int(match[2]) & 3
-        if kind < 2:
-            for edge in moved(float(match[1])):
-                yield "threshold", _replaced(text, match, repr(edge), 1)
-            yield "missing", _replaced(text, match, str(int(match[2]) ^ 1), 2)
-    sets = re.search(r"_sets\[\] = \{\n([0-9, \n]+)\n\}", text)
-    words = [int(word) for word in sets[1].replace("\n", " ").split(",")] if sets else []
-    at = 0
-    while sets and at < len(words) and words[at + 1 : at + 2] not in ([], [0]):
-        for bit in range(3):
-            changed = words.copy()
-            changed[at + 2] ^= 1 << bit
-            yield "category", _replaced(text, sets, ", ".join(map(str, changed)), 1)
-        at += 2 + words[at + 1]
+    """Table form: a node is ``test << 32 | key``, and branches of levels are bits or numbers."""
+    nodes = re.search(r"_nodes\[\d+\] = \{\n([0-9a-fx, \n]+)\n\}", text)
+    shift = re.search(r"\(test >> ([0-9]+)\) \+ branch", text)
+    if nodes is None or shift is None:
+        return
+    words = [int(match[0], 16) for match in re.finditer("0x[0-9a-f]+", nodes[1])]
+    levels = []
+    for i, word in enumerate(words):
+        key, test = word & 0xFFFFFFFF, word >> 32
+        if test >> int(shift[1]) == 0:
+            continue  # a leaf
+        if test & 2:
+            levels.append(key)
+        elif key > 1:  # else it asks what is missing
+            other = key - 1 if test & 1 else key + 1
+            for fault, changed in (
+                ("threshold", word - 1),
+                ("threshold", word + 1),
+                ("missing", (test ^ 1) << 32 | other),
+            ):
+                written = ", ".join(map(hex, [*words[:i], changed, *words[i + 1 :]]))
+                yield fault, _replaced(text, nodes, written, 1)
+    yield from _levels_of_c(text, levels)
+
+
+def _levels_of_c(text: str, starts: list[int]) -> Mutants:
+    """Each of three levels takes another branch, of those that its node has."""
+    table = re.search(r"_(sets|branches)\[\d+\] = \{\n([0-9, \n]+)\n\}", text)
+    if table is None:
+        return
+    numbers = [int(match[0]) for match in re.finditer("[0-9]+", table[2])]
+    bits = table[1] == "sets"
+
+    def entry(at: int) -> int:
+        return numbers[at >> 3] >> (at & 7) & 1 if bits else numbers[at]
+
+    for start in starts:
+        branches = {0, 1} if bits else {entry(start + k) for k in range(4)}
+        for at in range(start + 1, start + 4):
+            for other in branches - {entry(at)}:
+                changed = numbers.copy()
+                if bits:
+                    changed[at >> 3] ^= 1 << (at & 7)
+                else:
+                    changed[at] = other
+                yield "category", _replaced(text, table, ", ".join(map(str, changed)), 2)
 
 
 def _nodes_of_python(text: str) -> Mutants:
@@ -126,7 +156,7 @@ def _nodes_of_python(text: str) -> Mutants:
 
 def _votes(text: str) -> Mutants:
     """One unit more or less in the table of leaves."""
-    c = re.search(r"_leaf_(?:votes|numbers)\[\] = \{\n([0-9, \n-]+)\n\}", text)
+    c = re.search(r"_leaf_units\[\d+\] = \{\n([0-9, \n-]+)\n\}", text)
     if c is not None:
         for match in re.finditer(r"-?[0-9]+", c[1]):
             for unit in (-1, 1):

@@ -69,19 +69,19 @@ def _sums(text: str, times: str) -> Mutants:
 def c_mutants(text: str) -> Mutants:
     """Faults in a C file, in either of its forms."""
     yield from _sums(text, r" \* \w+_float32\(x\[")
-    block = text.partition("_tests[] = {\n")[2].partition("};")[0]
-    start = text.find(block) if block else 0
-    for match in re.finditer(r"\{([^,]+), ([01]), (-?\d+), \d+, (\d+)\}", block):
+    tests = re.search(r"_tests\[\d+\] = \{\n(.*?)\};", text, re.DOTALL)
+    start = tests.start(1) if tests else 0
+    for match in re.finditer(r"\{(\d+)u, ([01]), -?\d+, \d+, (-?\d+)\}", tests[1] if tests else ""):
         at = [(start + match.start(group), start + match.end(group)) for group in (1, 2)]
-        if match[3] == "-1":
-            fault = "surrogate" if match[4] == "1" else "threshold"
-            yield from _moved(fault, text, at[:1])
+        if match[3] == "0":  # one column, compared with an ordered key
+            yield from _stepped("surrogate", text, at[:1], highest=2**32 - 2)
+        if not match[3].startswith("-"):
             yield "surrogate", _replaced(text, at[1], str(1 - int(match[2])))
-    weights = _inside(text, r"_terms\[\] = \{\n", r"\};", r"\{" + NUMBER)
-    yield from _moved("weight", text, weights)
-    branches = _inside(text, r"_test_branches\[\] = \{\n", r"\};")
+    yield from _moved("threshold", text, _inside(text, r"_limits\[\d+\] = \{\n", r"\};"))
+    yield from _moved("weight", text, _inside(text, r"_weights\[\d+\] = \{\n", r"\};"))
+    branches = _inside(text, r"_test_branches\[\d+\] = \{\n", r"\};")
     yield from _stepped("surrogate", text, branches, -1, 1)
-    yield from _stepped("cost", text, _inside(text, r"_costs\[\] = \{\n", r"\};"))
+    yield from _stepped("cost", text, _inside(text, r"_costs\[\d+\] = \{\n", r"\};"))
     if "question, child, low, high" in text:
         pattern = r"^\{[^,\n]+, -?\d+, -?\d+, (\d+), (\d+)\}"
         ends = (m.span(k) for m in re.finditer(pattern, text, re.MULTILINE) for k in (1, 2))
