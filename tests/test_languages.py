@@ -25,6 +25,7 @@ from treekit.export.lower import Step, lower
 from treekit.export.nesting import nested
 from treekit.model.build import build_tree, leaf, subset, threshold
 from treekit.model.ensemble import Model, make_model
+from treekit.model.predict import leaf_indices
 from treekit.testing import check_exporter
 from treekit.verify.answers import differing
 from treekit.verify.run_language import Program
@@ -176,3 +177,113 @@ def test_functions_of_nested_tests_keep_within_depth_and_size():
 def test_the_laws_of_exporters_hold():
     need("node")
     check_exporter("javascript")
+
+
+LEAVES = {
+    "javascript": (
+        "m.mjs",
+        "main.mjs",
+        """\
+import * as m from "./m.mjs";
+import { readFileSync } from "node:fs";
+for (const line of readFileSync(0, "utf8").trim().split("\\n")) {
+  console.log(m.leaves(line.split(" ").map(Number)).join(" "));
+}
+""",
+        [["node", "main.mjs"]],
+    ),
+    "go": (
+        "m/m.go",
+        "main.go",
+        """\
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"x/m"
+)
+
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		x := []float64{}
+		for _, cell := range strings.Fields(lines.Text()) {
+			number, _ := strconv.ParseFloat(cell, 64)
+			x = append(x, number)
+		}
+		nodes, _ := m.Leaves(x)
+		fmt.Println(strings.Trim(fmt.Sprint(nodes), "[]"))
+	}
+}
+""",
+        [["go", "mod", "init", "x"], ["go", "build", "-o", "main", "."], ["./main"]],
+    ),
+    "rust": (
+        "m.rs",
+        "main.rs",
+        """\
+mod m;
+fn main() {
+    for line in std::io::stdin().lines() {
+        let mut x = [0.0; m::FEATURES];
+        for (cell, text) in x.iter_mut().zip(line.unwrap().split(' ')) {
+            *cell = text.parse().unwrap();
+        }
+        let nodes = m::leaves(&x).unwrap();
+        println!("{}", nodes.map(|node| node.to_string()).join(" "));
+    }
+}
+""",
+        [["rustc", "--edition", "2021", "-D", "warnings", "main.rs"], ["./main"]],
+    ),
+    "java": (
+        "m.java",
+        "Main.java",
+        """\
+public class Main {
+    public static void main(String[] arguments) {
+        new java.util.Scanner(System.in).useDelimiter("\\n").forEachRemaining(line -> {
+            double[] x = new double[m.FEATURES];
+            String[] cells = line.split(" ");
+            for (int i = 0; i < x.length; i++) {
+                x[i] = Double.parseDouble(cells[i]);
+            }
+            StringBuilder told = new StringBuilder();
+            for (int node : m.leaves(x)) {
+                told.append(node).append(' ');
+            }
+            System.out.println(told);
+        });
+    }
+}
+""",
+        [["javac", "Main.java", "m.java"], ["java", "Main"]],
+    ),
+}
+"""Where a model goes, and a program that reads rows as text and prints the leaves of each."""
+
+
+@pytest.mark.parametrize("language", LEAVES)
+@pytest.mark.parametrize("name", ["mixed", "fractional"])
+def test_leaves_are_the_nodes_that_the_model_names(language, name, tmp_path):
+    need(*RUNTIMES[language])
+    model, (place, main, program, commands) = EXTREMES[name](), LEAVES[language]
+    rows = extreme_rows(model, most=200)
+    rows[np.isinf(rows)] = 1e308
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (content,) = SHIPPED[language].export(model, "m").values()
+    (tmp_path / place).write_bytes(content)
+    (tmp_path / main).write_text(program, encoding="utf-8")
+    lines = "\n".join(" ".join(map(repr, row)) for row in rows.tolist()).replace("nan", "NaN")
+    for command in commands:
+        done = subprocess.run(
+            command, cwd=tmp_path, input=lines, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    told = [list(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert told == leaf_indices(model, rows).tolist()

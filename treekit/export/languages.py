@@ -72,7 +72,9 @@ class LanguageExport:
         require_abilities(model, profile.name, profile.abilities)
         if profile.file_name == "identifier":
             _require_identifier(stem, profile)
-        values = template_values(model, stem, profile.literals, profile.forms, form)
+        values = template_values(
+            *(model, stem, profile.literals, profile.forms, form), leaf_nodes=profile.leaf_nodes
+        )
         for name, setting in profile.settings.items():
             values[name] = self._text(name, given.get(name, setting.default))
         folders = self.folders(templates)

@@ -103,6 +103,8 @@ class Profile:
         See `treekit.export.values.ABILITIES`.
     forms : tuple of str
         "table", and "if_else" if templates have that, too.
+    leaf_nodes : bool
+        See `treekit.export.values.template_values`.
     file_name : {"any", "identifier"}
         Whether the name of the file is one in the language.
     literals : Language
@@ -116,6 +118,7 @@ class Profile:
     files: Mapping[str, str]
     abilities: tuple[str, ...] = ()
     forms: tuple[str, ...] = ("table",)
+    leaf_nodes: bool = False
     file_name: str = "any"
     literals: Language = field(default_factory=lambda: Language(strings="json"))
     settings: Mapping[str, TextSetting] = field(default_factory=dict)

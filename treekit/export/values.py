@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,8 @@ def template_values(
     language: Language,
     forms: Sequence[str] = ("table",),
     form: str = "auto",
+    *,
+    leaf_nodes: bool = False,
 ) -> dict[str, Any]:
     """A model as values of templates.
 
@@ -66,6 +69,9 @@ def template_values(
         Those that the templates have: "table", and maybe "if_else".
     form : {"auto", "table", "if_else"}
         The one that is wanted; auto: by the size of the model.
+    leaf_nodes : bool
+        Whether every leaf has a number of its own, so that its node can be told;
+        else leaves that say the same share one.
 
     Returns
     -------
@@ -96,7 +102,8 @@ def template_values(
         ``inputs``, ``functions``: for "if_else" identifiers of the columns, and
         `treekit.export.source.SourceFunction` records, a called one first.
         ``leaves``: arrays start, column, units: the votes of leaf v are entries
-        ``start[v] .. start[v + 1]``; a column is a class or a number.
+        ``start[v] .. start[v + 1]``; a column is a class or a number.  With
+        `leaf_nodes` v is ``row[l]`` of leaf l, and ``node[l]`` its node in its tree.
         ``margins``: 1 = classes have no votes but margins, numbers as below.
         ``unit_total``: votes of all trees, which a probability divides by;
         ``row_total`` and ``scale``: a number is ``sum / row_total * scale``;
@@ -111,6 +118,12 @@ def template_values(
     schema, tables = model.schema, Tables(language)
     leaves, derived = leaf_table(model.units), derive(model)
     start, column, units = leaves.sparse()
+    arrays = arrays_of(tables, start=start, column=column) | {"units": tables(units, "i64")}
+    numbered = leaves
+    if leaf_nodes:
+        nodes = np.concatenate([tree.leaves for tree in model.trees])
+        arrays |= arrays_of(tables, row=leaves.row, node=nodes)
+        numbered = replace(leaves, row=np.arange(model.n_leaves))
     costs = np.zeros(0, dtype=np.int64) if model.label_costs is None else model.label_costs.ravel()
     return (
         schema_values(schema, stem, tables)
@@ -119,8 +132,7 @@ def template_values(
             "decide": Code("most_votes" if model.label_costs is None else "least_cost"),
             "refuses_missing": int(model.missing == "error"),
             "refuses_unseen": int(model.unknown == "error"),
-            "leaves": arrays_of(tables, start=start, column=column)
-            | {"units": tables(units, "i64")},
+            "leaves": arrays,
             "margins": int(model.margins),
             "unit_total": language.number(model.unit_total),
             "row_total": language.number(model.divisor),
@@ -132,7 +144,7 @@ def template_values(
             "derived_count": derived.n_columns,
             "single": int(schema.dtype == "float32"),
         }
-        | form_values(model, leaves, derived, tables, forms, form)
+        | form_values(model, numbered, derived, tables, forms, form)
     )
 
 
