@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks import accuracy, forest, generated_c, third_party
+from benchmarks import accuracy, foreign, forest, generated_c, third_party
 
 
 def test_the_forest_benchmark_compares_every_side_on_the_same_data(capsys):
@@ -56,3 +56,15 @@ def test_the_benchmark_of_generated_c_asks_every_side_the_same_rows(capsys):
             assert name in table
             assert measured.failed == ""
             assert (measured.differing, measured.probes > 100) == (0, True)
+
+
+def test_the_benchmark_of_foreign_models_finds_the_same_labels(capsys):
+    found = foreign.main(["--rows", "120", "--trees", "3"])
+    table = capsys.readouterr().out
+    assert "scikit-learn HistGradientBoosting, 3 classes" in found
+    for name, one in found.items():
+        assert name in table
+        assert one.rows > 120
+        assert one.labels == 0
+        assert one.margins < 1e-6
+        assert one.shares < 1e-6

@@ -25,9 +25,12 @@ def read_model(source: Any, **settings: Any) -> Model:
     Parameters
     ----------
     source : object or pathlib.Path
-        A fitted estimator, or the file of a model.
+        A fitted object of scikit-learn, LightGBM or XGBoost, an ONNX `ModelProto`, or
+        a file: a LightGBM text, an XGBoost JSON or UBJSON, ONNX, or of skops.  See
+        the module of each under `treekit.interop` for what is equal to the last bit.
     **settings
-        Of the importer that recognises `source`.
+        Of the importer that recognises `source`: ``answer="margins"`` for the raw
+        scores of boosted trees, ``dtype="float64"``, ``iterations``.
 
     Raises
     ------

@@ -112,7 +112,7 @@ def read_own(proto: ModelProto, answer: str) -> Model:
         voting=policies.voting,
         combine=policies.combine,
         link=of_units.link,
-        costs=None if policies.costs is None else np.array(policies.costs, dtype=np.int64),
+        costs=None if policies.costs is None else _cost_table(policies.costs),
         provenance={"treekit": __version__, "importer": "onnx", "operator": operators[0].op_type},
     )
     check_model(model)
@@ -167,6 +167,13 @@ def _constant(constants: dict[str, Any], name: str) -> Ints:
     if not len(values) or not np.all(values == np.floor(values)):
         raise ModelFileError(f"{SOURCE} is damaged: {name!r} holds no whole numbers")
     return values.astype(np.int64)
+
+
+def _cost_table(costs: list[list[int]]) -> Ints:
+    try:
+        return np.array(costs, dtype=np.int64)
+    except (ValueError, OverflowError) as error:
+        raise ModelFileError(f"{SOURCE} is damaged: its costs are no table: {error}") from error
 
 
 def _rows(trees: tuple[Tree, ...], first: Ints, n_rows: int) -> Iterator[Ints]:
