@@ -13,6 +13,7 @@ import pytest
 
 from tests.extremes import EXTREMES
 from tests.reference.models import chain, random_model
+from tests.reference.mutants import onnx_mutants
 from tests.reference.python_arrays import array_in, with_arrays
 from treekit.data.schema import Column, Schema
 from treekit.export import export
@@ -23,8 +24,11 @@ from treekit.model.ensemble import make_model
 from treekit.model.portable import double_threshold
 from treekit.model.predict import sums
 from treekit.verify import verify
+from treekit.verify.answers import differing, expected
 from treekit.verify.read_c import structure_of_c
+from treekit.verify.read_onnx import structure_of_onnx
 from treekit.verify.read_python import structure_of_python
+from treekit.verify.runners import runner_of
 from treekit.verify.structure import lowered, proved
 
 ONE_WAY = [name for name in EXTREMES if not name.startswith("fractional")]
@@ -62,6 +66,45 @@ def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name):
         assert structure.words.startswith("not proved: its tables cannot be read (of C source")
     else:
         assert structure.proved, structure.words
+
+
+VOTES = [
+    *("one_leaf", "thousand_classes", "deep_right", "float32_extremes", "float32_neighbours"),
+    *("many_levels_in_two", "missing_only", "vanishing", "several_labels", "mark_levels"),
+    *("costs", "hard_voting", "refuses_both", "bool_labels", "mixed"),
+]
+
+
+@pytest.mark.parametrize("name", VOTES)
+def test_votes_of_onnx_are_read_back_and_proved(tmp_path, name):
+    model = EXTREMES[name]()
+    structure = structure_of_onnx(export(model, "onnx", tmp_path / "m")[0], model)
+    assert structure.proved, structure.words
+
+
+@pytest.mark.parametrize("name", ["wide_numbers", "mixed64", "oblique", "fractional"])
+def test_graphs_of_other_kinds_are_left_to_rows(tmp_path, name):
+    model = EXTREMES[name]()
+    structure = structure_of_onnx(export(model, "onnx", tmp_path / "m")[0], model)
+    assert structure.words.startswith("not proved: its trees cannot be read (of ONNX verify reads")
+    (tmp_path / "m.onnx").write_bytes(b"nothing")
+    assert "it is no graph" in structure_of_onnx(tmp_path / "m.onnx", model).words
+
+
+def test_every_fault_in_a_graph_that_rows_could_show_is_found(tmp_path):
+    schema = Schema(COLUMNS, classes=("no", "yes"))
+    model = random_model(3, schema, n_trees=1, n_splits=9)
+    (path,) = export(model, "onnx", tmp_path / "m")
+    runner, grid = runner_of(path), grid_of(model)
+    wanted = expected(model, grid, 0)
+    found = 0
+    for _, content in itertools.islice(onnx_mutants(path.read_bytes()), 0, None, 3):
+        path.write_bytes(content)
+        answers = next(answers for _, answers in runner.run(path, schema, grid))
+        if len(differing(wanted, answers)):
+            assert not structure_of_onnx(path, model).proved
+            found += 1
+    assert found >= 10
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

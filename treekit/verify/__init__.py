@@ -29,7 +29,7 @@ from treekit.verify.coverage import Coverage, measure
 from treekit.verify.probes import Probes, make_probes
 from treekit.verify.report import ArtifactResult, Difference, Report, Untried
 from treekit.verify.running import Questions, run_artifact
-from treekit.verify.structure import lowered, proved
+from treekit.verify.structure import Structure, lowered, proved
 
 __all__ = [
     "ArtifactResult",
@@ -157,8 +157,17 @@ def _results(
         for runtime in one.runtimes:
             deadline = time_left.until(1 / runs)
             result = run_artifact(one.path, one.runner, runtime, model.schema, asked, deadline)
-            yield replace(result, structure=structure.words if structure else "")
+            yield replace(result, structure=_said_of(structure, result))
             runs -= 1
+
+
+def _said_of(structure: Structure | None, result: ArtifactResult) -> str:
+    """What was proved; where the trees part from the model's but no answer does, that too."""
+    if structure is None:
+        return ""
+    if len(structure.rows) and result.equal:
+        return "not proved: read as verify reads it, a path leads elsewhere, but no answer shows it"
+    return structure.words
 
 
 def _faces(

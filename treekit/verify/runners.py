@@ -6,6 +6,7 @@ from pathlib import Path
 
 from treekit.errors import VerificationError
 from treekit.verify.read_c import structure_of_c
+from treekit.verify.read_onnx import structure_of_onnx
 from treekit.verify.read_python import structure_of_python
 from treekit.verify.run_c import C_RUNTIMES, c_files
 from treekit.verify.run_language import language_runners
@@ -18,7 +19,7 @@ from treekit.verify.runtime import Runner
 __all__ = ["runner_of", "runners"]
 
 _RUNNERS = (
-    Runner("onnx", ".onnx", ONNX_RUNTIMES),
+    Runner("onnx", ".onnx", ONNX_RUNTIMES, structure=structure_of_onnx),
     Runner("c", ".c", C_RUNTIMES, c_files, structure=structure_of_c),
     Runner("python", ".py", PYTHON_RUNTIMES, structure=structure_of_python),
     Runner("sql", ".sql", SQL_RUNTIMES),

@@ -1,0 +1,122 @@
+"""Reading back the trees of an ONNX graph, to compare them with the model.
+
+Graphs whose trees are one ``TreeEnsembleRegressor`` that adds up the model's own
+integers are read; others, whose leaves hold parts of numbers or name rows of
+a table, are left to rows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+from treekit.errors import VerificationError
+from treekit.model.ensemble import Model
+from treekit.model.portable import double_threshold
+from treekit.verify.structure import Structure, Tables, proved
+
+__all__ = ["structure_of_onnx"]
+
+Array = npt.NDArray[Any]
+
+_UNREAD = "of ONNX verify reads one TreeEnsembleRegressor of whole votes alone"
+
+
+def structure_of_onnx(path: Path, model: Model) -> Structure:
+    """Compare what the graph's trees say with the model, on every path."""
+    try:
+        return proved(model, _tables(_attributes(path), model.schema))
+    except (VerificationError, LookupError, ValueError) as error:
+        return Structure(False, f"not proved: its trees cannot be read ({error})")
+
+
+def _attributes(path: Path) -> dict[str, Any]:
+    """Attributes of the one operator of trees."""
+    import onnx
+
+    try:
+        graph = onnx.load(str(path)).graph
+    except Exception as error:  # protobuf has kinds of its own
+        raise VerificationError("it is no graph") from error
+    trees = [node for node in graph.node if node.op_type.startswith("TreeEnsemble")]
+    if len(trees) != 1 or trees[0].op_type != "TreeEnsembleRegressor":
+        raise VerificationError(_UNREAD)
+    return {one.name: onnx.helper.get_attribute_value(one) for one in trees[0].attribute}
+
+
+def _numbers(attributes: dict[str, Any], name: str) -> tuple[Array, bool]:
+    """Floats, as doubles, or doubles; and whether they are floats."""
+    from onnx import numpy_helper
+
+    if f"{name}_as_tensor" in attributes:
+        return numpy_helper.to_array(attributes[f"{name}_as_tensor"]).astype(np.float64), False
+    return np.array(attributes[name], dtype=np.float32).astype(np.float64), True
+
+
+def _tables(attributes: dict[str, Any], schema: Schema) -> Tables:
+    def ints(name: str) -> Array:
+        return np.array(attributes[name], dtype=np.int64)
+
+    modes = np.array(attributes["nodes_modes"], dtype=object)
+    leaf = modes == b"LEAF"
+    if attributes["n_targets"] != schema.n_values or not np.isin(modes[~leaf], b"BRANCH_LEQ").all():
+        raise VerificationError(_UNREAD)
+    places = _Places(ints("nodes_treeids"), ints("nodes_nodeids"))
+    tree, feature = ints("nodes_treeids"), ints("nodes_featureids")[~leaf]
+    if np.any(feature >= schema.n_features):
+        raise VerificationError("of ONNX verify reads no sums and surrogates")
+    number = np.where(leaf, -np.cumsum(leaf), np.cumsum(~leaf) - 1)
+    said = _leaves(attributes, places, number, schema.n_values)
+    value, single = _numbers(attributes, "nodes_values")
+    if single != (schema.dtype == "float32"):  # then it does not compare the columns themselves
+        raise VerificationError(_UNREAD)
+    value = value[~leaf]
+    if single:
+        rounds = np.isfinite(value) & ~schema.nominal[feature]
+        value[rounds] = double_threshold(value[rounds])
+    tracks = ints("nodes_missing_value_tracks_true")[~leaf]
+    return Tables(
+        feature=feature,
+        kind=(tracks != 0).astype(np.int64),
+        value=value,
+        yes=number[places.of(tree, ints("nodes_truenodeids"))[~leaf]],
+        no=number[places.of(tree, ints("nodes_falsenodeids"))[~leaf]],
+        root=number[np.unique(tree, return_index=True)[1]],
+        set_start=np.zeros(len(feature) + 1, dtype=np.int64),
+        set_codes=np.empty(0, dtype=np.int64),
+        leaves=said,
+    )
+
+
+class _Places:
+    """Where the nodes of trees stand in the lists of the operator."""
+
+    def __init__(self, tree: Array, node: Array) -> None:
+        self.width = int(node.max()) + 1
+        self.keys = tree * self.width + node
+        self.order = np.argsort(self.keys, kind="stable")
+
+    def of(self, tree: Array, node: Array) -> Array:
+        """Positions of nodes; refused if one is not there."""
+        wanted = tree * self.width + node
+        at = np.minimum(np.searchsorted(self.keys, wanted, sorter=self.order), len(self.keys) - 1)
+        found: Array = self.order[at]
+        if np.any(self.keys[found] != wanted):
+            raise VerificationError("a node that is not there")
+        return found
+
+
+def _leaves(attributes: dict[str, Any], places: _Places, number: Array, n_values: int) -> Array:
+    """(leaves, values) int64: what each leaf adds."""
+    weight, _ = _numbers(attributes, "target_weights")
+    at = places.of(np.array(attributes["target_treeids"]), np.array(attributes["target_nodeids"]))
+    target = np.array(attributes["target_ids"], dtype=np.int64)
+    if np.any(weight != np.rint(weight)) or np.any(number[at] >= 0) or np.any(target >= n_values):
+        raise VerificationError(_UNREAD)
+    said = np.zeros((int((number < 0).sum()), n_values), dtype=np.int64)
+    np.add.at(said, (-1 - number[at], target), weight.astype(np.int64))
+    return said
