@@ -9,7 +9,8 @@ a number a class
 a row a tree
     each leaf says only which it is, in a target of its tree; Gather fetches its
     integers and ReduceSum adds them, in 32 or 64 bits.  ``TreeEnsemble``, whose
-    leaves hold one number each, and outputs that tell leaves, need it.
+    leaves hold one number each, and outputs that tell leaves, need it.  While it
+    runs it holds some 20 bytes for each row of a batch and tree.
 """
 
 from __future__ import annotations
@@ -98,33 +99,46 @@ def add_tree_sums(
     str
         (N, trees) int64: rows of `Model.units`; empty if they are not known.
     """
-    five = graph.ml_opset >= 5
-    if form.chains_too_deep and not five:
+    if form.chains_too_deep and graph.ml_opset < 5:
         raise ExportError(
             f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs "
             f"{form.nodes.depth} without sets (ai.onnx.ml 5): set max_depth"
         )
     limbs = _limbs(model.units, model.n_trees)
-    at_most = int(np.abs(model.units).max(initial=0)) * model.n_trees
-    cell = 4 if at_most < 2**31 else 8
-    wide = 1 if graph.real.itemsize == 4 else 2
-    n_leaves, n_nodes = len(model.units), len(form.nodes.tree)
-    direct = n_nodes * _NODE + sum(np.count_nonzero(limb) for limb in limbs) * _ENTRY * wide
-    rows = model.units.size * cell + (
-        model.n_nodes * _NODE_5 * wide if five else n_nodes * _NODE + n_leaves * _ENTRY * wide
-    )
-    countable = int(np.diff(model.leaf_offsets).max()) <= _EXACT
-    # As a number a class, old runtimes do a little less, so a small gain is none.
-    direct = direct if five else direct * 3 // 4
     must = tell_leaves or form.chains_too_deep
-    if (rows >= direct and not must) or not countable:
-        if must:
-            raise ExportError(f"onnx: a tree has more than {_EXACT} leaves: set max_depth")
-        _add_numbers(graph, form.nodes, limbs, columns)
-        return ""
-    reached = _add_reached(graph, model, form, columns, five=five)
-    _add_fetched(graph, model, reached, np.int32 if cell == 4 else np.int64)
-    return reached
+    countable = int(np.diff(model.leaf_offsets).max()) <= _EXACT
+    if must and not countable:
+        raise ExportError(f"onnx: a tree has more than {_EXACT} leaves: set max_depth")
+    if must or (countable and _rows_are_better(graph, model, form, limbs)):
+        reached = _add_reached(graph, model, form, columns)
+        _add_fetched(graph, model, reached)
+        return reached
+    _add_numbers(graph, form.nodes, limbs, columns)
+    return ""
+
+
+def _rows_are_better(
+    graph: Graph, model: Model, form: Lowered, limbs: list[npt.NDArray[np.int64]]
+) -> bool:
+    """Whether a row a tree makes the smaller file; with the older operator, half as large.
+
+    Less would not be worth its memory.
+    """
+    wide = graph.real.itemsize // 4
+    numbers = sum(int(np.count_nonzero(limb)) for limb in limbs)
+    regressor = len(form.nodes.tree) * _NODE
+    fetched = model.units.size * _integers(model).itemsize
+    if graph.ml_opset >= 5:
+        ensemble = model.n_nodes * _NODE_5 * wide
+        return ensemble + fetched < regressor + numbers * _ENTRY * wide
+    of_leaves = len(model.units) * _ENTRY * wide
+    return 2 * (regressor + of_leaves + fetched) < regressor + numbers * _ENTRY * wide
+
+
+def _integers(model: Model) -> np.dtype[np.signedinteger]:
+    """The narrower of two types that hold any sum over the trees."""
+    most = int(np.abs(model.units).max(initial=0)) * model.n_trees
+    return np.dtype(np.int32 if most < 2**31 else np.int64)
 
 
 # ------------------------------------------------------------------ a number a class
@@ -179,14 +193,14 @@ def _add_numbers(
 # ------------------------------------------------------------------ a row a tree
 
 
-def _add_reached(graph: Graph, model: Model, form: Lowered, columns: str, *, five: bool) -> str:
+def _add_reached(graph: Graph, model: Model, form: Lowered, columns: str) -> str:
     """(N, trees) int64: the row of `Model.units` that each row reaches in each tree."""
     from onnx import TensorProto
 
     own = [tree.leaf[tree.kind == Step.LEAF] for tree in form.trees]
     tree = np.repeat(np.arange(len(own)), [len(leaves) for leaves in own])
     number = np.concatenate(own) - model.leaf_offsets[tree]
-    if five:
+    if graph.ml_opset >= 5:
         add_tree_ensemble(graph, columns, form.trees, number, model.schema.n_levels, "leaf_numbers")
     else:
         every = np.arange(len(number))
@@ -198,11 +212,11 @@ def _add_reached(graph: Graph, model: Model, form: Lowered, columns: str, *, fiv
     return graph.add("Add", ["whole_leaf_numbers", "first_leaf"], "reached_leaves")
 
 
-def _add_fetched(graph: Graph, model: Model, reached: str, kind: type[np.signedinteger]) -> None:
+def _add_fetched(graph: Graph, model: Model, reached: str) -> None:
     """``exact_sums`` of the leaves reached; integers add up to the same in any order."""
     from onnx import TensorProto
 
-    graph.constant("units", model.units.astype(kind))
+    graph.constant("units", model.units.astype(_integers(model)))
     graph.constant("over_trees", np.array([1]))
     size = max(_CELLS // model.schema.n_values, 1)
     total = ""
