@@ -188,3 +188,4 @@ def test_a_cut_verification_is_not_called_complete(tmp_path):
     assert report.equal
     assert "on the rows tried; coverage is incomplete" in str(report)
     assert "raise it" in str(report)
+    assert report.lowering.startswith("not tried within the budget of time")

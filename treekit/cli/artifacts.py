@@ -118,7 +118,7 @@ def verify_command(
     without: tuple[str, ...],
     templates: str,
 ) -> None:
-    """Run artifacts of MODEL (.onnx, .c, .py, .rules.txt, .mjs, .java, .rs, .go).
+    """Run artifacts of MODEL (.onnx, .c, .py, .sql, .rules.txt, .mjs, .java, .rs, .go).
 
     Every bit of their answers is compared with the model's.
 

@@ -42,6 +42,7 @@ __all__ = [
     "verify",
 ]
 
+_NO_TIME = "not tried within the budget of time: raise it"
 _CONSTRUCTION = 0.4
 """The share of a budget that goes to the construction of rows at most."""
 
@@ -70,7 +71,7 @@ def verify(
     ----------
     model : Model or fitted treekit estimator
     artifacts : sequence of str or Path
-        Files ending in .onnx, .c (its .h beside it), .py or .rules.txt, or of a
+        Files ending in .onnx, .c (its .h beside it), .py, .sql or .rules.txt, or of a
         language: .mjs, .java, .rs, .go, or one whose profile says how to verify.
     random_rows : int
         Rows drawn around the thresholds, besides the constructed ones.
@@ -115,6 +116,7 @@ def verify(
     rows = np.concatenate([probes.rows, probes.refused])
     questions = Questions(rows, expected(model, rows, len(probes.refused)))
     faces = _faces(model, chosen, max_rows, probes.rows, np.random.default_rng(seed))
+    lowering = _lowering(model) if time_left.left else _NO_TIME
     report = Report(
         artifacts=tuple(_results(model, chosen, questions, faces, time_left)),
         coverage=coverage,
@@ -127,7 +129,7 @@ def verify(
             "max_rows": max_rows,
         },
         versions=_versions(chosen),
-        lowering=_lowering(model),
+        lowering=lowering,
         untried=tuple(untried for one in chosen for untried in one.untried),
     )
     if certificate is not None:
@@ -151,7 +153,7 @@ def _results(
         asked = questions
         if one.runner.states_rules and faces is not None:
             asked = questions.behind(faces)
-        structure = one.runner.structure(one.path, model) if one.runner.structure else None
+        structure = _structure(one, model, time_left)
         if structure is not None and len(structure.rows):  # let the artifact show it
             asked = asked.behind(Questions(structure.rows, expected(model, structure.rows, 0)))
         for runtime in one.runtimes:
@@ -159,6 +161,15 @@ def _results(
             result = run_artifact(one.path, one.runner, runtime, model.schema, asked, deadline)
             yield replace(result, structure=_said_of(structure, result))
             runs -= 1
+
+
+def _structure(one: Chosen, model: Model, time_left: Budget) -> Structure | None:
+    """What an artifact's trees say, if it can be read and there is time."""
+    if one.runner.structure is None:
+        return None
+    if not time_left.left:
+        return Structure(False, _NO_TIME)
+    return one.runner.structure(one.path, model)
 
 
 def _said_of(structure: Structure | None, result: ArtifactResult) -> str:
