@@ -1,7 +1,7 @@
 """Broken files give a clear error or something sound: never a crash, a hang or a bomb.
 
-500 cases a reader, and 10,000 with ``TREEKIT_LONG=1``, half of which changes values of
-a sound file and half its bytes.
+Of model files 500 cases, and 10,000 with ``TREEKIT_LONG=1``: half of them change values of
+a sound file, and half its bytes.  Of other files 200 or fewer, and up to 3,000.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tests.reference.models import mixed_schema, random_model
 from tests.strategies import ALL_KINDS, models
 from treekit.data.schema import Column, Schema
 from treekit.data.table import read_table
+from treekit.export.profile import read_profile
 from treekit.model.ensemble import Model
 from treekit.model.predict import sums
 from treekit.model.store import load, save
@@ -115,7 +116,7 @@ def test_a_forged_model_file_is_refused_or_sound(tmp_path):
 
 
 @settings(
-    max_examples=cases(40, 1500),
+    max_examples=cases(25, 500),
     derandomize=True,
     database=None,
     print_blob=True,
@@ -146,8 +147,27 @@ def test_a_broken_text_of_rules_is_refused_or_says_itself(tmp_path):
         return found
 
     broken = Subject("broken.rules.txt", RULES, read, says_itself, mixed(broken_text, broken_bytes))
-    refused, _ = fuzz(broken, tmp_path, cases(500, 10_000))
+    refused, _ = fuzz(broken, tmp_path, cases(200, 3000))
     assert refused
+
+
+# ------------------------------------------------------------------ languages
+
+PROFILES = sorted((Path(__file__).parents[1] / "templates").glob("*/language.toml"))
+
+
+def test_a_broken_profile_of_a_language_is_refused_or_a_profile(tmp_path):
+    broken = Subject(
+        "language.toml",
+        [path.read_bytes() for path in PROFILES],
+        lambda path: read_profile(path.parent),
+        lambda profile: hash(profile.name),
+        mixed(broken_text, broken_text, broken_bytes),
+    )
+    assert PROFILES
+    refused, read = fuzz(broken, tmp_path, cases(200, 3000))
+    assert refused
+    assert read
 
 
 # ------------------------------------------------------------------ tables
@@ -169,7 +189,7 @@ def test_a_broken_table_is_refused_or_a_table(ending, tmp_path):
     text = ending in ("csv", "tsv")
     ways = mixed(broken_text, broken_bytes) if text else broken_bytes
     broken = Subject(f"broken.{ending}", seeds, read_table, is_a_table, ways)
-    refused, read = fuzz(broken, tmp_path, cases(100, 2000))
+    refused, read = fuzz(broken, tmp_path, cases(60, 1000))
     assert refused
     assert read
 

@@ -1,6 +1,6 @@
 """Broken models of other libraries give a clear error or a sound model: never anything else.
 
-As in `tests.test_fuzz`: 500 cases an importer, 10,000 with ``TREEKIT_LONG=1``.
+As in `tests.test_fuzz`: 150 cases an importer, 3,000 with ``TREEKIT_LONG=1``.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from tests.fuzz.damage import (
     broken_json,
     broken_proto,
     broken_text,
+    broken_zip,
     mixed,
     pick,
 )
 from tests.fuzz.harness import Subject, cases, fuzz
 from tests.test_fuzz import assert_sound
 from treekit.export import export
+from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.model.check import check_model
 
@@ -49,7 +51,7 @@ def test_a_broken_lightgbm_text_is_refused_or_sound(tmp_path):
     seeds = [path.read_bytes() for path in sorted(SEEDS.glob("lightgbm_*.txt"))]
     damage = mixed(broken_text, broken_text, broken_bytes)
     broken = Subject("broken_lightgbm.txt", seeds, read_model, is_sound, damage)
-    refused, read = fuzz(broken, tmp_path, cases(500, 10_000))
+    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
     assert refused
     assert read
 
@@ -66,23 +68,33 @@ def test_a_broken_xgboost_json_is_refused_or_sound(tmp_path):
 
     ways = mixed(damage, damage, broken_text, broken_bytes)
     broken = Subject("broken_xgboost.json", xgboost("json"), read_model, is_sound, ways)
-    refused, read = fuzz(broken, tmp_path, cases(500, 10_000))
+    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
     assert refused
     assert read
 
 
 def test_a_broken_xgboost_ubjson_is_refused_or_sound(tmp_path):
     broken = Subject("broken_xgboost.ubj", xgboost("ubj"), read_model, is_sound, broken_bytes)
-    refused, read = fuzz(broken, tmp_path, cases(500, 10_000))
+    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
+    assert refused
+    assert read
+
+
+def test_a_broken_file_of_skops_is_refused_or_sound(tmp_path):
+    seeds = [path.read_bytes() for path in sorted(SEEDS.glob("*.skops"))]
+    ways = mixed(broken_zip, broken_zip, broken_bytes)
+    broken = Subject("broken.skops", seeds, read_model, is_sound, ways)
+    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
     assert refused
     assert read
 
 
 def graphs() -> list[bytes]:
-    """ONNX of skl2onnx, and TreeEnsemble of ai.onnx.ml 5."""
+    """ONNX of skl2onnx, TreeEnsemble of ai.onnx.ml 5, and treekit's own."""
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(ROWS, CLASSES)
     plain = skl2onnx.to_onnx(tree, ROWS[:1], options={"zipmap": False})
-    return [plain.SerializeToString(), members()]
+    own = [export_onnx(EXTREMES[name](), "m")["m.onnx"] for name in ("costs", "boosted_counts")]
+    return [plain.SerializeToString(), members(), *own]
 
 
 def members() -> bytes:
@@ -121,7 +133,7 @@ def members() -> bytes:
 def test_a_broken_onnx_model_is_refused_or_sound(tmp_path):
     ways = mixed(broken_proto, broken_proto, broken_bytes)
     broken = Subject("broken_trees.onnx", graphs(), read_model, is_sound, ways)
-    refused, read = fuzz(broken, tmp_path, cases(500, 10_000))
+    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
     assert refused
     assert read
 
@@ -168,7 +180,7 @@ def test_a_broken_tree_of_scikit_learn_is_refused_or_sound(tmp_path):
         return read_model(fitted)
 
     broken = Subject("tree.npy", [recorded(state["nodes"])], read, is_sound, changed_records)
-    refused, read_ = fuzz(broken, tmp_path, cases(300, 5000))
+    refused, read_ = fuzz(broken, tmp_path, cases(100, 1500))
     assert refused
     assert read_
 
@@ -183,7 +195,7 @@ def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path):
         return read_model(fitted)
 
     broken = Subject("predictor.npy", [recorded(first.nodes)], read, is_sound, changed_records)
-    refused, read_ = fuzz(broken, tmp_path, cases(300, 5000))
+    refused, read_ = fuzz(broken, tmp_path, cases(100, 1500))
     assert refused
     assert read_
 
@@ -206,5 +218,5 @@ def test_a_broken_onnx_artifact_is_refused_or_judged(name, tmp_path):
         mixed(broken_proto, broken_bytes),
         watched=False,  # verify runs what it is given, and says so
     )
-    refused, judged = fuzz(broken, tmp_path, cases(30, 600))
+    refused, judged = fuzz(broken, tmp_path, cases(20, 200))
     assert refused + judged

@@ -9,6 +9,7 @@ import os
 import stat
 import struct
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -546,7 +547,44 @@ def test_forged_entries_with_right_checksums_give_a_clear_error_or_a_sound_model
     assert refused > 100
 
 
-# Speed
+# Memory and speed
+
+
+def with_settings(text: str, path: Path) -> Path:
+    """A model file of these settings, as JSON."""
+    save(small_model(), path)
+    header = json.loads(entry(path, "model.json")) | {"settings": {}}
+    start, end = json.dumps(header).split('"settings": {}')
+    return rewritten(path, {"model.json": f'{start}"settings": {text}{end}'.encode()})
+
+
+@pytest.mark.parametrize(
+    "one", ["[]", "{}", '{"":0}', '{"":[]}', "1e5", "[[[[]]]]", '"é"', "null"], ids=repr
+)
+def test_settings_cannot_swell(one, tmp_path):
+    path = with_settings('{"": [' + ",".join([one] * 30_000) + "]}", tmp_path / "m")
+    assert memory_of_loading(path) < 100 * path.stat().st_size
+
+
+@pytest.mark.parametrize("n_trees", [1, 3000])
+def test_memory_is_bounded_by_the_size_of_the_file_and_the_number_of_trees(n_trees, tmp_path):
+    many = tuple(f"{k:x}" for k in range(30_000 if n_trees == 1 else 2))
+    schema = Schema(columns=(Column("x", "nominal", many),), classes=("a", "b"))
+    path = tmp_path / "m"
+    root = subset(0, many[:1], leaf([1, 2]), leaf([2, 1])) if n_trees == 1 else leaf([1, 2])
+    save(make_model(schema, [build_tree(root, schema)] * n_trees), path)
+    assert memory_of_loading(path) < 100 * path.stat().st_size + 4096 * n_trees
+
+
+def memory_of_loading(path: Path) -> int:
+    """Bytes at the peak, after everything is imported that a file needs."""
+    load(path)
+    tracemalloc.start()
+    try:
+        load(path)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def large_model(n_trees: int, depth: int) -> Model:

@@ -387,10 +387,15 @@ def broken_proto(seeds: Sequence[bytes], rng: Rng) -> bytes:
     proto = ModelProto()
     proto.ParseFromString(pick(rng, seeds))
     nodes = proto.graph.node
+    if len(proto.metadata_props) and rng.random() < 0.3:
+        told = pick(rng, proto.metadata_props)
+        told.value = broken_text([told.value.encode()], rng).decode("utf-8", "replace")
     for _ in range(int(rng.integers(1, 4))):
         node = nodes[int(rng.integers(len(nodes)))]
         way = rng.random()
-        if way < 0.8 and len(node.attribute):
+        if way < 0.1 and len(proto.graph.initializer):
+            _other_tensor(pick(rng, proto.graph.initializer), rng)
+        elif way < 0.8 and len(node.attribute):
             _other_attribute(node.attribute[int(rng.integers(len(node.attribute)))], rng)
         elif way < 0.85 and len(node.attribute):
             del node.attribute[int(rng.integers(len(node.attribute)))]
@@ -420,15 +425,22 @@ def _other_attribute(attribute: Any, rng: Rng) -> None:
         other = (b"BRANCH_EQ", b"LEAF", b"BRANCH_LEQ", b"", b"\xff", b"BRANCH_MEMBER")
         attribute.strings[int(rng.integers(len(attribute.strings)))] = pick(rng, other)
     if attribute.HasField("t"):
-        tensor = attribute.t
-        if rng.random() < 0.6:
-            tensor.raw_data = broken_bytes([tensor.raw_data or b"\0"], rng)
-        elif rng.random() < 0.5:
-            tensor.data_type = int(rng.integers(20))
-        else:
-            tensor.data_location = 1
-            tensor.external_data.add(key="location", value="/etc/passwd")
+        _other_tensor(attribute.t, rng)
     if attribute.HasField("s"):
         attribute.s = pick(rng, (b"SUM", b"MIN", b"SOFTMAX", b"\xff\xfe", b"NONE", b"LOGISTIC"))
     if attribute.HasField("i"):
         attribute.i = pick(rng, HOSTILE_WHOLES)
+
+
+def _other_tensor(tensor: Any, rng: Rng) -> None:
+    """A constant of other bytes, shape or type, or in another file."""
+    way = rng.random()
+    if way < 0.5:
+        tensor.raw_data = broken_bytes([tensor.raw_data or b"\0"], rng)
+    elif way < 0.7 and len(tensor.dims):
+        tensor.dims[0] = pick(rng, HOSTILE_WHOLES)
+    elif way < 0.85:
+        tensor.data_type = int(rng.integers(20))
+    else:
+        tensor.data_location = 1
+        tensor.external_data.add(key="location", value="/etc/passwd")

@@ -24,8 +24,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from treekit.errors import ExportError
 from treekit.export.language import Language
@@ -136,7 +137,7 @@ def read_profile(folder: Path) -> Profile:
     path = folder / PROFILE
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, too nested
         raise ExportError(f"cannot read {str(path)!r}: {error}") from error
     literals = told.get("literals")
     if isinstance(literals, dict) and "limits" in told:
@@ -169,7 +170,7 @@ def _record(kind: type[Any], told: Any, path: Path, where: str) -> Any:
     """A record of the type `kind` made of a table, its fields checked by their types."""
     if not isinstance(told, dict):
         raise _fault(path, where, f"{told!r}; it is a table")
-    hints = get_type_hints(kind)
+    hints = _hints(cast(Any, kind))
     if unknown := sorted(set(told) - set(hints)):
         known = ", ".join(hints)
         raise _fault(path, where + unknown[0], f"not known; known here: {known}")
@@ -178,6 +179,11 @@ def _record(kind: type[Any], told: Any, path: Path, where: str) -> Any:
         if required and each.name not in told:
             raise _fault(path, where + each.name, "missing")
     return kind(**{n: _value(hints[n], value, path, where + n) for n, value in told.items()})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _value(hint: Any, told: Any, path: Path, where: str) -> Any:

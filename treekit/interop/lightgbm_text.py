@@ -128,6 +128,8 @@ def _tree(block: dict[str, str]) -> TreeText:
     if not 1 <= n_leaves <= len(block["leaf_value"]):
         raise ValueError(f"a tree has {n_leaves} leaves")
     n, n_sets = n_leaves - 1, int(block.get("num_cat", "0"))
+    if n_sets < 0:
+        raise ValueError(f"a tree has {n_sets} sets of categories")
     bounds, words = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint32)
     if n_sets:
         bounds = _whole(block, "cat_boundaries", n_sets + 1)

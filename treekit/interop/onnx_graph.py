@@ -67,7 +67,21 @@ def opened(source: Any) -> ModelProto:
         parsed.ParseFromString(read_whole(source))
     except (DecodeError, ValueError, RuntimeError) as error:
         raise ModelFileError(f"{SOURCE} is damaged, or none: {error}") from error
+    _check_texts(parsed)
     return parsed
+
+
+def _check_texts(proto: ModelProto) -> None:
+    """Refuse texts that are no UTF-8, which the parser hands on as bytes."""
+    named = [*proto.graph.input, *proto.graph.output, *proto.graph.initializer]
+    texts: list[Any] = [proto.producer_name, *(one.name for one in named)]
+    for node in proto.graph.node:
+        texts += [node.op_type, node.domain, node.name, *node.input, *node.output]
+        texts += [attribute.name for attribute in node.attribute]
+    for told in proto.metadata_props:
+        texts += [told.key, told.value]
+    if not all(isinstance(text, str) for text in texts):
+        raise ModelFileError(f"{SOURCE} is damaged: it holds a text that is no UTF-8")
 
 
 class Attributes:

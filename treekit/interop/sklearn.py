@@ -55,7 +55,7 @@ from treekit.data.schema import Column, Dtype, Output, Schema, python_label
 from treekit.errors import ModelError
 from treekit.interop.sklearn_boosting import read_gradient_boosting, read_histogram_boosting
 from treekit.interop.sklearn_trees import tree_of
-from treekit.interop.vocabulary import checked_names, checked_width
+from treekit.interop.vocabulary import MAX_COLUMNS, checked_names, checked_width
 from treekit.model.ensemble import Model, make_model
 from treekit.model.tree import Tree
 
@@ -209,6 +209,8 @@ def _schema(source: Any, name: str) -> Schema:
     names = checked_names(names, checked_width(int(source.n_features_in_), said), said)
     columns = tuple(Column(name) for name in names)
     n_outputs = int(getattr(source, "n_outputs_", 1))
+    if not 1 <= n_outputs <= MAX_COLUMNS:
+        raise ModelError(f"{said} has {n_outputs} outputs; treekit reads 1 to {MAX_COLUMNS}")
     targets = ["target"] if n_outputs == 1 else [f"y{k}" for k in range(n_outputs)]
     if not hasattr(source, "classes_"):
         more = tuple(Output(target) for target in targets[1:])

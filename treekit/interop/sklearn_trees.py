@@ -49,11 +49,14 @@ def tree_of(tree: Any, schema: Schema) -> Tree:
 def _check(tree: Any, inner: npt.NDArray[np.int64], schema: Schema) -> None:
     """Refuse numbers that no fit makes, before anything is computed from them."""
     weight, asked = tree.weighted_n_node_samples, tree.feature[inner]
-    finite = bool(np.all(np.isfinite(tree.value))) and bool(np.all(np.isfinite(weight)))
-    if not finite or np.any(weight < 0) or np.any((asked < 0) | (asked >= schema.n_features)):
+    if np.any((asked < 0) | (asked >= schema.n_features)):
         raise ModelError(
-            "the scikit-learn tree is damaged (a value or weight that is not finite, or a column "
-            "that there is not): fit it again"
+            "the scikit-learn tree is damaged: a split asks a column that the schema does not have"
+        )
+    finite = bool(np.all(np.isfinite(tree.value))) and bool(np.all(np.isfinite(weight)))
+    if not finite or np.any(weight < 0):
+        raise ModelError(
+            "the scikit-learn tree is damaged: a value or weight is not finite; fit it again"
         )
 
 
@@ -130,9 +133,10 @@ def _values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
     if schema.task == "regression":
         return value
     node_weight = tree.weighted_n_node_samples[:, None]
-    weights = value * node_weight
-    whole = np.rint(weights)
-    close = np.abs(weights - whole) <= _WHOLE * node_weight
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite is refused later
+        weights = value * node_weight
+        whole = np.rint(weights)
+        close = np.abs(weights - whole) <= _WHOLE * node_weight
     result: npt.NDArray[np.float64] = np.where(close, whole, weights)
     return result
 

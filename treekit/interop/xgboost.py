@@ -47,7 +47,7 @@ from treekit.interop.boosted import Boosted, Outcome, read_boosted
 from treekit.interop.files import beginning, read_whole
 from treekit.interop.vocabulary import checked_names, checked_width, columns_of
 from treekit.interop.xgboost_json import Forest, Learner, parse
-from treekit.interop.xgboost_nodes import SOURCE, nodes_of, vocabularies_of
+from treekit.interop.xgboost_nodes import SOURCE, array_of, nodes_of, vocabularies_of
 from treekit.model.ensemble import Model
 from treekit.model.links import Link
 
@@ -118,7 +118,7 @@ def read_xgboost(
     outcome, start = _outcome(learner.objective.name, n_margins, file.version)
     kept = _kept(forest, _rounds(learner, iterations), n_margins)
     trees = forest.trees[:kept]
-    group = np.array(forest.tree_info[:kept], dtype=np.int64)
+    group = array_of(forest.tree_info[:kept], np.int64, "tree_info")
     if np.any((group < 0) | (group >= n_margins)):
         raise ModelFileError(f"{SOURCE} is damaged: a tree adds to none of the {n_margins} margins")
     told = learner.learner_model_param.num_feature

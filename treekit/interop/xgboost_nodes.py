@@ -14,7 +14,7 @@ from treekit.interop.build import Nodes
 from treekit.interop.vocabulary import Vocabulary, named_vocabulary, whole_vocabulary
 from treekit.interop.xgboost_json import Categories, TreeRecord
 
-__all__ = ["SOURCE", "nodes_of", "vocabularies_of"]
+__all__ = ["SOURCE", "array_of", "nodes_of", "vocabularies_of"]
 
 SOURCE = "the XGBoost model"
 _CATEGORICAL = 1
@@ -56,7 +56,7 @@ class _Joined:
                 raise ModelFileError(
                     f"{SOURCE} is damaged: {name} has {len(values)} entries of {size} nodes"
                 )
-            parts.append(_array(values, dtype, name))
+            parts.append(array_of(values, dtype, name))
         return np.concatenate(parts)
 
     def sets(self) -> tuple[Ints, Ints, Ints]:
@@ -67,10 +67,10 @@ class _Joined:
         ):
             if not tree.categories_nodes:
                 continue
-            own = _array(tree.categories_nodes, np.int64, "categories_nodes")
-            begin = _array(tree.categories_segments, np.int64, "categories_segments")
-            sizes = _array(tree.categories_sizes, np.int64, "categories_sizes")
-            categories = _array(tree.categories, np.int64, "categories")
+            own = array_of(tree.categories_nodes, np.int64, "categories_nodes")
+            begin = array_of(tree.categories_segments, np.int64, "categories_segments")
+            sizes = array_of(tree.categories_sizes, np.int64, "categories_sizes")
+            categories = array_of(tree.categories, np.int64, "categories")
             fits = len(own) == len(begin) == len(sizes) and np.all((own >= 0) & (own < size))
             if (
                 not fits
@@ -90,7 +90,8 @@ class _Joined:
         return np.concatenate(nodes), np.concatenate(starts), joined
 
 
-def _array(values: Sequence[Any], dtype: Any, name: str) -> npt.NDArray[Any]:
+def array_of(values: Sequence[Any], dtype: Any, name: str) -> npt.NDArray[Any]:
+    """The numbers that a file has under a name; ModelFileError if they do not fit the type."""
     try:
         return np.array(values, dtype=dtype)
     except (OverflowError, ValueError) as error:
@@ -200,7 +201,7 @@ def _values(
                 f"{SOURCE} has leaves of several values in the form of XGBoost 2; load it with "
                 "XGBoost 3 and save it again"
             )
-        weights = _float32(_array(tree.leaf_weights, np.float64, "leaf_weights"))
+        weights = _float32(array_of(tree.leaf_weights, np.float64, "leaf_weights"))
         leaf = np.flatnonzero(~joined.inner[at : at + size]) + at
         which = joined.right[leaf]
         if (

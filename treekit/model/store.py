@@ -136,6 +136,9 @@ def _arrays_of(model: Model) -> dict[str, npt.NDArray[Any]]:
 def load(path: str | Path) -> Model:
     """Read a model file, which may come from anyone.
 
+    It takes at most 100 bytes of memory for each byte of the file, and 4 kB
+    for each tree, of which there are at most `MAX_TREES`; usually 4 to 10.
+
     Raises
     ------
     ModelFileError
