@@ -122,6 +122,16 @@ def test_keys_are_handed_on_and_hold_rows_together(dialect: str, tmp_path: Path)
     assert told == {"dialect": dialect, "form": "case", "table": "rows", "keys": ["id", "size"]}
 
 
+def test_rows_of_many_lengths_keep_their_answers(dialect: str, tmp_path: Path) -> None:
+    # PostgreSQL puts short rows where long ones left room, and reads page by page.
+    levels = tuple("x" * (1 + k * 37 % 900) + str(k) for k in range(90))
+    schema = Schema((Column("c", "nominal", levels), Column("x")), task="regression")
+    tree = subset("c", levels[::2], leaf(1.0), threshold(1, 0.5, leaf(2.0), leaf(3.0)))
+    model = make_model(schema, [build_tree(tree, schema)])
+    rows = [[k * 7 % 90, k % 2] for k in range(1500)]
+    check(model, tmp_path, rows, dialect=dialect)
+
+
 def test_answers_carry_names_of_classes_and_targets_where_these_make_names(tmp_path: Path) -> None:
     need("sqlglot")
     schema = Schema((Column("x"),), classes=("no", "yes"), more=(Output("second", ("a", "A")),))

@@ -110,12 +110,15 @@ class _Table:
             for f, column in enumerate(self.schema.columns)
         ]
         numbers = list(range(len(rows)))
-        self.engine.fill(self.told["table"], [*columns, *((k, "BIGINT", numbers) for k in keys)])
+        more = [(key, "BIGINT", numbers) for key in keys]
+        order = self.engine.fill(self.told["table"], [*columns, *more])
         said = self.engine.ask(self.query, self.job.deadline)
-        if self.told["keys"] and keys:
+        if keys:
             own = self.told["keys"].index(keys[0])
-            said = sorted(said, key=lambda row: row[own])
-        return said
+            return sorted(said, key=lambda row: row[own])
+        if len(order) != len(said):
+            return said
+        return [row for _, row in sorted(zip(order, said, strict=True), key=lambda pair: pair[0])]
 
     def _read(self, said: list[tuple[Any, ...]], n: int) -> Answers:
         width = self.n_keys + self.n_labels + self.n_numbers

@@ -36,8 +36,12 @@ class Engine(Protocol):
     dialect: str
     has_nan: bool
 
-    def fill(self, table: str, columns: Sequence[Column]) -> None:
-        """Make a table of cells, in place of the one of that name."""
+    def fill(self, table: str, columns: Sequence[Column]) -> Sequence[int]:
+        """Make a table of cells, in place of the one of that name.
+
+        Which row comes first, second, ... when the table is read; nothing if
+        they come as they were given.
+        """
 
     def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Every row of a query's answer; `VerificationError` if it has none."""
@@ -69,7 +73,7 @@ class SQLiteEngine:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         self.error: type[Exception] = sqlite3.Error
 
-    def fill(self, table: str, columns: Sequence[Column]) -> None:
+    def fill(self, table: str, columns: Sequence[Column]) -> Sequence[int]:
         """Make the table."""
         name = quoted(table, self.dialect)
         types = {"REAL": "REAL", "TEXT": "TEXT", "BIGINT": "INTEGER"}
@@ -82,6 +86,7 @@ class SQLiteEngine:
             zip(*(cells for _, _, cells in columns), strict=True),
         )
         self.connection.execute("COMMIT")
+        return ()
 
     def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Run the query, looking at the clock now and then."""
@@ -112,7 +117,7 @@ class DuckDBEngine:
         self.connection = duckdb.connect(":memory:")
         self.error: type[Exception] = duckdb.Error
 
-    def fill(self, table: str, columns: Sequence[Column]) -> None:
+    def fill(self, table: str, columns: Sequence[Column]) -> Sequence[int]:
         """Make the table from lists, one a column."""
         types = {"REAL": "DOUBLE", "TEXT": "TEXT", "BIGINT": "BIGINT"}
         definition = _definition(table, columns, self.dialect, types)
@@ -123,6 +128,7 @@ class DuckDBEngine:
             f"INSERT INTO {name} SELECT {lists}",
             [list(cells) for _, _, cells in columns],
         )
+        return ()
 
     def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Run the query, and stop it when the time is over."""
@@ -162,7 +168,7 @@ class PostgresEngine:
         self.connection.execute("SET LOCAL jit = off")
         self.connection.execute("SAVEPOINT filled")
 
-    def fill(self, table: str, columns: Sequence[Column]) -> None:
+    def fill(self, table: str, columns: Sequence[Column]) -> Sequence[int]:
         """Make a temporary table from arrays, one a column."""
         types = {"REAL": "DOUBLE PRECISION", "TEXT": "TEXT", "BIGINT": "BIGINT"}
         name = quoted(table, self.dialect)
@@ -171,12 +177,15 @@ class PostgresEngine:
         run(f"DROP TABLE IF EXISTS pg_temp.{name}".encode())
         run(f"CREATE TEMPORARY TABLE {definition}".encode())
         arrays = ", ".join(f"%s::{types[kind]}[]" for _, kind, _ in columns)
-        run(
+        # Rows are put wherever a page has room, and read page by page.
+        places = run(
             f"INSERT INTO pg_temp.{name.replace('%', '%%')} "  # noqa: S608 - quoted by sqlglot
-            f"SELECT * FROM UNNEST({arrays})".encode(),
+            f"SELECT * FROM UNNEST({arrays}) RETURNING CAST(ctid AS TEXT)".encode(),
             [list(cells) for _, _, cells in columns],
-        )
+        ).fetchall()
+        told = [tuple(map(int, place[1:-1].split(","))) for (place,) in places]
         run(b"SAVEPOINT filled")
+        return sorted(range(len(told)), key=told.__getitem__)
 
     def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Run the query, which the server stops when the time is over."""
