@@ -413,3 +413,38 @@ def test_own_graphs_that_lost_what_they_asked_are_refused_by_name(
     (path,) = treekit.export(EXTREMES[name](), "onnx", tmp_path / "m")
     with pytest.raises(ModelError, match="cannot be had back"):
         treekit.read_model(Path(path))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("treekit.schema", "{}", "its metadata"),
+        ("treekit.schema", "[" * 10**5, "its metadata"),
+        ("treekit.policies", '{"missing": "guess"}', "its metadata"),
+        ("treekit.units", '{"exponent": 99999}', "its exponent is 99999"),
+        (
+            "treekit.policies",
+            '{"missing": "direction", "unknown": "missing", "voting": "soft", '
+            '"combine": "mean", "costs": [[0], [1, 0]]}',
+            "costs are no table",
+        ),
+    ],
+)
+def test_own_graphs_with_other_metadata_are_refused_by_name(
+    key: str, value: str, message: str, tmp_path: Path
+) -> None:
+    (path,) = treekit.export(EXTREMES["boosted_four"](), "onnx", tmp_path / "m")
+    proto = onnx.load(path)
+    (told,) = (one for one in proto.metadata_props if one.key == key)
+    told.value = value
+    with pytest.raises(ModelFileError, match=message):
+        read_onnx(proto)
+
+
+def test_own_graphs_with_other_integers_are_refused_by_name(tmp_path: Path) -> None:
+    (path,) = treekit.export(EXTREMES["mixed"](), "onnx", tmp_path / "m", leaf=True)
+    proto = onnx.load(path)
+    (units,) = (one for one in proto.graph.initializer if one.name == "units")
+    units.raw_data = bytes(len(units.raw_data))
+    with pytest.raises(ModelError, match="the votes of a leaf do not share"):
+        read_onnx(proto)
