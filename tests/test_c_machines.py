@@ -76,14 +76,14 @@ def links() -> tuple[str, ...]:
 
 
 def test_the_header_serves_c_plus_plus(tmp_path):
-    need("g++")
+    need("clang")
     stems = written(tmp_path, ("table", "integer"), ("mixed", "several_labels"))
     text = "".join(f'#include "{stem}.h"\n' for stem in stems)
     (tmp_path / "main.cpp").write_text(
         f"{text}int main() {{ return mixed_table_predict(nullptr, nullptr); }}\n"
     )
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-c"]
-    compiles(tmp_path, "g++", *flags, "main.cpp")
+    compiles(tmp_path, "clang", "-x", "c++", *flags, "main.cpp")
     names = subprocess.run(
         ["nm", "main.o"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
