@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks import accuracy, foreign, forest, generated_c, third_party
+from benchmarks import accuracy, equality, foreign, forest, generated_c, third_party
 
 
 def test_the_forest_benchmark_compares_every_side_on_the_same_data(capsys):
@@ -68,3 +68,24 @@ def test_the_benchmark_of_foreign_models_finds_the_same_labels(capsys):
         assert one.labels == 0
         assert one.margins < 1e-6
         assert one.shares < 1e-6
+
+
+def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
+    copy = tmp_path / "README.md"
+    copy.write_text(f"before\n{equality.BEGIN}\nold\n{equality.END}\nafter\n", encoding="utf-8")
+    monkeypatch.setattr(equality, "README", copy)
+    small = ["--rows", "200", "--kinds", "several targets", "C4.5, rows divided", "--write"]
+    cells = equality.main([*small, "--targets", "Python", "rules"])
+    assert {str(cell).isdigit() for own in cells.values() for cell in own.values()} >= {True}
+    assert all(cell.probes > 100 for own in cells.values() for cell in own.values())
+    text = copy.read_text(encoding="utf-8")
+    assert text.startswith(f"before\n{equality.BEGIN}\n| probes")
+    assert text.endswith(f"{equality.END}\nafter\n")
+    assert "old" not in text
+    assert "several targets: rules" in capsys.readouterr().out
+
+
+def test_a_cell_says_what_was_refused_or_not_run_or_differs():
+    cell = equality.Cell
+    said = [cell(5000), cell(5000, 2), cell(refused="rows divide"), cell(failed="no gcc")]
+    assert list(map(str, said)) == ["5,000", "**2 differ**", "refused", "**not run**"]

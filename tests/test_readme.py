@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import treekit
+from benchmarks import equality
 from treekit.cli import main
 from treekit.data import DEMO_TARGET, demo_table
 
@@ -39,8 +40,20 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_readme_fits_on_a_screen():
-    assert len(TEXT.splitlines()) <= 110
+def test_the_readme_fits_on_a_screen_the_table_of_probes_apart():
+    before, _, rest = TEXT.partition(equality.BEGIN)
+    _, _, after = rest.partition(equality.END)
+    assert len(before.splitlines()) + len(after.splitlines()) <= 110
+
+
+def test_the_table_of_probes_has_every_kind_of_model_and_every_target():
+    table = TEXT.partition(equality.BEGIN)[2].partition(equality.END)[0].strip().splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert cells[0][1:] == list(equality.TARGETS)
+    assert [row[0] for row in cells[2:]] == list(equality.KINDS)
+    answered = [cell for row in cells[2:] for cell in row[1:]]
+    assert all(cell == "refused" or int(cell.replace(",", "")) > 500 for cell in answered)
+    assert answered.count("refused") < len(answered) / 10
 
 
 def test_twelve_lines_of_python_run(capsys: pytest.CaptureFixture[str]):
