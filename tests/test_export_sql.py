@@ -301,6 +301,38 @@ def test_numbers_and_bools_in_a_nominal_column_are_their_levels(dialect: str) ->
         engine.close()
 
 
+def test_a_text_that_only_looks_like_a_level_is_unseen(dialect: str) -> None:
+    schema = Schema(
+        (Column("n", "nominal", ("3", "10")), Column("b", "nominal", ("False", "True"))),
+        task="regression",
+    )
+    tree = subset("n", ["3"], leaf(1.0), subset("b", ["True"], leaf(2.0), leaf(3.0)), missing=1)
+    model = make_model(schema, [build_tree(tree, schema)])
+    from treekit.export.sql import export_sql
+    from treekit.verify.sql_engines import DuckDBEngine, PostgresEngine, SQLiteEngine
+
+    make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
+    (content,) = export_sql(model, "m", dialect=dialect).values()
+    engine = make()
+    texts = ["3", "3.0", "10", "10.0"], ["true", "true", "True", "true"]
+    rows = {"n": texts[0], "b": texts[1]}
+    try:
+        engine.fill("rows", [("n", "TEXT", texts[0]), ("b", "TEXT", texts[1])])
+        said = [row[0] for row in engine.ask(content.decode(), math.inf)]
+        assert said == model.predict(rows).tolist() == [1.0, 3.0, 2.0, 3.0]
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(("form", "table"), [("case", "cells"), ("table", "Nodes")])
+def test_a_table_called_as_a_step_of_the_query_is_refused_by_name(
+    form: str, table: str, tmp_path: Path
+) -> None:
+    need("sqlglot")
+    with pytest.raises(ExportError, match="a view of the table under another name"):
+        written(EXTREMES["mixed"](), tmp_path, dialect="duckdb", form=form, table=table)
+
+
 def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> None:
     schema = Schema((Column("c", "nominal", ("ab", "é")),), task="regression")
     tree = subset("c", ["ab"], leaf(1.0), leaf(2.0), missing=1)

@@ -105,7 +105,7 @@ def require_abilities(model: Model, target: str, able: frozenset[str] | tuple[st
 
 def _require_identifier(stem: str, profile: Profile) -> None:
     language: Language = profile.literals
-    made = str(language.name(stem, "model"))
+    made = f"{language.name(stem, 'model')}"
     if stem != made:
         raise ExportError(
             f"{stem + profile.suffix!r}: in {profile.name} the name of the file is that of what "

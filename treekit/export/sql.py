@@ -101,6 +101,7 @@ def export_sql(
     chosen, reason = _choose(form, model, trees, derived, engine)
     while True:
         made = builder.made(chosen, handed, names)
+        _check_steps(made, table)
         told = {"dialect": dialect, "form": chosen, "table": table, "keys": handed}
         content = _written(made, told, reason, refuse, engine)
         problem = engine.problem(content.decode(), table, [*model.schema.names, *handed], chosen)
@@ -203,6 +204,16 @@ def _check(model: Model, dialect: Dialect, table: str, keys: list[str]) -> None:
         raise ExportError(
             f"a query of {dialect.title} answers up to {dialect.most_answers} columns, and the "
             f"model needs {answers}: choose another dialect or target"
+        )
+
+
+def _check_steps(made: exp.Expression, table: str) -> None:
+    """The query's own steps may not be called as the table is: they would hide it."""
+    steps = {step.alias.casefold() for step in made.find_all(exp.CTE)}
+    if table.casefold() in steps:
+        raise ExportError(
+            f"the query has a step of its own called {table!r}: score a view of the table under "
+            "another name"
         )
 
 

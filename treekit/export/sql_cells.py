@@ -140,12 +140,7 @@ def _cell(model: Model, dialect: Dialect, column: Column, raw: Sql) -> Sql:
     marks = model.schema.missing_marks
     if column.kind == "numeric":
         return dialect.as_number(raw, marks)
-    texts = {level: code for code, level in enumerate(column.levels)}
-    for code, level in enumerate(column.levels):
-        for spelling in dialect.spellings(level):
-            if spelling not in marks:
-                texts.setdefault(spelling, code)
-    tests = [(dialect.text(text), integer(code)) for text, code in texts.items()]
+    tests = [(dialect.text(level), integer(code)) for code, level in enumerate(column.levels)]
     unseen: Sql | None = None
     if model.unknown == "error":
         gone = [(is_null(raw.copy()), none())]
@@ -155,7 +150,7 @@ def _cell(model: Model, dialect: Dialect, column: Column, raw: Sql) -> Sql:
         unseen = when(gone, integer(_UNSEEN))
     if not tests:
         return unseen or cast(none(), "BIGINT")
-    return switch(dialect.as_text(raw), tests, unseen)
+    return switch(dialect.as_text(raw, column.levels), tests, unseen)
 
 
 def _refusals(

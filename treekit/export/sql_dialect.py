@@ -11,6 +11,7 @@ from sqlglot import exp
 from treekit.errors import ExportError
 from treekit.export.sql_syntax import (
     Sql,
+    binary,
     call,
     cast,
     column,
@@ -20,7 +21,7 @@ from treekit.export.sql_syntax import (
     when,
 )
 
-__all__ = ["BLANKS", "Dialect", "array", "widened"]
+__all__ = ["BLANKS", "Dialect", "array"]
 
 BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What `str.strip` drops around a cell."""
@@ -50,6 +51,10 @@ class Dialect:
         The function that makes a NUL, or "" if text cannot hold one.
     collation : str
         The one that compares bytes.
+    type_of : str
+        The function that names the type of a value.
+    bools, doubles : tuple of str
+        Types whose text is ``true``, and ``3.0`` for a whole number.
     """
 
     name = "postgres"
@@ -63,6 +68,9 @@ class Dialect:
     trim = "BTRIM"
     nul = ""
     collation = '"C"'
+    type_of = "PG_TYPEOF"
+    bools: tuple[str, ...] = ("boolean",)
+    doubles: tuple[str, ...] = ()
 
     def number(self, number: float) -> Sql:
         """A finite double that is read back to the last bit, wherever it stands."""
@@ -103,17 +111,31 @@ class Dialect:
         del number
         return None
 
-    def as_text(self, cell: Sql) -> Sql:
-        """A cell as text that is compared byte by byte."""
-        # A column may be declared to compare otherwise (NOCASE): not here.
-        return exp.Paren(
-            this=exp.Collate(this=cast(cell, "TEXT"), expression=exp.var(self.collation))
-        )
+    def as_text(self, cell: Sql, levels: Sequence[str] = ()) -> Sql:
+        """A cell as text that is compared byte by byte.
 
-    def spellings(self, level: str) -> list[str]:
-        """A level's text, and how the engine writes the number or bool that it stands for."""
-        words = {"True": ["true"], "False": ["false"]}
-        return [level, *words.get(level, [])]
+        Of a column of bools, or of doubles that are whole, the text that
+        `treekit.data.schema.level_text` gives it, where `levels` has such; text stays.
+        """
+        written = cast(cell, "TEXT")
+        tests: list[tuple[Sql, Sql]] = []
+        for level in sorted({"True", "False"} & set(levels) if self.bools else ()):
+            is_it = binary(exp.EQ, written.copy(), exp.Literal.string(level.lower()))
+            tests.append((self._is_a(cell, self.bools, is_it), exp.Literal.string(level)))
+        if self.doubles and any(map(_is_whole, levels)):
+            ends = exp.Like(this=written.copy(), expression=exp.Literal.string("%.0"))
+            length = exp.Sub(this=call("LENGTH", written.copy()), expression=exp.Literal.number(2))
+            cut = call("SUBSTR", written.copy(), exp.Literal.number(1), length)
+            tests.append((self._is_a(cell, self.doubles, ends), cut))
+        # A column may be declared to compare otherwise (NOCASE): not here.
+        said = exp.Paren(this=when(tests, written)) if tests else written
+        return exp.Paren(this=exp.Collate(this=said, expression=exp.var(self.collation)))
+
+    def _is_a(self, cell: Sql, kinds: Sequence[str], too: Sql) -> Sql:
+        """Whether a cell is of one of some types, and `too`."""
+        kind = cast(call(self.type_of, cell.copy()), "TEXT")
+        asked = one_of(kind, [exp.Literal.string(name) for name in kinds])
+        return exp.Paren(this=exp.And(this=asked, expression=too))
 
     def is_mark(self, cell: Sql, marks: Sequence[str]) -> Sql | None:
         """Whether a cell's text means that it is missing."""
@@ -195,8 +217,7 @@ def array(values: npt.NDArray[Any] | list[str | None], first: str, last: str, ki
     return cast(exp.Literal.string(f"{first}{body}{last}"), kind)
 
 
-def widened(level: str) -> list[str]:
-    """``3.0``: what an integer level is called in a column of doubles."""
+def _is_whole(level: str) -> bool:
+    """Whether a level is a whole number that a column of doubles writes with ``.0``."""
     digits = level.removeprefix("-")
-    whole = digits.isascii() and digits.isdigit() and str(int(level)) == level
-    return [f"{level}.0"] if whole and len(digits) < 16 else []
+    return digits.isascii() and digits.isdigit() and len(digits) < 16 and str(int(level)) == level

@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 from sqlglot import exp
 
-from treekit.export.sql_dialect import Dialect, array, widened
+from treekit.export.sql_dialect import Dialect, array
 from treekit.export.sql_syntax import Sql, call, cast
 
 __all__ = ["DuckDB"]
@@ -25,6 +25,8 @@ class DuckDB(Dialect):
     trim = "TRIM"
     nul = "CHR"
     collation = '"binary"'
+    type_of = "TYPEOF"
+    bools, doubles = ("BOOLEAN",), ("DOUBLE", "FLOAT")
 
     def number(self, number: float) -> Sql:
         """A double: without an exponent it would be a DECIMAL."""
@@ -32,10 +34,6 @@ class DuckDB(Dialect):
         return exp.Literal.number(written if "e" in written else f"{written}e0")
 
     bound = number
-
-    def spellings(self, level: str) -> list[str]:
-        """A level's text, and that of a bool, or of a double that is whole."""
-        return super().spellings(level) + widened(level)
 
     def refuse(self, message: str, witness: Sql) -> Sql:
         """An expression that stops the query."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from treekit.export.sql_dialect import Dialect, widened
+from treekit.export.sql_dialect import Dialect
 from treekit.export.sql_syntax import (
     Sql,
     binary,
@@ -45,6 +45,8 @@ class SQLite(Dialect):
     trim = "TRIM"
     nul = "CHAR"
     collation = "BINARY"
+    type_of = "TYPEOF"
+    bools, doubles = (), ("real",)  # of a bool it keeps 0 or 1
 
     def number(self, number: float) -> Sql:
         """A decimal where every version of SQLite reads it exactly, else whole numbers.
@@ -80,10 +82,6 @@ class SQLite(Dialect):
         """Whether `as_number` left text, or bytes."""
         kinds = [exp.Literal.string(kind) for kind in ("text", "blob")]
         return one_of(call("TYPEOF", number), kinds)
-
-    def spellings(self, level: str) -> list[str]:
-        """A level's text, and that of a double that is whole."""
-        return [level, *widened(level)]
 
     def greatest(self, values: Sequence[Sql]) -> Sql:
         """The largest of some values."""

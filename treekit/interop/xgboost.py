@@ -14,7 +14,8 @@ Missing values
 Categories
     a column's levels are those of the training frame where the file has them
     (XGBoost 3.1 and later), else the whole numbers 0, 1, 2, ...; unseen ones
-    go left in XGBoost whatever the default branch is, or are refused.  Where
+    go left in XGBoost whatever the default branch is, or are refused.  A number
+    that is not whole is unseen here, and cut to a whole one there.  Where
     every categorical split sends missing values left they are read as missing;
     else the model refuses them (``unknown="error"``).
 Margins
