@@ -267,3 +267,8 @@ def test_file_names_become_prefixes(tmp_path, name, prefix):
 def test_file_names_that_no_include_line_can_hold_are_refused(name):
     with pytest.raises(ExportError, match="#include"):
         export_c(random_model(2, mixed_schema()), name)
+
+
+def test_integer_keys_leave_no_choice_of_cells():
+    with pytest.raises(ExportError, match="rows are integer keys: leave input out"):
+        export_c(random_model(0, mixed_schema()), "m", arithmetic="integer", input="float")

@@ -304,6 +304,10 @@ RECORDS = {
     ),
     "a suffix without a dot": (Exporter("a", "c", noop), "suffix 'c'"),
     "a suffix that leaves the folder": (Exporter("a", ".c/../x", noop), "suffix"),
+    "a setting called as an argument of the front door": (
+        Exporter("a", ".c", noop, (Setting("path", "", "x"),)),
+        "declares setting 'path', which is treekit's own argument",
+    ),
     "an export of one argument": (Exporter("a", ".c", lambda model: {}), "as agreed"),
 }
 

@@ -99,6 +99,13 @@ KINDS: dict[str, Kind] = {
 }
 
 
+_TAKEN: dict[type, tuple[str, ...]] = {
+    Exporter: ("model", "target", "path"),
+    Importer: ("source",),
+}
+"""Arguments of `treekit.export` and `treekit.read_model`, beside which settings are given."""
+
+
 def kind_of(record: Record) -> Kind:
     """The kind of a record."""
     return next(kind for kind in KINDS.values() if isinstance(record, kind.record))
@@ -128,7 +135,7 @@ def check_record(record: Any, kind: Kind) -> None:
     summary: Any = record.summary
     if not isinstance(summary, str):
         raise PluginError(f"{where} has summary {_type_name(summary)}; a summary is a text")
-    _check_settings(declared_settings(record), where)
+    _check_settings(declared_settings(record), where, _TAKEN.get(type(record), ()))
     _check_exempt(record.exempt, where)
     for attribute, arguments in kind.callables:
         settings = record.settings if attribute == kind.settings_go_to else ()
@@ -289,7 +296,7 @@ def _is_name(name: str) -> bool:
     return len(name) <= 64 and name.replace("-", "_").replace(".", "_").isidentifier()
 
 
-def _check_settings(settings: Any, where: str) -> None:
+def _check_settings(settings: Any, where: str, taken: tuple[str, ...] = ()) -> None:
     if not isinstance(settings, tuple) or not all(isinstance(s, Setting) for s in settings):
         raise PluginError(f"settings of {where} are not a tuple of treekit.Setting records")
     try:
@@ -300,6 +307,10 @@ def _check_settings(settings: Any, where: str) -> None:
     names = [setting.name for setting in settings]
     if twice := [name for name in names if names.count(name) > 1]:
         raise PluginError(f"{where} declares setting {twice[0]!r} twice")
+    if own := [name for name in names if name in taken]:
+        raise PluginError(
+            f"{where} declares setting {own[0]!r}, which is treekit's own argument: rename it"
+        )
 
 
 def _check_exempt(exempt: Any, where: str) -> None:

@@ -112,7 +112,8 @@ def c_types(model: Model, prefix: Code, cells: str, arithmetic: str) -> CTypes:
     Raises
     ------
     ExportError
-        If float cells would round what the model distinguishes.
+        If float cells would round what the model distinguishes, or there are
+        no cells of floating point.
     """
     single = model.schema.dtype == "float32"
     whole = arithmetic == "integer"
@@ -121,6 +122,11 @@ def c_types(model: Model, prefix: Code, cells: str, arithmetic: str) -> CTypes:
             "input='float' would round the rows, and the model tells numbers apart that are one "
             "float (its input type is float64): choose input='double', or train with "
             "dtype='float32'"
+        )
+    if whole and cells == "float":
+        raise ExportError(
+            "input='float' is for rows of floating point, and with arithmetic='integer' rows are "
+            "integer keys: leave input out"
         )
     if whole:
         cells = "uint32_t" if single else "uint64_t"

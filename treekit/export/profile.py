@@ -158,7 +158,8 @@ def _check_choices(profile: Profile, path: Path) -> None:
     ):
         if other := sorted(told - known):
             raise _fault(path, what, f"{other[0]!r}; it is one of {', '.join(sorted(known))}")
-    if taken := sorted({"form", "templates"} & set(profile.settings)):
+    own = {"form", "templates", "model", "target", "path"}
+    if taken := sorted(own & set(profile.settings)):
         raise _fault(path, f"settings.{taken[0]}", "treekit's own; call it otherwise")
     if "table" not in profile.forms or not profile.files:
         raise _fault(path, "forms and files", "too few; a language has form 'table' and a file")

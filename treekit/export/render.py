@@ -85,9 +85,11 @@ def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> 
 
 @lru_cache(maxsize=8)
 def _environment(folders: tuple[str, ...]) -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return Environment(
+    # A folder of templates may come from anyone: they see what they are given, no more.
+    return ImmutableSandboxedEnvironment(
         loader=FileSystemLoader(folders, encoding="utf-8"),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -271,6 +271,11 @@ def _written(
         head.append(
             "-- Run it with SET jit = off: compiling such a query costs more than it saves."
         )
+    if dialect.name == "sqlite":
+        head.append(
+            "-- Columns of numbers hold numbers (declared REAL or INTEGER); text in one, but for "
+            "a mark of missing values, refuses the row."
+        )
     body = made.sql(dialect=dialect.name, pretty=True, copy=False, comments=False)
     end = "" if told["form"] == "expression" else ";"
     return "\n".join([*head, f"{body}{end}", ""]).encode("utf-8")

@@ -167,7 +167,7 @@ def _refusals(
         found.append((is_null(cells.of(feature)), message))
     if not nominal:
         strange = dialect.no_number(cells.of(feature))
-        found.append((strange, f"column {name!r} holds text that is no number"))
+        found.append((strange, f"column {name!r} holds text, not a number"))
     return [
         (
             condition,

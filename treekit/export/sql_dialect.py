@@ -94,7 +94,9 @@ class Dialect:
         if isinstance(label, float):
             return self.number(label)
         if not -(2**63) < label < 2**63:
-            raise ExportError(f"the class label {label} is beyond the BIGINT of SQL: rename it")
+            raise ExportError(
+                f"the class label {label} is beyond what SQL writes as a BIGINT: rename it"
+            )
         return integer(label)
 
     def as_number(self, cell: Sql, marks: Sequence[str]) -> Sql:

@@ -17,7 +17,11 @@ SQL_SETTINGS = (
         "expression, the label or number; auto: CASE if the engine plans it fast",
         choices=("auto", "case", "table", "expression"),
     ),
-    Setting("table", "rows", "the table that is scored"),
+    Setting(
+        "table",
+        "rows",
+        "the table that is scored; in SQLite its columns of numbers are REAL or INTEGER",
+    ),
     Setting("keys", "", 'columns to hand on: names with commas between, or JSON: ["id", "a, b"]'),
     Setting("label", "prediction", "name of the column of labels, or of numbers"),
     Setting("probability", "probability", "how the names of the probabilities' columns begin"),

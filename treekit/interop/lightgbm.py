@@ -17,6 +17,9 @@ Categories
     a column's levels are the training frame's categories, or the whole numbers
     0, 1, 2, ...; unseen and missing ones go right, there and here.  Numbers
     that are not whole are unseen here; LightGBM cuts off their fraction.
+Names
+    of columns are LightGBM's, which has ``_`` for the blanks of a frame's names
+    and keeps no others, not even in its objects.
 Margins
     leaf values are doubles, put on a grid of ``2**exponent``: the sum of T
     trees is off by at most ``T * 2**(exponent - 1)``, some ``T * 2**-53`` of
