@@ -668,6 +668,33 @@ def test_settings_of_a_target_reach_it(tree: Path, tmp_path: Path):
     assert texts[0] != texts[1]
 
 
+def test_settings_of_a_target_are_options_too(tree: Path, tmp_path: Path):
+    for number, words in enumerate(
+        (["--set", "target_runtime=1.31"], ["--target-runtime", "1.31"], ["--target-runtime=1.31"])
+    ):
+        call("export", tree, "--to", "onnx", *words, "-o", tmp_path / f"m{number}.onnx")
+    written = {path.read_bytes() for path in tmp_path.glob("m*.onnx")}
+    assert len(written) == 1
+    call("export", tree, "--to", "onnx", "-o", tmp_path / "other.onnx")
+    assert (tmp_path / "other.onnx").read_bytes() not in written
+    said = call(
+        "export", tree, "--to", "c", "--shape", "round", "-o", tmp_path / "m", code=2
+    ).stderr
+    assert "exporter 'c' has no setting 'shape'" in said
+    said = call("export", tree, "--to", "c", "-o", tmp_path / "m", "--shape", code=2).stderr
+    assert "Option '--shape' requires a value" in said
+
+
+def test_the_settings_of_targets_are_listed():
+    everything = call("export", "--help-settings").stdout
+    assert all(
+        name in everything for name in ("target_runtime", "arithmetic", "dialect", "package")
+    )
+    own = call("export", "--help-settings", "--to", "sql").stdout
+    assert "dialect" in own
+    assert "arithmetic" not in own
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

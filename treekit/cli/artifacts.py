@@ -11,7 +11,50 @@ from treekit.cli.files import check_place
 __all__ = ["export_command", "verify_command"]
 
 
-@click.command("export", short_help="Write a model for another language or runtime.")
+class _ExportCommand(click.Command):
+    """A target's settings are options of their own; ``--help-settings`` needs nothing else."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; ``--target-runtime 1.20`` is ``--set target_runtime=1.20``."""
+        ctx.resilient_parsing = "--help-settings" in args
+        known = {name for option in self.params for name in option.opts} | {"--help"}
+        words, rest = [], iter(args)
+        for word in rest:
+            head, sign, value = word.partition("=")
+            if not head.startswith("--") or len(head) == 2 or head in known:
+                words.append(word)
+                continue
+            if not sign and (value := next(rest, "")) == "":
+                raise click.BadOptionUsage(head, f"Option {head!r} requires a value.", ctx)
+            words += ["--set", f"{head[2:].replace('-', '_')}={value}"]
+        return super().parse_args(ctx, words)
+
+
+def _print_settings(target: str | None) -> None:
+    """The settings of a target, or of all."""
+    from treekit import registry
+    from treekit.cli.terminal import print_table
+    from treekit.contracts import Exporter
+    from treekit.export.languages import target_named
+    from treekit.settings import help_rows
+
+    exporters = [part.record for part in registry.components("exporter")]
+    if target is not None:
+        exporters = [target_named(target, {})]
+    print_table(
+        ["target", "setting", "accepts", "default", "meaning"],
+        [
+            (exporter.name, *row)
+            for exporter in exporters
+            if isinstance(exporter, Exporter)
+            for row in help_rows(exporter.settings)
+        ],
+    )
+
+
+@click.command(
+    "export", cls=_ExportCommand, short_help="Write a model for another language or runtime."
+)
 @click.argument("model")
 @click.option(
     "--to",
@@ -21,8 +64,12 @@ __all__ = ["export_command", "verify_command"]
     help="c, go, java, onnx, ... (treekit plugins).",
 )
 @click.option(
-    *("--set", "assignments"), multiple=True, metavar="KEY=VALUE", help="A setting of the target."
+    *("--set", "assignments"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the target; --KEY VALUE does as well.",
 )
+@click.option("--help-settings", is_flag=True, help="List the settings of targets and exit.")
 @click.option(
     *("-o", "--output"),
     required=True,
@@ -30,8 +77,13 @@ __all__ = ["export_command", "verify_command"]
     type=click.Path(path_type=Path),
     help="Main file to write; its ending may be left out.",
 )
-def export_command(model: str, target: str, assignments: tuple[str, ...], output: Path) -> None:
+def export_command(
+    model: str, target: str, assignments: tuple[str, ...], output: Path, help_settings: bool
+) -> None:
     """Write MODEL for a target: all of its files, or none."""
+    if help_settings:
+        _print_settings(target)
+        return
     from treekit.cli.terminal import shown
     from treekit.export import export
     from treekit.export.c_sizes import sizes_in
