@@ -7,8 +7,10 @@ A forest of 100 trees of depth 8, and one fully grown tree on 100,000 rows.  All
 sides are made of the same fitted estimator, compiled by the same compiler with
 the same flags, and asked the same rows in turn.  "Differing" are boundary rows, at
 and beside thresholds, for which the source says another label than its own model:
-the peers' is scikit-learn's, treekit's the one it reads from that.  Peers that are
-not installed, or take more than ``--seconds`` for a step, are told as such.
+the peers' is scikit-learn's, treekit's the one it reads from that; "other bits" are
+rows with any other bit in a probability.  Peers that are
+not installed, or take more than ``--seconds`` for a step, are told as such.  ONNX of
+treekit and of skl2onnx is asked the same rows, and not timed.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from treekit.verify import make_probes
 
 FLAGS = ("-std=c99", "-O2", "-fPIC")
 PEERS = ("m2cgen", "tl2cgen")
+GRAPHS = ("treekit ONNX", "skl2onnx")
 OWN = {
     "treekit table": {"form": "table"},
     "treekit table, float rows": {"form": "table", "input": "float"},
@@ -111,6 +114,7 @@ class Measured:
     single_us: list[float] = field(default_factory=list)
     batch_us: list[float] = field(default_factory=list)
     differing: int = -1
+    other_bits: int = -1
     probes: int = 0
     failed: str = ""
 
@@ -234,6 +238,31 @@ def made_side(
     return measured if library is None else Side(name, library, cells, outputs, measured)
 
 
+def of_graph(name: str, estimator: Any, model: Model, probes: Any, folder: Path) -> Measured:
+    """Size and differing rows of an ONNX graph; each answers rows of float32, as it wants them."""
+    import onnxruntime
+    import skl2onnx
+
+    single = probes.astype(np.float32)
+    if name == "skl2onnx":
+        own, shares = estimator.predict(single), estimator.predict_proba(single)
+        content = skl2onnx.to_onnx(estimator, single[:1]).SerializeToString()
+    else:
+        rows = dict(zip(model.schema.names, probes.T, strict=True))
+        own, shares = model.predict(rows), model.predict_proba(rows)
+        content = export(model, "onnx", folder / "m.onnx")[0].read_bytes()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    said, told = session.run(None, {session.get_inputs()[0].name: single})
+    if isinstance(told, list):  # a map of label to share for each row
+        told = np.array([list(row.values()) for row in told])
+    return Measured(
+        source=len(content),
+        differing=int((said != own).sum()),
+        other_bits=int((told != shares).any(axis=1).sum()),
+        probes=len(probes),
+    )
+
+
 def timed(side: Side, rows: Any, function: str) -> float:
     """Microseconds of CPU a row."""
     start = time.process_time()
@@ -270,6 +299,11 @@ def compare(estimator: Any, arguments: argparse.Namespace, folder: Path) -> dict
         said = side.ask(side.rows(probes))
         side.measured.probes = len(probes)
         side.measured.differing = int((said.argmax(axis=1) != own.argmax(axis=1)).sum())
+        if side.cells == "uint32_t":
+            said = said / model.unit_total
+        side.measured.other_bits = int((said != own).any(axis=1).sum())
+    for name in GRAPHS[: 1 if arguments.no_peers else 2]:
+        results[name] = of_graph(name, estimator, model, probes, folder)
     for _ in range(arguments.rounds):
         for side in sides:
             given = side.rows(rows)
@@ -284,18 +318,21 @@ def show(title: str, results: dict[str, Measured]) -> None:
     print(f"\n{title}\n")
     print(
         "| | source MB | compile s | compile MB | compiled KB "
-        "| us a row | ratio | us in a batch | differing |"
+        "| us a row | ratio | us in a batch | differing | other bits |"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     first = next(m for m in results.values() if m.single_us)
     for name, m in results.items():
         if m.failed:
-            print(f"| {name} | {m.source / 1e6:.2f} | {m.failed} | | | | | | |")
+            print(f"| {name} | {m.source / 1e6:.2f} | {m.failed} | | | | | | | |")
+            continue
+        wrong = f"{m.differing} of {m.probes} | {m.other_bits}"
+        if not m.single_us:
+            print(f"| {name} | {m.source / 1e6:.2f} | | | | | | | {wrong} |")
             continue
         single = statistics.median(m.single_us)
         ratio = statistics.median(a / b for a, b in zip(m.single_us, first.single_us, strict=True))
         batch = f"{statistics.median(m.batch_us):.2f}" if m.batch_us else ""
-        wrong = f"{m.differing} of {m.probes}"
         print(
             f"| {name} | {m.source / 1e6:.2f} | {m.compile_s:.2f} | {m.compile_mb:.0f} "
             f"| {m.compiled / 1024:.0f} | {single:.2f} | {ratio:.2f} | {batch} | {wrong} |"
