@@ -6,7 +6,8 @@
 
 Each model is trained (or read), exported, and verified as a user would: probes
 at every split, side, level and leaf, and random rows, to each of which the
-artifact must give the model's answer, bit for bit.
+artifact must give the model's answer, bit for bit.  The environment variable
+TREEKIT_POSTGRES says how to reach a PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Cell(NamedTuple):
     def __str__(self) -> str:
         if self.refused or self.failed:
             return "refused" if self.refused else "**not run**"
-        return f"{self.probes:,}" if not self.differing else f"**{self.differing:,} differ**"
+        return f"= {self.probes:,}" if not self.differing else f"**{self.differing:,} differ**"
 
 
 def measure(
@@ -140,7 +141,7 @@ def measure(
 def table(cells: Mapping[str, Mapping[str, Cell]]) -> str:
     """The outcome as Markdown."""
     targets = list(next(iter(cells.values())))
-    head = ["probes, all equal", *targets]
+    head = ["equal bits on N probes", *targets]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     lines += [f"| {kind} | {' | '.join(map(str, own.values()))} |" for kind, own in cells.items()]
     return "\n".join(lines)

@@ -80,7 +80,7 @@ def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
     assert {len(own) for own in cells.values()} == {2}
     assert all(cell.probes > 100 for own in cells.values() for cell in own.values())
     text = copy.read_text(encoding="utf-8")
-    assert text.startswith(f"before\n{equality.BEGIN}\n| probes")
+    assert text.startswith(f"before\n{equality.BEGIN}\n| equal bits")
     assert text.endswith(f"{equality.END}\nafter\n")
     assert "old" not in text
     assert "several targets: rules" in capsys.readouterr().out
@@ -89,4 +89,4 @@ def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
 def test_a_cell_says_what_was_refused_or_not_run_or_differs():
     cell = equality.Cell
     said = [cell(5000), cell(5000, 2), cell(refused="rows divide"), cell(failed="no gcc")]
-    assert list(map(str, said)) == ["5,000", "**2 differ**", "refused", "**not run**"]
+    assert list(map(str, said)) == ["= 5,000", "**2 differ**", "refused", "**not run**"]
