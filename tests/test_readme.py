@@ -51,8 +51,8 @@ def test_the_table_of_probes_has_every_kind_of_model_and_every_target():
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert cells[0][1:] == list(equality.TARGETS)
     assert [row[0] for row in cells[2:]] == list(equality.KINDS)
-    answered = [cell for row in cells[2:] for cell in row[1:]]
-    assert all(cell == "refused" or int(cell.removeprefix("= ").replace(",", "")) > 500 for cell in answered)
+    answered = [cell.replace("= ", "").replace(",", "") for row in cells[2:] for cell in row[1:]]
+    assert all(cell == "refused" or int(cell) > 500 for cell in answered)
     assert answered.count("refused") < len(answered) / 10
 
 
