@@ -79,14 +79,20 @@ def test_margins_labels_and_probabilities_of_two_classes_are_lightgbm_s(
     assert model.schema.dtype == dtype
 
 
-def test_doubles_between_two_floats_keep_their_side_in_a_float64_model() -> None:
+def test_doubles_between_two_floats_keep_their_side_as_the_library_has_it(tmp_path: Path) -> None:
     booster = trained(objective="regression")
     at = np.array(thresholds_of(booster))
     rows = np.repeat(np.concatenate([at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)]), 3)
     rows = rows.reshape(-1, 3)
-    wide = read_lightgbm(booster, dtype="float64")
+    wide = read_lightgbm(booster)
+    assert wide.schema.dtype == "float64"
     assert_margins_equal(wide, booster.predict(rows), rows)
-    assert not np.array_equal(read_lightgbm(booster).predict(rows), wide.predict(rows))
+    rounded = read_lightgbm(booster, dtype="float32")
+    assert not np.array_equal(rounded.predict(rows), wide.predict(rows))
+    low = re.sub(r"threshold=\S+", "threshold=-1e300", booster.model_to_string(), count=1)
+    (tmp_path / "low.txt").write_text(low)
+    with pytest.raises(ModelError, match="dtype='float64'"):
+        treekit.read_model(tmp_path / "low.txt", dtype="float32")
 
 
 @pytest.mark.parametrize("categories", [False, True])
@@ -263,7 +269,6 @@ def test_what_cannot_be_expressed_is_refused_by_name(
         (r"leaf_value=\S+", "leaf_value=nan", "leaf's value is not finite"),
         (r"leaf_value=\S+", "leaf_value=one", "could not convert"),
         (r"threshold=\S+", "threshold=nan", "threshold is NaN"),
-        (r"threshold=\S+", "threshold=-1e300", "dtype='float64'"),
         ("num_tree_per_iteration=1", "num_tree_per_iteration=5", "num_tree_per_iteration is '5'"),
         ("objective=binary", "objective=multiclass", "damaged: objective 'multiclass'"),
         ("sigmoid:1", "sigmoid:-3", "sigmoid is '-3'"),

@@ -49,7 +49,8 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
     if hasattr(x, "tocsr"):
         raise DataError(
             f"{type(estimator).__name__} does not take sparse data: to it a zero is a number, not "
-            "an absent cell; pass a dense table, X.toarray()"
+            "an absent cell; pass a dense table, X.toarray(), or make none: "
+            "OneHotEncoder(sparse_output=False), ColumnTransformer(..., sparse_threshold=0)"
         )
     if _is_frame(x):
         validate_data(estimator, x, reset=reset, skip_check_array=True)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sqlglot import exp
 
+from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.lower import LoweredTree, lower
 from treekit.export.sql_answers import add_answers, add_label
@@ -37,6 +38,7 @@ MARK = "-- treekit-sql "
 _DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect for dialect in (SQLite(), DuckDB(), Dialect())
 }
+_ASKED = {"numeric": "number", "nominal": "text"}
 _DEEPEST = 12
 """CASE within each other: SQLite's parser has a stack of 100, of which each takes five."""
 _MOST_CASE = 200_000
@@ -103,7 +105,7 @@ def export_sql(
         made = builder.made(chosen, handed, names)
         _check_steps(made, table)
         told = {"dialect": dialect, "form": chosen, "table": table, "keys": handed}
-        content = _written(made, told, reason, refuse, engine)
+        content = _written(model.schema, made, told, reason, refuse, engine)
         problem = engine.problem(content.decode(), table, [*model.schema.names, *handed], chosen)
         if not problem:
             return {f"{name}.sql": content}
@@ -257,7 +259,12 @@ def _choose(
 
 
 def _written(
-    made: exp.Expression, told: dict[str, Any], reason: str, refuse: str, dialect: Dialect
+    schema: Schema,
+    made: exp.Expression,
+    told: dict[str, Any],
+    reason: str,
+    refuse: str,
+    dialect: Dialect,
 ) -> bytes:
     """The file: comments of treekit's own words and JSON in ASCII, and what sqlglot prints."""
     answer = "NULL for all answers" if refuse == "null" else "an error"
@@ -271,6 +278,8 @@ def _written(
         head.append(
             "-- Run it with SET jit = off: compiling such a query costs more than it saves."
         )
+    kinds = {column.name: _ASKED[column.kind] for column in schema.columns}
+    head.append(f"-- Columns: {json.dumps(kinds)}")
     if dialect.name == "sqlite":
         head.append(
             "-- Columns of numbers hold numbers (declared REAL or INTEGER); text in one, but for "

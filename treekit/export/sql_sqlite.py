@@ -138,9 +138,10 @@ class SQLite(Dialect):
 
     def refuse(self, message: str, witness: Sql) -> Sql:
         """An expression that stops the query."""
-        # SQLite has no function that fails, but malformed JSON does.
+        # SQLite has no function that fails, but a path that is none does, and names it.
         shown = call("COALESCE", witness, self.text(""))
-        return call("JSON", exp.DPipe(this=self.text(message), expression=shown))
+        path = exp.DPipe(this=self.text(f"{message}: "), expression=shown)
+        return call("JSON_EXTRACT", exp.Literal.string("{}"), path)
 
     def problem(self, query: str, table: str, columns: Sequence[str], form: str) -> str:
         """What SQLite says of a query that is too much for it, on an empty table; or nothing."""

@@ -31,9 +31,10 @@ ANSWER = Setting(
 )
 DTYPE = Setting(
     "dtype",
-    "float32",
-    choices=("float32", "float64"),
-    help="input type of the model: what numbers are rounded to before they are compared",
+    "auto",
+    choices=("auto", "float32", "float64"),
+    help="input type of the model: what numbers are rounded to before they are compared; auto: the "
+    "type in which the library itself compares them",
 )
 ITERATIONS = Setting(
     "iterations",

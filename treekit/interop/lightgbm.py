@@ -6,8 +6,8 @@ Reading takes about 10 times the file's size in memory.
 How the answers compare with LightGBM's:
 
 Paths
-    equal for float32 numbers; with ``dtype="float64"`` for all.  LightGBM
-    compares doubles; for a float32 x, ``x <= t`` is ``x <= floor32(t)``.  It
+    equal.  LightGBM compares doubles; with ``dtype="float32"`` numbers are
+    rounded first, and for a float32 x, ``x <= t`` is ``x <= floor32(t)``.  It
     takes numbers within 1e-35 of 0 for 0: thresholds within are moved out.
 Missing values
     as each split treats them: by its side (missing type NaN), or as 0 (None).
@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from treekit.data.schema import python_label
+from treekit.data.schema import Dtype, python_label
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop.boosted import Boosted, Outcome, read_boosted
 from treekit.interop.files import beginning, read_whole
@@ -86,7 +86,7 @@ def _kind(source: Any) -> str | None:
 def read_lightgbm(
     source: Any,
     *,
-    dtype: str = "float32",
+    dtype: str = "auto",
     answer: str = "predictions",
     iterations: int | None = None,
 ) -> Model:
@@ -95,8 +95,8 @@ def read_lightgbm(
     Parameters
     ----------
     source : pathlib.Path, lightgbm.Booster or lightgbm.LGBMModel
-    dtype : {"float32", "float64"}
-        Input type of the model.
+    dtype : {"auto", "float32", "float64"}
+        Input type of the model; auto: float64, in which LightGBM compares.
     answer : {"predictions", "margins"}
         ``margins``: the raw scores of the classes, as numbers.
     iterations : int, optional
@@ -109,6 +109,7 @@ def read_lightgbm(
         If it is no such model, is damaged, or has what treekit cannot express.
     """
     text, labels, best = _opened(source)
+    wide: Dtype = "float32" if dtype == "float32" else "float64"
     parsed = parse_text(text)
     objective, options = _objective(parsed.header)
     per_round = whole_option(parsed.header, "num_tree_per_iteration", len(parsed.trees) or 1)
@@ -122,8 +123,8 @@ def read_lightgbm(
         Boosted(
             source=SOURCE,
             columns=columns,
-            dtype="float64" if dtype == "float64" else "float32",
-            nodes=nodes_of(trees, columns, vocabularies, dtype),
+            dtype=wide,
+            nodes=nodes_of(trees, columns, vocabularies, wide),
             group=np.arange(len(trees)) % per_round,
             base=np.zeros(per_round),
             divisor=len(trees) // per_round if averaged else 1,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Column
+from treekit.data.schema import Column, Dtype
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop.build import Nodes
 from treekit.interop.lightgbm_text import ModelText, TreeText
@@ -112,7 +112,7 @@ def nodes_of(
     trees: list[TreeText],
     columns: tuple[Column, ...],
     vocabularies: list[Vocabulary | None],
-    dtype: str,
+    dtype: Dtype,
 ) -> Nodes:
     """All trees' nodes: of each tree its splits, then its leaves."""
     n_inner = np.array([len(tree.feature) for tree in trees])
@@ -184,7 +184,7 @@ def _positions(
 
 
 def _questions(
-    tree: TreeText, columns: tuple[Column, ...], dtype: str
+    tree: TreeText, columns: tuple[Column, ...], dtype: Dtype
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """(splits,) thresholds of the input type, and whether missing values go left."""
     categorical = (tree.decision & _CATEGORICAL) != 0
@@ -197,7 +197,7 @@ def _questions(
     way = (tree.decision >> 2) & 3
     _check_zeros(threshold, ~categorical & (way == _ZERO), default_left)
     missing = np.where(way == _NONE, threshold >= 0, default_left) & ~categorical
-    at = floor_to(threshold, "float64" if dtype == "float64" else "float32")
+    at = floor_to(threshold, dtype)
     if np.any(at == -np.inf):
         raise ModelError(
             f"{SOURCE} has the threshold {threshold[at == -np.inf][0]}, below every finite "

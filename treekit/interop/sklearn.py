@@ -25,8 +25,7 @@ Bagging
     as forests: its trees' shares, or numbers, are averaged.
 Gradient boosting
     paths are equal: `GradientBoosting*` compares as its trees do,
-    `HistGradientBoosting*` doubles (read with ``dtype="float64"`` for equal
-    paths of doubles, too), with its sides for missing values and its sets of
+    `HistGradientBoosting*` doubles, with its sides for missing values and its sets of
     categories; unseen ones are missing, there and here.
 Margins
     scikit-learn adds T doubles one after the other, and the sum here is exact
@@ -97,14 +96,15 @@ def _kind(source: Any) -> str | None:
     return None
 
 
-def read_sklearn(source: Any, *, dtype: str = "float32", answer: str = "predictions") -> Model:
+def read_sklearn(source: Any, *, dtype: str = "auto", answer: str = "predictions") -> Model:
     """The model of a fitted estimator of one of `KINDS`.
 
     Parameters
     ----------
     source : estimator
-    dtype : {"float32", "float64"}
-        Input type; ``float64`` for `HistGradientBoosting*` alone.
+    dtype : {"auto", "float32", "float64"}
+        Input type; auto: float64 for `HistGradientBoosting*`, which compares
+        doubles, and float32 for all others, which round numbers to it.
     answer : {"predictions", "margins"}
         ``margins``: the raw scores of boosted trees, as numbers.
 
@@ -149,9 +149,9 @@ def read_estimator(
     settings = _settings(source)
     provenance = {"importer": "scikit-learn", "estimator": name, "scikit-learn": version}
     if kind in _HISTOGRAMS:
-        wide: Dtype = "float64" if dtype == "float64" else "float32"
+        wide: Dtype = "float32" if dtype == "float32" else "float64"
         return read_histogram_boosting(source, name, wide, answer, settings, provenance)
-    if dtype != "float32":
+    if dtype == "float64":
         raise ModelError(f"the {name} rounds numbers to float32 itself: dtype='float64' is not its")
     if kind in _BOOSTED:
         return read_gradient_boosting(source, name, answer, settings, provenance)

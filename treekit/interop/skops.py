@@ -35,7 +35,7 @@ def recognises_skops(source: Any) -> bool:
     return beginning(source, (".skops",), 4) == b"PK\x03\x04"
 
 
-def read_skops(source: Any, *, dtype: str = "float32", answer: str = "predictions") -> Model:
+def read_skops(source: Any, *, dtype: str = "auto", answer: str = "predictions") -> Model:
     """The model of a file of skops that holds one of scikit-learn's trees.
 
     Parameters
