@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -17,12 +18,14 @@ from tests.reference.models import chain, mixed_schema, random_model
 from tests.runtimes import need
 from tests.test_hostile_names import MODEL as HOSTILE_MODEL
 from tests.test_hostile_names import tame_model
+from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import ExportError
 from treekit.export.arrays import Tables
 from treekit.export.language import Limits
 from treekit.export.languages import languages
 from treekit.export.lower import Step, lower
 from treekit.export.nesting import nested
+from treekit.export.render import shipped_folders
 from treekit.model.build import build_tree, leaf, subset, threshold
 from treekit.model.ensemble import Model, make_model
 from treekit.model.predict import leaf_indices
@@ -31,7 +34,7 @@ from treekit.verify.answers import differing
 from treekit.verify.run_language import Program
 
 RUNTIMES = {"javascript": ("node",), "java": ("javac",), "rust": ("rustc",), "go": ("go",)}
-SHIPPED = {exporter.name: exporter for exporter in languages()}
+SHIPPED = {exporter.name: exporter for exporter in languages(shipped_folders()[0])}
 CHECKS = {
     "go": (["gofmt", "-l", "."], ["go", "vet", "./m{}"]),
     "java": (["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/m{0}.java"],),
@@ -177,6 +180,54 @@ def test_functions_of_nested_tests_keep_within_depth_and_size():
 def test_the_laws_of_exporters_hold():
     need("node")
     check_exporter("javascript")
+
+
+NAMED_ROWS = """\
+import * as m from "./m.mjs";
+import { readFileSync } from "node:fs";
+for (const cell of JSON.parse(readFileSync(0, "utf8"))) {
+  console.log(m.predict({ size: 0, cp: cell }), m.predict(new Map([["cp", cell]])));
+  console.log(m.levelCode(1, cell));
+}
+for (const row of [{ cp: null }, { cp: undefined }, { cp: NaN }, {}, [0, null], [0, undefined]]) {
+  console.log(m.predict(row));
+}
+m.levels[1].forEach((text, code) => console.log(m.predict([0, code]), m.predict([0, text])));
+const refused = [{ size: true }, { size: "1" }, { age: 1 }, [0], [0, true], [0, {}], "ab", 4, null];
+for (const row of refused) {
+  try {
+    console.log(m.predict(row));
+  } catch (error) {
+    console.log(error.constructor.name);
+  }
+}
+"""
+
+
+def test_a_number_in_a_row_with_names_is_a_category_and_in_an_array_a_code(tmp_path):
+    need("node")
+    cells = [*(4, 4.0, 1, 0, -0.0, -3, 2.5, 0.1, 1e-4, 1.5e-5, -1e-7, 1e-10, 5e-324, 1e16, 1e21)]
+    cells += [2.0**70, 1.7976931348623157e308, 123456.789, True, False]
+    # Levels in an order in which no code is the category of that number.
+    levels = list(dict.fromkeys(str(level_text(cell)) for cell in cells))
+    levels = [*levels, "2", "3", "null", "undefined", "NaN"]
+    schema = Schema((Column("size"), Column("cp", "nominal", tuple(levels))), task="regression")
+    node = leaf(-1.0)
+    for code, level in enumerate(levels):
+        node = subset("cp", [level], leaf(float(code)), node)
+    (tmp_path / "main.mjs").write_text(NAMED_ROWS, encoding="utf-8")
+    model = make_model(schema, [build_tree(node, schema)])
+    treekit.export(model, "javascript", tmp_path / "m.mjs")
+    asked = [*cells, 5, 7.5, 1e300, "4", "True", "true", "4.0", "unheard of", None]
+    command = ["node", "main.mjs"]
+    done = subprocess.run(
+        command, cwd=tmp_path, input=json.dumps(asked), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    codes = [levels.index(t) if (t := level_text(cell)) in levels else -1 for cell in asked]
+    wanted = [f"{code} {code}\n{code}" for code in codes] + ["-1"] * 6
+    wanted += [f"{code} {code}" for code in range(len(levels))] + ["TypeError"] * 9
+    assert done.stdout.split("\n") == [*"\n".join(wanted).split("\n"), ""]
 
 
 LEAVES = {

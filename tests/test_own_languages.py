@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import treekit
 from tests.reference.models import mixed_schema, random_model
 from tests.runtimes import need
 from treekit import registry
-from treekit.errors import ExportError, SettingError, VerificationError
+from treekit.cli import main
+from treekit.errors import (
+    ExportError,
+    PluginError,
+    SettingError,
+    TreekitWarning,
+    VerificationError,
+)
 from treekit.export.profile import read_profile
+from treekit.export.render import shipped_folders
 from treekit.model.build import build_tree, leaf
 from treekit.model.ensemble import make_model
 
@@ -212,14 +223,129 @@ def test_the_variable_s_folders_go_before_what_is_shipped(folder, model, tmp_pat
     try:
         assert {"perl", "go", "rust"} <= set(registry.exporters())
         made = treekit.export(model, "go", tmp_path / "m.go", form="table")[0].read_text()
-        monkeypatch.setenv("TREEKIT_TEMPLATES", str(tmp_path / "gone"))
-        registry.configure()
-        with pytest.raises(treekit.TreekitError, match="gone' is not a folder"):
-            registry.exporters()
     finally:
         monkeypatch.undo()
         registry.configure()
     assert "// mine: 4" in made
+
+
+@pytest.fixture
+def faulty(folder, tmp_path, monkeypatch):
+    """The variable names a folder that is not there, and one of which only perl is sound."""
+    others = tmp_path / "others"
+    shutil.copytree(folder / "perl", others / "perl")
+    for name, profile in (
+        ("broken", "suffix = 3"),
+        ("no name", PROFILE),
+        ("c", PROFILE),
+        ("go", "suffix = ["),
+        ("lua", PROFILE.replace(".pl", ".lua").partition("[verify]")[0]),
+    ):
+        (others / name).mkdir()
+        (others / name / "language.toml").write_text(profile, encoding="utf-8")
+    monkeypatch.setenv("TREEKIT_TEMPLATES", os.pathsep.join([str(tmp_path / "gone"), str(others)]))
+    registry.configure()
+    yield others
+    monkeypatch.undo()
+    registry.configure()
+
+
+def test_faults_of_the_variable_s_folders_are_told_and_cost_nothing_else(faulty, model, tmp_path):
+    with pytest.warns(TreekitWarning, match="TREEKIT_TEMPLATES") as told:
+        assert {"c", "lua", "perl", "rust"} <= set(registry.exporters())
+    assert len(told) == len(registry.faults()) == 5
+    for fault, words in zip(
+        registry.faults(),
+        (
+            "gone' is not a folder",
+            "summary is missing",
+            "cannot read",
+            "is not a word",
+            "rename its",
+        ),
+        strict=True,
+    ):
+        assert fault.startswith("TREEKIT_TEMPLATES: ")
+        assert words in fault
+    treekit.export(model, "c", tmp_path / "m.c")
+    treekit.export(model, "perl", tmp_path / "m.pl")
+    assert registry.exporter("c").suffix == ".c"
+    with pytest.raises(SettingError, match=r"unknown exporter 'broken'.*summary is missing"):
+        treekit.export(model, "broken", tmp_path / "m")
+    # The shipped language is not what the user means by his own.
+    with pytest.raises(SettingError, match=r"unknown exporter 'go'.*go/language\.toml'"):
+        treekit.export(model, "go", tmp_path / "m")
+
+
+@pytest.mark.usefixtures("faulty")
+def test_treekit_plugins_lists_faulty_folders_and_strict_discovery_refuses_them():
+    listed = CliRunner().invoke(main, ["plugins"])
+    assert listed.exit_code == 0, listed.output
+    assert "faults\n  TREEKIT_TEMPLATES: " in listed.stdout
+    assert " perl " in listed.stdout
+    registry.configure(strict=True)
+    with pytest.raises(PluginError, match=r"^TREEKIT_TEMPLATES: '.*gone' is not a folder"):
+        registry.exporters()
+
+
+def test_a_setting_that_names_no_folder_of_the_language_says_so(folder, model, tmp_path):
+    gone = str(tmp_path / "gone")
+    with pytest.raises(ExportError, match=r"templates: '.*gone' is not a folder"):
+        treekit.export(model, "perl", tmp_path / "m", templates=gone)
+    with pytest.raises(SettingError, match=r"'perl'; .* holds no perl/language\.toml"):
+        treekit.export(model, "perl", tmp_path / "m", templates=str(tmp_path))
+    with pytest.raises(SettingError, match=r"'raku'; .*perl' holds no raku/language\.toml"):
+        treekit.export(model, "raku", tmp_path / "m", templates=str(folder / "perl"))
+
+
+def test_the_folder_of_the_language_itself_does_as_well_as_its_parent(
+    folder, model, tmp_path, monkeypatch
+):
+    need("perl")
+    (parent,) = treekit.export(model, "perl", tmp_path / "a.pl", templates=str(folder))
+    monkeypatch.chdir(folder / "perl")
+    (own,) = treekit.export(model, "perl", tmp_path / "b.pl", templates=".")
+    assert own.read_bytes() == parent.read_bytes()
+    assert treekit.verify(model, [own], templates=".", random_rows=20).equal
+    # Its own templates go before those of a shipped language of that name.
+    shutil.copytree(shipped_folders()[0] / "go", tmp_path / "go")
+    (tmp_path / "go" / "table.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
+    made = treekit.export(
+        model, "go", tmp_path / "m.go", templates=str(tmp_path / "go"), form="table"
+    )
+    assert "// mine: 4" in made[0].read_text()
+
+
+def test_verify_tells_of_a_faulty_language_beside_that_of_the_artifact(folder, model, tmp_path):
+    need("perl")
+    shutil.copytree(folder / "perl", tmp_path / "perl")
+    (tmp_path / "go").mkdir()
+    (tmp_path / "go" / "language.toml").write_text("suffix = [", encoding="utf-8")
+    (path,) = treekit.export(model, "perl", tmp_path / "m.pl", templates=str(tmp_path))
+    with pytest.warns(TreekitWarning, match=r"cannot read '.*go/language\.toml'"):
+        assert treekit.verify(model, [path], templates=tmp_path, random_rows=20).equal
+
+
+def test_verify_says_what_keeps_it_from_running_a_language(folder, faulty, model, tmp_path):
+    warnings.simplefilter("ignore", TreekitWarning)
+    file = tmp_path / "q.lua"
+    file.touch()
+    (tmp_path / "empty").mkdir()
+    for templates, said in (
+        (tmp_path / "gone", "templates: .*gone' is not a folder"),
+        (tmp_path / "empty", "'lua' has no \\[verify\\] in '.*lua/language.toml'"),
+        (faulty, "'q.lua'; .*'lua' has no \\[verify\\]"),
+    ):
+        with pytest.raises(VerificationError, match=said):
+            treekit.verify(model, [file], templates=templates)
+    other = file.rename(tmp_path / "q.tcl")
+    for templates, said in (
+        (tmp_path / "empty", "'q.tcl'; .*empty' holds no language, NAME/language.toml"),
+        (faulty, "'q.tcl'; .*broken/language.toml': summary is missing"),
+        (folder, "'q.tcl'; it runs files that end in .*\\.pl"),
+    ):
+        with pytest.raises(VerificationError, match=said):
+            treekit.verify(model, [other], templates=templates)
 
 
 def test_what_its_templates_have_no_words_for_is_refused(folder):

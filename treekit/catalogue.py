@@ -51,6 +51,7 @@ class Host:
         self._plugins: list[Plugin] | None = None
         self._catalogues: dict[str, Catalogue] = {}
         self._told: set[str] = set()
+        self._left_out: list[str] = []
         # Reentrant: a plugin may ask the registry while it is imported.
         self._lock = threading.RLock()
 
@@ -68,8 +69,17 @@ class Host:
             self._told.add(who)
             return new
 
+    def leave_out(self, what: str) -> None:
+        """Note a fault of what the user added to treekit's own, told once that is listed."""
+        with self._lock:
+            self._left_out.append(what)
+
     def _discover(self, kind: Kind) -> Catalogue:
         own = builtin_plugin(kind).components(kind, _own_fault)
+        # Not while treekit's own hook runs: a strict error would name that instead.
+        left_out, self._left_out = self._left_out, []
+        for what in left_out:
+            self._tell(what, f"{what}. That part is left out")
         taken = {component.name for component in own}
         found = list(own)
         if self._plugins is None:
@@ -90,15 +100,17 @@ class Host:
         return catalogue
 
     def _complain(self, source: Source, what: str) -> None:
-        if self.strict:
-            raise PluginError(f"{source} {what}")
-        self.faults.append(f"{source} {what}")
-        warnings.warn(
+        self._tell(
+            f"{source} {what}",
             f"{source} {what}. That part is left out (without {source.distribution}, or with a "
             "release of it that fits, this goes away)",
-            TreekitWarning,
-            stacklevel=2,
         )
+
+    def _tell(self, fault: str, warning: str) -> None:
+        if self.strict:
+            raise PluginError(fault)
+        self.faults.append(fault)
+        warnings.warn(warning, TreekitWarning, stacklevel=3)
 
 
 def _own_fault(source: Source, what: str) -> None:

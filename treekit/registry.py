@@ -46,6 +46,7 @@ __all__ = [
     "importer",
     "importers",
     "is_foreign",
+    "leave_out",
     "make",
     "origin",
     "pruner",
@@ -178,6 +179,15 @@ def components(kind: str | None = None) -> tuple[Component, ...]:
 def faults() -> tuple[str, ...]:
     """What was left out so far and why, a sentence each: for listings, after `components`."""
     return tuple(_discovered().faults)
+
+
+def leave_out(what: str) -> None:
+    """Note a fault of a part of the user's, such as a folder; for hooks of treekit's own.
+
+    It is told as a plugin's faults are, a `TreekitWarning` and one of `faults`, or
+    `PluginError` where discovery is strict, as soon as the hook has returned.
+    """
+    _discovered().leave_out(what)
 
 
 def origin(record: Record) -> dict[str, str]:

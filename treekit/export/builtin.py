@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from treekit import registry
 from treekit.contracts import Exporter, Setting
 from treekit.errors import ExportError
-from treekit.export.languages import TEMPLATES, languages
+from treekit.export.languages import TEMPLATES, known_languages
 from treekit.export.onnx import ONNX_SETTINGS
 from treekit.export.sql_settings import SQL_SETTINGS
 from treekit.hookspecs import hookimpl
@@ -81,11 +82,11 @@ def _sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
 @hookimpl
 def treekit_exporters() -> list[Exporter]:
     """List the targets of this package."""
-    return [
+    own = [
         Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
         Exporter("c", ".c", _c, (*_C_SETTINGS, TEMPLATES), "C99 source and header, no libraries"),
         Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
         Exporter("sql", ".sql", _sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"),
         Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "text that people read"),
-        *languages(),
     ]
+    return own + known_languages({exporter.name for exporter in own}, registry.leave_out)

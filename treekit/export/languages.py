@@ -1,6 +1,6 @@
 """Targets that are folders: templates and a profile make an exporter, without any Python.
 
-Every folder of `treekit.export.render.template_folders` that holds
+Every folder of templates, shipped, named by ``TREEKIT_TEMPLATES`` or given, that holds
 ``NAME/language.toml`` offers the target NAME; where several do, the first.  The
 templates of such a target are looked for in all of them, in that order, so that
 a folder with one template replaces that one and no other.
@@ -9,23 +9,34 @@ a folder with one template replaces that one and no other.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from treekit import registry
 from treekit.contracts import Exporter, Setting
-from treekit.errors import ExportError
+from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export.language import Language
 from treekit.export.literals import Code, identifier
 from treekit.export.profile import PROFILE, Profile, read_profile
-from treekit.export.render import render_from, template_folders
+from treekit.export.render import (
+    TEMPLATES_VARIABLE,
+    render_from,
+    require_folder,
+    shipped_folders,
+    template_folders,
+    variable_folders,
+)
 from treekit.export.values import ABILITIES, needs, template_values
 from treekit.model.ensemble import Model
+from treekit.records import KINDS, check_record
 
 __all__ = [
     "TEMPLATES",
     "LanguageExport",
+    "folder_of_languages",
+    "known_languages",
     "language_exporter",
     "languages",
     "require_abilities",
@@ -45,6 +56,10 @@ _ACCEPTED = {
 }
 
 
+Complain = Callable[[str], None]
+"""Told of a fault in a folder, a sentence."""
+
+
 @dataclass(frozen=True)
 class LanguageExport:
     """The function of a `treekit.Exporter` that is a folder of a language.
@@ -61,7 +76,8 @@ class LanguageExport:
 
     def folders(self, templates: str = "") -> list[Path]:
         """Where its templates are looked for, in order."""
-        found = template_folders(templates)
+        own = folder_of_languages(templates, self.profile.name) if templates else ""
+        found = template_folders(own)
         return found if self.folder in found else [*found, self.folder]
 
     def __call__(
@@ -139,14 +155,96 @@ def language_exporter(folder: str | Path) -> Exporter:
     return Exporter(profile.name, profile.suffix, export, settings, profile.summary)
 
 
-def languages(folders: Sequence[Path] | None = None) -> list[Exporter]:
-    """The exporters of all folders that hold languages; default: shipped and the user's."""
+def languages(folder: str | Path, complain: Complain | None = None) -> list[Exporter]:
+    """The exporters of all languages in a folder: of each ``NAME/language.toml`` in it.
+
+    Parameters
+    ----------
+    folder : str or Path
+    complain : callable, optional
+        Told of each language that is faulty, which is left out.
+
+    Raises
+    ------
+    ExportError
+        If one is faulty, and there is nobody to tell.
+    """
+    found = []
+    for path in sorted(Path(folder).glob(f"*/{PROFILE}")):
+        try:
+            found.append(_checked(language_exporter(path.parent), path))
+        except ExportError as error:
+            if complain is None:
+                raise
+            complain(str(error))
+    return found
+
+
+def known_languages(taken: Collection[str], complain: Complain) -> list[Exporter]:
+    """The exporters of languages that ``TREEKIT_TEMPLATES`` names, and of shipped ones.
+
+    Parameters
+    ----------
+    taken : collection of str
+        Names of other exporters, which no language may have.
+    complain : callable
+        Told of what is faulty in the user's folders.  What is shipped under the name
+        of a faulty language is left out, too: it is not what was asked for.
+    """
     found: dict[str, Exporter] = {}
-    for folder in template_folders() if folders is None else folders:
-        for path in sorted(folder.glob(f"*/{PROFILE}")):
-            if path.parent.name not in found:
-                found[path.parent.name] = language_exporter(path.parent)
+    faulty: set[str] = set()
+
+    def tell(what: str) -> None:
+        complain(f"{TEMPLATES_VARIABLE}: {what}")
+
+    for folder in variable_folders():
+        try:
+            require_folder(folder, TEMPLATES_VARIABLE)
+        except ExportError as error:
+            complain(str(error))
+            continue
+        offered = {exporter.name: exporter for exporter in languages(folder, tell)}
+        for name in sorted(taken & offered.keys()):
+            path = str(folder / name / PROFILE)
+            tell(f"{path!r}: {name!r} is the name of a target of treekit's own; rename its folder")
+            del offered[name]
+        held = {path.parent.name for path in folder.glob(f"*/{PROFILE}")}
+        faulty |= held - offered.keys() - found.keys()
+        found |= {n: e for n, e in offered.items() if n not in found.keys() | faulty}
+    for folder in shipped_folders():
+        for exporter in languages(folder):
+            if exporter.name not in found.keys() | faulty:
+                found[exporter.name] = exporter
     return list(found.values())
+
+
+def _checked(exporter: Exporter, path: Path) -> Exporter:
+    try:
+        check_record(exporter, KINDS["exporter"])
+    except PluginError as error:
+        raise ExportError(f"{str(path)!r}: {error}") from error
+    return exporter
+
+
+def folder_of_languages(templates: str | Path, target: str = "") -> Path:
+    """The folder that holds languages; its parent, if it is itself that of one.
+
+    Parameters
+    ----------
+    templates : str or Path
+    target : str
+        The language that is wanted, if it is one.
+
+    Raises
+    ------
+    ExportError
+        If there is no such folder.
+    """
+    require_folder(templates)
+    folder = Path(templates)
+    name = folder.resolve().name
+    itself = (folder / PROFILE).is_file() and target in ("", name)
+    return folder.resolve().parent if itself else folder
 
 
 def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
@@ -155,15 +253,19 @@ def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
     Raises
     ------
     ExportError
-        If the profile there is faulty.
+        If the folder is absent, or the profile there is faulty.
     SettingError
         If no target has the name.
     """
-    from treekit import registry
-
     templates = settings.get("templates", "")
-    if isinstance(templates, str) and templates and identifier(target, "") == target:
-        own = Path(templates) / target
-        if (own / PROFILE).is_file():
-            return language_exporter(own)
-    return registry.exporter(target)
+    if not isinstance(templates, str) or not templates:
+        return registry.exporter(target)
+    folder = folder_of_languages(templates, target)
+    if identifier(target, "") == target and (folder / target / PROFILE).is_file():
+        return language_exporter(folder / target)
+    try:
+        return registry.exporter(target)
+    except SettingError as error:
+        raise SettingError(
+            f"{error}; and the folder {templates!r} holds no {target}/{PROFILE}"
+        ) from None

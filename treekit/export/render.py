@@ -22,7 +22,15 @@ from treekit.export.literals import Code
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["TEMPLATES_VARIABLE", "render", "render_from", "template_folders"]
+__all__ = [
+    "TEMPLATES_VARIABLE",
+    "render",
+    "render_from",
+    "require_folder",
+    "shipped_folders",
+    "template_folders",
+    "variable_folders",
+]
 
 TEMPLATES_VARIABLE = "TREEKIT_TEMPLATES"
 """Folders of templates, as PATH names folders of programs."""
@@ -32,13 +40,36 @@ def template_folders(user: str | Path | None = None) -> list[Path]:
     """Folders that hold templates, the user's own first.
 
     Then those that the environment variable ``TREEKIT_TEMPLATES`` names, in its
-    order, and the shipped ones, which lie inside the package in an installed
-    wheel, and at the top of the checkout in an editable install.
+    order, as far as they exist, and the shipped ones.
 
     Raises
     ------
     ExportError
-        If one of the folders does not exist, or the shipped ones are gone.
+        If the folder `user` does not exist, or the shipped ones are gone.
+    """
+    if user:
+        require_folder(user)
+    own = [Path(user)] if user else []
+    # Who lists the languages tells which are absent: `treekit.export.languages`.
+    return own + [folder for folder in variable_folders() if folder.is_dir()] + shipped_folders()
+
+
+def variable_folders() -> list[Path]:
+    """Folders that the environment variable ``TREEKIT_TEMPLATES`` names, in its order."""
+    named = os.environ.get(TEMPLATES_VARIABLE, "")
+    return [Path(folder) for folder in named.split(os.pathsep) if folder]
+
+
+def shipped_folders() -> list[Path]:
+    """Folders of treekit's own templates.
+
+    They lie inside the package in an installed wheel, and at the top of the
+    checkout in an editable install.
+
+    Raises
+    ------
+    ExportError
+        If they are gone.
     """
     package = Path(__file__).resolve().parent.parent
     shipped = [package / "templates", package.parent / "templates"]
@@ -47,13 +78,13 @@ def template_folders(user: str | Path | None = None) -> list[Path]:
         raise ExportError(
             "treekit's templates are missing from the installation: reinstall treekit"
         )
-    named = os.environ.get(TEMPLATES_VARIABLE, "")
-    own = [Path(user)] if user else []
-    own += [Path(folder) for folder in named.split(os.pathsep) if folder]
-    for folder in own:
-        if not folder.is_dir():
-            raise ExportError(f"templates: {str(folder)!r} is not a folder; it holds c/, go/, ...")
-    return own + found
+    return found
+
+
+def require_folder(folder: str | Path, what: str = "templates") -> None:
+    """Raise `ExportError` unless `folder`, which `what` names, is one."""
+    if not Path(folder).is_dir():
+        raise ExportError(f"{what}: {str(folder)!r} is not a folder; it holds c/, go/, ...")
 
 
 def render(template: str, user_folder: str | Path | None = None, **values: Any) -> bytes:

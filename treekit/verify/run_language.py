@@ -27,6 +27,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,18 +39,18 @@ import numpy.typing as npt
 from treekit import registry
 from treekit.contracts import Exporter
 from treekit.data.schema import Schema
-from treekit.errors import VerificationError
+from treekit.errors import ExportError, TreekitWarning, VerificationError
 from treekit.export.arrays import Tables
-from treekit.export.languages import LanguageExport, languages
+from treekit.export.languages import LanguageExport, folder_of_languages, languages
 from treekit.export.literals import Code
-from treekit.export.profile import Verify
+from treekit.export.profile import PROFILE, Verify
 from treekit.export.render import render_from
 from treekit.export.values import schema_values
 from treekit.verify.answers import INCONSISTENT, STRANGE, Answers
 from treekit.verify.runtime import Job, Rows, Runner, Runtime
 from treekit.verify.unseen import unseen_text
 
-__all__ = ["Program", "language_runners"]
+__all__ = ["Program", "language_runners", "why_no_runner"]
 
 _SECONDS = 60
 """Most that telling a version takes."""
@@ -173,15 +174,16 @@ class Program:
 def language_runners(templates: str | Path = "") -> list[Runner]:
     """Runners of all languages whose profiles say how, plugins' and users' too.
 
-    Those of the folder `templates` come first.
+    Those of the folder `templates` come first; a `TreekitWarning` tells what is faulty there.
+
+    Raises
+    ------
+    VerificationError
+        If there is no such folder.
     """
-    offered = languages([Path(templates)]) if templates else []
-    offered += [
-        component.record
-        for component in registry.components("exporter")
-        if isinstance(component.record, Exporter)
-    ]
-    exports = [record.export for record in offered]
+    exports, faults = _offered(templates)
+    for fault in faults:
+        warnings.warn(f"{fault}. That language is left out", TreekitWarning, stacklevel=2)
     return [
         Runner(
             export.profile.name,
@@ -196,8 +198,42 @@ def language_runners(templates: str | Path = "") -> list[Runner]:
             ),
         )
         for export in exports
-        if isinstance(export, LanguageExport) and export.profile.verify is not None
+        if export.profile.verify is not None
     ]
+
+
+def why_no_runner(name: str, templates: str | Path = "") -> list[str]:
+    """What about languages may be why no runner runs the file `name`, sentences."""
+    exports, faults = _offered(templates)
+    mute = [
+        f"the language {export.profile.name!r} has no [verify] in "
+        f"{str(export.folder / export.profile.name / PROFILE)!r}, which says how to run it"
+        for export in exports
+        if export.profile.verify is None and name.endswith(export.profile.suffix)
+    ]
+    if mute:
+        return mute[:1]
+    if templates and not faults and not any(folder_of_languages(templates).glob(f"*/{PROFILE}")):
+        faults = [f"the folder {str(templates)!r} holds no language, NAME/{PROFILE}"]
+    return faults + list(registry.faults())
+
+
+def _offered(templates: str | Path) -> tuple[list[LanguageExport], list[str]]:
+    """All languages, those of the folder `templates` first, and what is faulty there."""
+    offered: list[Exporter] = []
+    faults: list[str] = []
+    if templates:
+        try:
+            offered += languages(folder_of_languages(templates), faults.append)
+        except ExportError as error:
+            raise VerificationError(str(error)) from error
+    offered += [
+        component.record
+        for component in registry.components("exporter")
+        if isinstance(component.record, Exporter)
+    ]
+    exports = [record.export for record in offered]
+    return [export for export in exports if isinstance(export, LanguageExport)], faults
 
 
 def _run(export: LanguageExport, job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:

@@ -9,7 +9,7 @@ from treekit.verify.read_c import structure_of_c
 from treekit.verify.read_onnx import structure_of_onnx
 from treekit.verify.read_python import structure_of_python
 from treekit.verify.run_c import C_RUNTIMES, c_files
-from treekit.verify.run_language import language_runners
+from treekit.verify.run_language import language_runners, why_no_runner
 from treekit.verify.run_onnx import ONNX_RUNTIMES
 from treekit.verify.run_python import PYTHON_RUNTIMES
 from treekit.verify.run_rules import RULES_RUNTIMES
@@ -38,13 +38,12 @@ def runner_of(path: Path, templates: str | Path = "") -> Runner:
     Raises
     ------
     VerificationError
-        If there is none.
+        If there is none, or the folder `templates` is absent.
     """
     known = runners(templates)
     for runner in known:
         if path.name.endswith(runner.suffix):
             return runner
-    raise VerificationError(
-        f"verify cannot run {path.name!r}; it runs files that end in "
-        + ", ".join(runner.suffix for runner in known)
-    )
+    endings = ", ".join(dict.fromkeys(runner.suffix for runner in known))
+    said = [f"it runs files that end in {endings}", *why_no_runner(path.name, templates)]
+    raise VerificationError(f"verify cannot run {path.name!r}; {'; '.join(said)}")
