@@ -84,7 +84,7 @@ def shipped_folders() -> list[Path]:
 def require_folder(folder: str | Path, what: str = "templates") -> None:
     """Raise `ExportError` unless `folder`, which `what` names, is one."""
     if not Path(folder).is_dir():
-        raise ExportError(f"{what}: {str(folder)!r} is not a folder; it holds c/, go/, ...")
+        raise ExportError(f"{what}: {str(folder)!r} is not a folder, which holds c/, go/ and so on")
 
 
 def render(template: str, user_folder: str | Path | None = None, **values: Any) -> bytes:
