@@ -123,9 +123,17 @@ def _assigned(module: ModuleType) -> set[str]:
 
 
 def _constants(module: ModuleType) -> dict[str, str]:
-    """What the string below an assignment says of it."""
+    """What the string below an assignment says of it, here or where it is imported from."""
     body = ast.parse(inspect.getsource(module)).body
-    return {
+    imported = {
+        alias.name: _constants(importlib.import_module(one.module))
+        for one in body
+        if isinstance(one, ast.ImportFrom) and str(one.module).startswith("treekit.")
+        for alias in one.names
+        if alias.name.isupper() and one.module
+    }
+    told = {name: known[name] for name, known in imported.items() if name in known}
+    return told | {
         one.targets[0].id: inspect.cleandoc(str(after.value.value))
         for one, after in itertools.pairwise(body)
         if isinstance(one, ast.Assign)
