@@ -137,6 +137,7 @@ def _names(model: Model, name: str, prefix: Code) -> dict[str, Any]:
         "text_bytes": sum(len(word.encode(errors="surrogatepass")) + 1 for word in words)
         + 4 * (schema.n_features + len(codes) + 1),
         "pointers": len(words) + 2,
+        "unseen": Code("refused" if model.unknown == "error" else "missing, too"),
         "refuses_missing": int(model.missing == "error"),
         "refuses_unseen": int(model.unknown == "error"),
     }
