@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -156,6 +157,12 @@ def _array(entries: Mapping[str, bytes], name: str) -> npt.NDArray[Any]:
     if math.prod(shape) * dtype.itemsize != len(content) - end:
         raise ModelFileError(f"the skops file is damaged: {name!r:.60} is not of the shape {shape}")
     array = np.frombuffer(content, dtype=dtype, offset=end)
+    if dtype.kind == "U":
+        points = np.frombuffer(
+            content, dtype=np.dtype("u4").newbyteorder(dtype.byteorder), offset=end
+        )
+        if np.any(points > sys.maxunicode):
+            raise ModelFileError(f"the skops file is damaged: {name!r:.60} holds no text")
     return array.reshape(shape, order="F" if header[2] == b"True" else "C")
 
 

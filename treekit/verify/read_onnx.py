@@ -30,7 +30,7 @@ def structure_of_onnx(path: Path, model: Model) -> Structure:
     """Compare what the graph's trees say with the model, on every path."""
     try:
         return proved(model, _tables(_attributes(path), model.schema))
-    except (VerificationError, LookupError, ValueError) as error:
+    except (VerificationError, LookupError, ValueError, TypeError, OverflowError) as error:
         return Structure(False, f"not proved: its trees cannot be read ({error})")
 
 
@@ -42,7 +42,9 @@ def _attributes(path: Path) -> dict[str, Any]:
         graph = onnx.load(str(path)).graph
     except Exception as error:  # protobuf has kinds of its own
         raise VerificationError("it is no graph") from error
-    trees = [node for node in graph.node if node.op_type.startswith("TreeEnsemble")]
+    # A name that is no UTF-8 is given as bytes.
+    named = [node for node in graph.node if isinstance(node.op_type, str)]
+    trees = [node for node in named if node.op_type.startswith("TreeEnsemble")]
     if len(trees) != 1 or trees[0].op_type != "TreeEnsembleRegressor":
         raise VerificationError(_UNREAD)
     return {one.name: onnx.helper.get_attribute_value(one) for one in trees[0].attribute}
