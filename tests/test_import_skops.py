@@ -17,6 +17,7 @@ import treekit
 from tests.foreign import FOLDER
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop.skops import read_skops
+from treekit.interop.skops_file import _array as stored_array
 from treekit.testing import check_importer
 
 CASES = ("forest", "boosted", "histogram", "bag")
@@ -142,3 +143,14 @@ def test_a_compressed_file_is_refused_as_it_may_swell(tmp_path: Path) -> None:
 
 def test_the_importer_keeps_the_laws_of_its_contract() -> None:
     check_importer("skops", sources=[path_of("bag"), path_of("histogram")])
+
+
+def test_a_text_of_characters_that_are_none_is_refused():
+    texts = np.array(["yes", "no"])
+    content = io.BytesIO()
+    np.save(content, texts)
+    whole = content.getvalue()
+    assert stored_array({"a.npy": whole}, "a.npy").tolist() == ["yes", "no"]
+    beyond = (sys.maxunicode + 1).to_bytes(4, "little")
+    with pytest.raises(ModelFileError, match="holds no text"):
+        stored_array({"a.npy": whole[:-4] + beyond}, "a.npy")

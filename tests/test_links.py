@@ -12,12 +12,23 @@ import pytest
 import treekit
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError, ModelFileError
+from treekit.model import links
 from treekit.model.build import build_tree, leaf, multiway, threshold
 from treekit.model.ensemble import Model, make_model
 from treekit.model.links import LIMIT, exp, sigmoid, softmax
 from treekit.model.predict import sums
 from treekit.rules import parse_rules
 
+GOLDEN_EXP = [
+    "0x1.5bf0a8b14576ap+1",
+    "0x1.78b56362cef38p-2",
+    "0x1.1aec7b35a00d4p+0",
+    "0x1.0772c096d61b7p-25",
+    "0x1.efe2e2bf329a4p+60",
+    "0x1.c3714f17ae742p+433",
+    "0x1.300ff6c7c2e28p-938",
+]
+GOLDEN_SOFTMAX = ["0x1.32ac289f4acd1p-4", "0x1.aa5560ecf5569p-7", "0x1.d301256862d10p-1"]
 COLUMNS = (Column("x"), Column("c", "nominal", ("a", "b", "d")))
 
 
@@ -232,3 +243,17 @@ def test_a_picture_of_a_sum_says_what_is_added():
     added = np.ldexp(float(model.tree_units(1)[0, 0]), model.exponent)
     assert added != 0
     assert f"{added:.3g}"[:5] in picture
+
+
+def test_links_are_what_they_were_when_files_were_written():
+    """Artifacts hold the constants: a model that changed them would leave its files behind."""
+    x = [1.0, -1.0, 0.1, -17.3, 42.25, 300.7, -650.0]
+    assert [value.hex() for value in exp(np.array(x)).tolist()] == GOLDEN_EXP
+    shares = softmax(np.array([[0.5, -1.25, 3.0]]))[0].tolist()
+    assert [value.hex() for value in shares] == GOLDEN_SOFTMAX
+    assert (*(1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10, 700.0),) == (
+        links.LOG2_E,
+        links.LN2_HIGH,
+        links.LN2_LOW,
+        links.LIMIT,
+    )

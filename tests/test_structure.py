@@ -288,3 +288,13 @@ def test_a_divided_table_is_compared_entry_by_entry(tmp_path):
     high[2] -= 1
     path.write_bytes(with_arrays(text, _HIGH=high))
     assert structure_of_python(path, model).words.startswith("NOT the model's")
+
+
+def test_an_operator_whose_name_is_no_text_leaves_a_graph_unread(tmp_path):
+    model = EXTREMES["missing_only"]()
+    (path,) = export(model, "onnx", tmp_path / "m.onnx")
+    name = b"TreeEnsembleRegressor"
+    path.write_bytes(path.read_bytes().replace(name, b"\xff" + name[1:]))
+    structure = structure_of_onnx(path, model)
+    assert not structure.proved
+    assert "cannot be read" in structure.words
