@@ -28,6 +28,7 @@ from treekit.grow.defaults import (
     share_key,
     standing,
 )
+from treekit.grow.fingerprint import fingerprint
 from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.found import finite
 from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
@@ -132,21 +133,26 @@ def compile_criterion(
     make_scan = _make_rank_scan if ranked else sums_scan
     scan = make_scan(rank, tolerance=functions.tolerance)
     return CompiledCriterion(
-        scan=Pointer(scan, SCAN),
-        many=Pointer(_make_many(branches, final), MANY),
+        scan=_kept(scan, SCAN),
+        many=_kept(_make_many(branches, final), MANY),
         key=_key(functions, dense, origin, blocks),
         choose=_choose(functions, origin),
         penalty=_penalty(functions, origin),
         n_keys=attempts,
         use_choose=functions.choose is not None,
         use_penalty=functions.penalty is not None,
-        score=Pointer(_make_score(whole), SCORE),
+        score=_kept(_make_score(whole), SCORE),
         impurity=_value(impurity),
         priority=_priority(functions, origin, blocks),
         use_priority=functions.priority is not None,
         origin=origin,
         functions=functions,
     )
+
+
+def _kept(function: Any, signature: Any) -> Pointer:
+    """The pointer to a closure over a criterion's functions, from the disk if it is there."""
+    return Pointer(function, signature, mark=fingerprint(function))
 
 
 def _gain(impurity: Any, dense: bool) -> Any:
@@ -321,7 +327,7 @@ def _value(function: Any) -> Pointer:
     def value(stats):  # type: ignore[no-untyped-def]
         return float(function(read_only(stats)))
 
-    return Pointer(value, CELL_VALUE)
+    return _kept(value, CELL_VALUE)
 
 
 def _priority(functions: CriterionFunctions, origin: Origin, blocks: Blocks | None) -> Pointer:
@@ -343,13 +349,13 @@ def _key(
         return standing(mean_key if dense else share_key, KEY)
     order = compiled(functions.order, (FROZEN_CELLS,), origin, "order")
     if blocks is not None:
-        return Pointer(block_key(order, blocks).py_func, KEY)
+        return _kept(block_key(order, blocks).py_func, KEY)
 
     def own_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(count)):
             keys[i] = float(order(read_only(rows[i])))
 
-    return Pointer(own_key, KEY)
+    return _kept(own_key, KEY)
 
 
 def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
@@ -360,7 +366,7 @@ def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
     def chosen(gains, scores, levels):  # type: ignore[no-untyped-def]
         return np.int64(choose(read_only(gains), read_only(scores), read_only(levels)))
 
-    return Pointer(chosen, CHOOSE)
+    return _kept(chosen, CHOOSE)
 
 
 def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
@@ -371,4 +377,4 @@ def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
     def taken(candidates, weight):  # type: ignore[no-untyped-def]
         return float(penalty(candidates, weight))
 
-    return Pointer(taken, PENALTY)
+    return _kept(taken, PENALTY)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["identity"]
+__all__ = ["identity", "names_of"]
 
 
 def identity(value: Any) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ def _of_function(core: FunctionType, home: str, seen: dict[int, int]) -> tuple[A
     seen[id(core)] = len(seen)
     if _home(core) != home:  # another package's: it is its own affair, and does not change
         return FunctionType, core
-    names, own = sorted(set(_names(core.__code__))), core.__code__.co_freevars
+    names, own = sorted(set(names_of(core.__code__))), core.__code__.co_freevars
     closure = dict(zip(own, (cell.cell_contents for cell in core.__closure__ or ()), strict=True))
     cells = _named(closure, [*own, *names], home, seen)
     named = _named(core.__globals__, names, home, seen)
@@ -83,12 +83,12 @@ def _named(
     return tuple(found)
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_of(code: CodeType) -> Iterator[str]:
     """Names of globals and attributes that code uses, and functions within it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from names_of(constant)
 
 
 def _of_value(value: Any, home: str, seen: dict[int, int]) -> tuple[Any, ...]:

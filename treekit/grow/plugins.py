@@ -21,6 +21,9 @@ from numba.extending import register_jitable
 
 from treekit.errors import TreekitWarning
 from treekit.grow.asking import Origin, asked
+from treekit.grow.fingerprint import fingerprint
+from treekit.kernels.compile import compiling
+from treekit.kernels.kept import keep
 
 __all__ = [
     "Complaint",
@@ -111,7 +114,11 @@ def attempt(
         )
     try:
         jitted = nb.njit(error_model="numpy", boundscheck=checked)(core)
-        jitted.compile(argument_types)
+        mark = fingerprint(core, checked)
+        if mark is not None:
+            keep(jitted, mark)
+        with compiling():
+            jitted.compile(argument_types)
         result = jitted.overloads[argument_types].signature.return_type
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         return None, complaint_of(error)

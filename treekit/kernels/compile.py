@@ -1,25 +1,24 @@
 """How every kernel is compiled: one decorator, so that one rule holds for all.
 
 No Python objects, no GIL, IEEE division, and a disk cache where there is a
-folder to write it to.  numba checks a cached kernel against its own file only
-and would not notice a change in a helper from another; here the cache is
-valid for one state of the whole folder of kernels.
+folder to write it to (`treekit.kernels.kept`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-from collections.abc import Callable
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.registry import CPUDispatcher
 
-__all__ = ["Finder", "cached", "inlined", "kernel"]
+from treekit.kernels.kept import keep
+
+__all__ = ["Compiled", "Finder", "compiling", "inlined", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +29,58 @@ def kernel(function: F) -> F:
     Subscripts in kernels are unsigned: numba's handling of negative ones
     costs 1.1 to 1.6 times (measured).
     """
-    return cast(F, cached(njit(nogil=True, error_model="numpy")(function)))
+    return cast(F, keep(Compiled(function)))
+
+
+class Compiled(CPUDispatcher):
+    """A function without Python objects, GIL or exceptions of division."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        options = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
+        super().__init__(function, {}, options)
+
+    def compile(self, sig: Any) -> Any:
+        """The machine code for a signature, from the disk if it is there."""
+        with compiling():
+            return super().compile(sig)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Let Python's collector of cycles run rarely while something compiles, in any thread.
+
+    numba makes millions of small objects that live until it is done, and the
+    collector visits them time and again: a quarter of all compile time.
+    Never is no faster than rarely, and takes 150 MB more (both measured).
+    """
+    with _busy.lock:
+        _busy.depth += 1
+        if _busy.depth == 1:
+            _busy.usual = gc.get_threshold()
+            if _busy.usual[0] > 0:  # 0: somebody turned it off
+                gc.set_threshold(*_RARELY)
+    try:
+        yield
+    finally:
+        with _busy.lock:
+            _busy.depth -= 1
+            if _busy.depth == 0 and gc.get_threshold() == _RARELY:
+                gc.set_threshold(*_busy.usual)
+
+
+_RARELY = (200_000, 20, 100)
+
+
+class _Busy:
+    """How many compilations are under way, and what the collector did before the first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.depth = 0
+        self.usual = gc.get_threshold()
+
+
+_busy = _Busy()
 
 
 @dataclass(frozen=True)
@@ -67,47 +117,3 @@ def inlined(function: F) -> F:
     It is then compiled once, not once alone and once more in its caller.
     """
     return cast(F, njit(error_model="numpy", inline="always")(function))
-
-
-def cached(dispatcher: Any) -> Any:
-    """The same dispatcher with a disk cache, where a folder can be written."""
-    # Without a folder (a read-only container): compile in each process.
-    with contextlib.suppress(RuntimeError, OSError):
-        try:
-            dispatcher._cache = _KernelCache(dispatcher.py_func)
-        except (AttributeError, TypeError):  # not this numba's inner names
-            dispatcher.enable_caching()
-    return dispatcher
-
-
-class _KernelCache(FunctionCache):
-    """numba's cache, stamped with all kernels, whose failures cost time only."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        index = self._cache_file
-        index._source_stamp = (index._source_stamp, _state_of_kernels())
-
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The compiled code, or None if there is none; an unreadable cache is emptied."""
-        try:
-            return super().load_overload(signature, target_context)
-        except Exception:  # noqa: BLE001 - a truncated pickle raises anything
-            with contextlib.suppress(OSError):
-                self.flush()
-            return None
-
-    def save_overload(self, signature: Any, data: Any) -> None:
-        """Keep compiled code if the disk allows."""
-        with contextlib.suppress(OSError):
-            super().save_overload(signature, data)
-
-
-@cache
-def _state_of_kernels() -> str:
-    """Digest of names, sizes and times of every file beside this one."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        status = path.stat()
-        digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()

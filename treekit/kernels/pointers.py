@@ -12,11 +12,11 @@ import numba as nb
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, typeof_impl
 from numba.np.arrayobj import make_array, populate_array
 
-from treekit.kernels.compile import cached
+from treekit.kernels.compile import Compiled
+from treekit.kernels.kept import keep
 
 __all__ = [
     "CELLS",
@@ -33,17 +33,18 @@ CELLS = types.Array(types.float64, 1, "C")
 MATRIX = types.Array(types.float64, 2, "C")
 
 
-class Pointer(CPUDispatcher):
+class Pointer(Compiled):
     """A function compiled for one signature, typed by that signature alone.
 
-    `cache` is for functions at module level: a closure never hits the cache.
+    `cache` is for functions at module level; closures are kept under a `mark`, see
+    `treekit.kernels.kept.keep`.
     """
 
-    def __init__(self, function, signature, cache=False):
-        super().__init__(function, {}, {"nopython": True, "nogil": True, "error_model": "numpy"})
+    def __init__(self, function, signature, cache=False, mark=None):
+        super().__init__(function)
         self.pointer_signature = signature
-        if cache:
-            cached(self)
+        if cache or mark is not None:
+            keep(self, mark)
         self.compile(signature)
         self.disable_compile()
         self._only = self.overloads[signature.args]

@@ -1,0 +1,160 @@
+"""What machine code on disk depends on, as a digest.
+
+`treekit.grow.identity` tells functions apart within a process; here they are told
+apart between processes, by contents alone: of a function its file, code, defaults and
+closure, and what the globals that it names stand for, with helpers in turn.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from numba.core.types import Type
+from numba.extending import _Intrinsic
+
+from treekit.grow.identity import names_of
+from treekit.kernels.pointers import Pointer
+
+__all__ = ["fingerprint"]
+
+LARGEST = 100_000
+"""Bytes of an array up to which numba keeps code that names it."""
+
+_SETTLED = frozenset({"builtins", "llvmlite", "math", "numba", "numpy", "operator"})
+"""Packages that change with their version alone."""
+
+_ABSENT = object()
+
+
+def fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
+    """Hexadecimal digest that is equal only for functions of the same machine code.
+
+    Parameters
+    ----------
+    function : callable
+        Plain Python, or its dispatcher.
+    *options : plain values
+        How it is compiled.
+
+    Returns
+    -------
+    str or None
+        None: it depends on something that is not told by contents (an open file, a function
+        that is called as Python, one typed into a notebook), and must not be kept.
+    """
+    try:
+        told = _versions(), _told(options, {}), _told(function, {})
+    except (AttributeError, OSError, RecursionError, TypeError, ValueError):
+        return None
+    return hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    return tuple(version(name) for name in ("llvmlite", "numba", "numpy"))
+
+
+def _told(value: Any, seen: dict[int, int]) -> Any:
+    """Nested tuples of texts and bytes that tell a value by its contents."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return type(value).__name__, repr(value)
+    if isinstance(value, tuple | list):
+        return type(value).__name__, [_told(part, seen) for part in value]
+    if isinstance(value, frozenset):
+        return "set", sorted(repr(_told(part, seen)) for part in value)
+    if isinstance(value, np.ndarray | np.generic):
+        return _of_array(value)
+    if isinstance(value, ModuleType):
+        return "module", value.__name__
+    if isinstance(value, CodeType):
+        return _of_code(value, seen)
+    if isinstance(value, Pointer):
+        raise TypeError("a pointer's address is of this process")
+    if _settled(value):
+        return "settled", value.__module__, value.__qualname__
+    if isinstance(value, FunctionType):
+        return _of_function(value, seen)
+    if isinstance(value, Dispatcher):
+        options = sorted(value.targetoptions.items())
+        return "compiled", _told(options, seen), _told(value.py_func, seen)
+    if isinstance(value, _Intrinsic):
+        return "intrinsic", _told(value._defn, seen)
+    if isinstance(value, np.dtype | Type) or value is Ellipsis:
+        return type(value).__name__, repr(value)
+    raise TypeError(f"a {type(value).__name__} is not told by contents")
+
+
+def _settled(value: Any) -> bool:
+    """A function or class of a package that changes with its version alone."""
+    kinds = FunctionType | BuiltinFunctionType | type | np.ufunc | type(np.sum)
+    home = getattr(value, "__module__", None) or ""
+    return isinstance(value, kinds) and home.partition(".")[0] in _SETTLED
+
+
+def _of_array(value: Any) -> tuple[Any, ...]:
+    if value.dtype.hasobject or value.nbytes > LARGEST:
+        raise TypeError("an array of objects, or a large one")
+    flags = value.flags
+    layout = flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
+    return "array", value.dtype.str, value.shape, layout, value.tobytes()
+
+
+def _of_code(code: CodeType, seen: dict[int, int]) -> tuple[Any, ...]:
+    # Lines are in the errors that it raises.
+    return (
+        "code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
+        code.co_code, code.co_exceptiontable, code.co_linetable, code.co_firstlineno,
+        code.co_filename, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
+        [_told(constant, seen) for constant in code.co_consts],
+    )  # fmt: skip
+
+
+def _of_function(function: FunctionType, seen: dict[int, int]) -> tuple[Any, ...]:
+    if id(function) in seen:  # again, or recursion
+        return "again", seen[id(function)]
+    seen[id(function)] = len(seen)
+    code, names = function.__code__, sorted(set(names_of(function.__code__)))
+    if "objmode" in names:
+        raise TypeError("what is called as Python is of this process")
+    # The file, too: it may say how a function compiles that code does not show (`overload`).
+    status = Path(code.co_filename).stat()
+    cells = zip(
+        code.co_freevars, (cell.cell_contents for cell in function.__closure__ or ()), strict=True
+    )
+    return (
+        "function", function.__module__, function.__qualname__, status.st_size, status.st_mtime_ns,
+        _of_code(code, seen),
+        _told(function.__defaults__, seen),
+        _told(sorted((function.__kwdefaults__ or {}).items()), seen),
+        [(name, _of_name(value, names, seen)) for name, value in cells],
+        _of_scope(function.__globals__, names, seen),
+    )  # fmt: skip
+
+
+def _of_scope(scope: Mapping[str, Any], names: list[str], seen: dict[int, int]) -> list[Any]:
+    """What names mean in a scope; one that is none of its own may be Python's, or an attribute."""
+    found = ((name, scope.get(name, _ABSENT)) for name in names)
+    return [
+        (name, _of_name(value, names, seen))
+        for name, value in found
+        if value is not _ABSENT and value is not getattr(builtins, name, _ABSENT)
+    ]
+
+
+def _of_name(value: Any, names: list[str], seen: dict[int, int]) -> Any:
+    """What a name stands for; of a module, what names stand for in it: ``settings.SCALE``."""
+    if not isinstance(value, ModuleType):
+        return _told(value, seen)
+    if value.__name__.partition(".")[0] in _SETTLED or id(value) in seen:
+        return _told(value, seen)
+    seen[id(value)] = len(seen)
+    return _told(value, seen), _of_scope(vars(value), names, seen)
