@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +13,15 @@ from treekit.contracts import TaskColumn
 from treekit.data.beside import read_beside
 from treekit.data.cells import MISSING_MARKS
 from treekit.data.frames import as_cells
-from treekit.data.levels import UNSEEN, check_text, level_codes, vocabulary
-from treekit.data.numbers import Floats, choose_dtype, numeric_cells, round_to, warn_if_merged
-from treekit.data.schema import Column, Schema, Task
-from treekit.data.table import Table, make_table, near_names, read_table
+from treekit.data.inputs import Kinds, read_inputs
+from treekit.data.levels import check_text
+from treekit.data.numbers import InputType, numeric_cells
+from treekit.data.schema import Schema, Task
+from treekit.data.table import Table, make_table, read_table
 from treekit.data.target import Target, make_targets
 from treekit.errors import DataError
 
 __all__ = ["Dataset", "check_weights", "make_dataset", "make_dataset_xy"]
-
-InputType = Literal["auto", "float32", "float64"]
-Codes = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +31,9 @@ class Dataset:
     Attributes
     ----------
     schema : Schema
-    columns : tuple of (rows,) arrays
+    columns : sequence of (rows,) arrays
         Numeric: ``schema.dtype``, finite or NaN (missing).  Nominal: int32
-        codes, -1 = missing.  May be views of the source: read only.
+        codes, -1 = missing.  Read only; made anew each time (`treekit.data.columns`).
     y : (rows,) int32 class codes or float64
         (rows, outputs) of several targets.
     weights : (rows,) float64, or None
@@ -48,7 +46,7 @@ class Dataset:
     """
 
     schema: Schema
-    columns: tuple[npt.NDArray[Any], ...]
+    columns: Sequence[npt.NDArray[Any]]
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
     weights: npt.NDArray[np.float64] | None = None
     factors: npt.NDArray[np.float64] | None = None
@@ -159,7 +157,7 @@ def make_dataset(
             raise DataError(f"column {column.name!r} is the target; name another as {role}")
         outside.add(column.name)
     inputs = [name for name in table.names if name not in outside]
-    kinds = _Kinds(nominal or (), numeric or (), levels or {})
+    kinds = Kinds(nominal or (), numeric or (), levels or {})
     coded = make_targets(table, names, task, classes)
     return replace(_assemble(table, inputs, kinds, coded, weights, dtype), beside=columns)
 
@@ -213,7 +211,7 @@ def make_dataset_xy(
     declared = {name: levels for name, _, levels in named if levels is not None}
     column = make_table(names, [cells for _, cells, _ in named], levels=declared or None)
     coded = make_targets(read_table(column, missing=missing_marks), names, task, classes)
-    kinds = _Kinds(nominal or (), numeric or (), levels or {})
+    kinds = Kinds(nominal or (), numeric or (), levels or {})
     return _assemble(table, list(table.names), kinds, coded, weights, dtype)
 
 
@@ -236,38 +234,6 @@ def _named_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
     return [(columns[k], cells[:, k], None) for k in range(cells.shape[1])]
 
 
-@dataclass(frozen=True)
-class _Kinds:
-    """What the caller says of the columns."""
-
-    nominal: Sequence[str]
-    numeric: Sequence[str]
-    levels: Mapping[str, Sequence[Any]]
-
-    def check(self, inputs: Collection[str]) -> None:
-        roles = {"nominal": self.nominal, "numeric": self.numeric, "levels": self.levels}
-        for role, names in roles.items():
-            for name in names:
-                if name not in inputs:
-                    raise DataError(
-                        f"{role} names {name!r}, which is no input column; "
-                        + near_names(name, inputs)
-                    )
-        both = set(self.numeric) & (set(self.nominal) | set(self.levels))
-        if both:
-            raise DataError(
-                f"column {min(both)!r} is declared both numeric and nominal; choose one"
-            )
-
-    def is_nominal(self, table: Table, name: str) -> bool:
-        if name in self.numeric:
-            return False
-        if name in self.nominal or name in self.levels or table.levels.get(name):
-            return True
-        cells = table.cells[table.index(name)]
-        return cells.dtype.kind in "Ob" and table.column(name).dtype.kind in "Ob"
-
-
 def _refuse_no_rows(table: Table) -> None:
     if table.n_rows == 0:
         raise DataError("the table has no rows; training needs at least one")
@@ -276,7 +242,7 @@ def _refuse_no_rows(table: Table) -> None:
 def _assemble(
     table: Table,
     inputs: list[str],
-    kinds: _Kinds,
+    kinds: Kinds,
     target: Target,
     weights: Any,
     dtype: InputType,
@@ -286,16 +252,9 @@ def _assemble(
     kinds.check(inputs)
     for name in (*inputs, *(output.name for output in target.outputs)):
         check_text(name, "a column name")
-    nominal: dict[str, tuple[Column, Codes]] = {}
-    numbers: dict[str, Floats] = {}
-    for name in inputs:
-        if kinds.is_nominal(table, name):
-            nominal[name] = _nominal_column(table, name, kinds.levels.get(name))
-        else:
-            numbers[name] = _numeric_column(table, name)
-    input_type = choose_dtype(list(numbers), list(numbers.values()), dtype)
+    columns, input_type, cells = read_inputs(table, inputs, kinds, dtype)
     schema = Schema(
-        columns=tuple(nominal[name][0] if name in nominal else Column(name) for name in inputs),
+        columns=columns,
         target=target.outputs[0].name,
         task=target.task,
         classes=target.outputs[0].classes,
@@ -303,11 +262,7 @@ def _assemble(
         missing_marks=_marks_in_order(table.missing),
         more=target.outputs[1:],
     )
-    columns = tuple(
-        nominal[name][1] if name in nominal else round_to(numbers[name], input_type)
-        for name in inputs
-    )
-    return Dataset(schema, columns, target.y, check_weights(weights, table.n_rows))
+    return Dataset(schema, cells, target.y, check_weights(weights, table.n_rows))
 
 
 def _marks_in_order(marks: frozenset[str]) -> tuple[str, ...]:
@@ -315,34 +270,6 @@ def _marks_in_order(marks: frozenset[str]) -> tuple[str, ...]:
     for mark in marks:
         check_text(mark, "a mark of missing values")
     return MISSING_MARKS if marks == frozenset(MISSING_MARKS) else tuple(sorted(marks))
-
-
-def _nominal_column(
-    table: Table, name: str, declared: Sequence[Any] | None
-) -> tuple[Column, Codes]:
-    levels = vocabulary(table, name, declared)
-    codes = level_codes(table, name, levels)
-    unseen = codes == UNSEEN
-    if unseen.any():
-        row = int(unseen.argmax())
-        value = table.cells[table.index(name)][row]
-        raise DataError(
-            f"column {name!r} holds {value!r} in row {row} (counting from 0), which is not among "
-            "its declared levels; declare it too"
-        )
-    return Column(name, "nominal", levels), codes
-
-
-def _numeric_column(table: Table, name: str) -> Floats:
-    values = numeric_cells(table, name)
-    bad = np.isinf(values)
-    if bad.any():
-        raise DataError(
-            f"column {name!r} is infinite in row {int(bad.argmax())} (counting from 0); training "
-            "needs finite or missing numbers: correct the cell or make it missing"
-        )
-    warn_if_merged(table, name)
-    return values
 
 
 def check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:

@@ -2,16 +2,19 @@
 
 Each column is sorted once.  The exact coding gives every distinct value a
 code; the histogram coding at most 255 codes a numeric column, at quantiles.
+All trees, threads and folds of a training share the one matrix of codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.room import matrix_room
+from treekit.kernels.coding import DIGITS, assign_bins, assign_ranks, bin_starts, sort_keys
 from treekit.kernels.node import Table
 
 __all__ = ["MAX_BINS", "Coding", "NominalSplits", "make_table"]
@@ -34,6 +37,8 @@ def make_table(
     nominal_splits: NominalSplits = "subset",
     max_bins: int = MAX_BINS,
     weights: npt.NDArray[np.float64] | None = None,
+    n_rows: int | None = None,
+    n_jobs: int | None = 1,
 ) -> Table:
     """Code the training columns.
 
@@ -41,6 +46,7 @@ def make_table(
     ----------
     columns : sequence of (rows,) arrays
         Numeric: float32 or float64, NaN = missing.  Nominal: int32 codes, -1 = missing.
+        Each is asked for once, and let go when it is coded.
     n_levels : (features,) int64
         Vocabulary sizes of nominal columns.
     nominal : (features,) bool
@@ -52,81 +58,159 @@ def make_table(
         Histogram coding: codes a numeric column, 2 to 255.
     weights : (rows,) float64, optional
         Quantiles count weight; values of rows without weight shape no code.
+    n_rows : int, optional
+        Saves asking for a column to see its length.
+    n_jobs : int or None
+        joblib's threads; one column each at a time.
 
     Returns
     -------
     Table
-        Cost: one sort a numeric column; memory one code a cell.
+        Cost: one radix sort a numeric column; memory one code a cell, and the
+        keys of one column a thread.  Exact codes of more than 65,535 rows are
+        made in four bytes and then, if a column has not so many values, narrowed.
     """
-    n_rows = len(columns[0])
-    coded: list[npt.NDArray[Any]] = []
-    lows: list[npt.NDArray[np.float64]] = []
-    highs: list[npt.NDArray[np.float64]] = []
-    n_codes = np.array(n_levels, dtype=np.int64)
-    for f, column in enumerate(columns):
+    n_rows = len(columns[0]) if n_rows is None else n_rows
+    numeric_most = max_bins if coding == "histogram" else n_rows
+    bounds = np.where(nominal, n_levels, numeric_most)
+    codes = matrix_room((len(bounds), n_rows), _code_type(int(bounds.max())))
+
+    def code(f: int) -> _Coded:
+        column, row = columns[f], codes[f]
         if nominal[f]:
-            coded.append(np.where(column < 0, n_levels[f], column))
-            continue
-        low, high = _bins(column, max_bins if coding == "histogram" else n_rows + 1, weights)
-        n_codes[f] = len(low)
-        coded.append(_codes(column, high))
-        lows.append(low)
-        highs.append(high)
-    largest = int(n_codes.max())
-    dtype = np.uint8 if largest <= 255 else np.uint16 if largest <= 65535 else np.uint32
-    codes = np.empty((len(columns), n_rows), dtype=dtype)
-    for f, column in enumerate(coded):
-        codes[f] = column
-        coded[f] = codes[f]
+            np.copyto(row, column, casting="unsafe")
+            row[column < 0] = n_levels[f]
+            return _Coded(int(n_levels[f]), np.empty(0), np.empty(0))
+        return _code_numbers(column, weights, max_bins if coding == "histogram" else None, row)
+
+    coded = _each(code, len(bounds), n_jobs)
+    n_codes = np.array([each.n_codes for each in coded], dtype=np.int64)
+    dtype = _code_type(int(n_codes.max()))
+    if dtype != codes.dtype:
+        wide, codes = codes, matrix_room(codes.shape, dtype)
+        codes[:] = wide
     numeric_sizes = np.where(nominal, 0, n_codes)
     return Table(
         codes=codes,
         n_codes=n_codes.astype(np.uint32),
         nominal=np.where(nominal, WAYS[nominal_splits], 0).astype(np.uint8),
         value_start=(np.cumsum(numeric_sizes) - numeric_sizes).astype(np.int64),
-        low=np.concatenate([*lows, np.empty(0)]),
-        high=np.concatenate([*highs, np.empty(0)]),
+        low=np.concatenate([np.empty(0), *(each.low for each in coded)]),
+        high=np.concatenate([np.empty(0), *(each.high for each in coded)]),
     )
 
 
-def _bins(
-    column: npt.NDArray[Any], max_bins: int, weights: npt.NDArray[np.float64] | None
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Smallest and largest training value of each code, ascending."""
-    if weights is None:
-        known = np.sort(column[column == column])
-    else:
-        counted = (column == column) & (weights > 0)
-        order = np.argsort(column[counted])
-        known, weights = column[counted][order], weights[counted][order]
-    if len(known) == 0:
-        return np.empty(0), np.empty(0)
-    starts = np.flatnonzero(np.concatenate([[True], known[1:] != known[:-1]]))
-    if len(starts) > max_bins:
-        below = starts if weights is None else np.cumsum(weights)[starts] - weights[starts]
-        total = float(len(known) if weights is None else weights.sum())
-        starts = _quantile_starts(starts, below, total, max_bins)
-    ends = np.concatenate([starts[1:], [len(known)]]) - 1
-    return known[starts].astype(np.float64), known[ends].astype(np.float64)
+def _each(code: Callable[[int], _Coded], n_columns: int, n_jobs: int | None) -> list[_Coded]:
+    """``code(f)`` of each column, by threads."""
+    if n_jobs in (None, 1):
+        return list(map(code, range(n_columns)))
+    from joblib import Parallel, delayed
+
+    return list(Parallel(n_jobs=n_jobs, prefer="threads")(map(delayed(code), range(n_columns))))
 
 
-def _quantile_starts(
-    starts: npt.NDArray[np.int64], below: npt.NDArray[Any], total: float, max_bins: int
-) -> npt.NDArray[np.int64]:
-    """Where bins of about equal weight begin; equal values stay together.
-
-    `below` is the weight of all rows before each of `starts`.
-    """
-    wanted = np.arange(1, max_bins) * (total / max_bins)
-    at = np.searchsorted(below, wanted, side="left")
-    chosen = starts[np.minimum(at, len(starts) - 1)]
-    return np.unique(np.concatenate([[0], chosen]))
+def _code_type(largest: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest type of codes of so many values, missing not counted."""
+    return np.uint8 if largest <= 255 else np.uint16 if largest <= 65535 else np.uint32
 
 
-def _codes(column: npt.NDArray[Any], high: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Code of each value: the first code whose largest value is not below it; NaN last."""
-    if len(high) == 0:
-        return np.zeros(len(column), dtype=np.int64)
-    codes = np.searchsorted(high.astype(column.dtype), column)
-    # Rows without weight may lie above all that shaped the codes.
-    return np.where(column != column, len(high), np.minimum(codes, len(high) - 1))
+class _Coded(NamedTuple):
+    """What codes of a column mean: how many there are, their smallest and largest values."""
+
+    n_codes: int
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+
+
+def _code_numbers(
+    column: npt.NDArray[Any],
+    weights: npt.NDArray[np.float64] | None,
+    max_bins: int | None,
+    codes: npt.NDArray[Any],
+) -> _Coded:
+    """Fill the codes (rows,) of a numeric column: in bins, or one for each value (None)."""
+    form = _FORMS[column.dtype.str]
+    bits = _read_only(np.ascontiguousarray(column).view(form.unsigned))
+    own = _read_only(np.empty(0) if weights is None else weights.view())
+    keys, rows = _sorted(bits, form, own, carried=max_bins is None or weights is not None)
+    if len(keys) == 0:
+        codes[:] = 0
+        return _Coded(0, np.empty(0), np.empty(0))
+    if max_bins is None:
+        n_codes = assign_ranks(keys, rows, codes, keys)
+        values = form.floats(keys[:n_codes])
+        if len(rows) < len(column):
+            _code_the_rest(column, weights, values.astype(column.dtype), codes)
+        return _Coded(n_codes, values, values)
+    total = float(len(keys) if weights is None else weights[rows].sum())
+    room = np.empty((2, max_bins), np.int64)
+    starts = bin_starts(keys, rows, own, total, room[0], room[1])
+    ends = np.append(starts[1:], len(keys)) - 1
+    high = np.full(MAX_BINS + 1, ~form.unsigned(0))
+    high[: len(starts)] = keys[ends]
+    assign_bins(bits, form.sign, form.infinity, high, len(starts), codes)
+    return _Coded(len(starts), form.floats(keys[starts]), form.floats(keys[ends]))
+
+
+def _code_the_rest(
+    column: npt.NDArray[Any],
+    weights: npt.NDArray[np.float64] | None,
+    values: npt.NDArray[Any],
+    codes: npt.NDArray[Any],
+) -> None:
+    """Codes of missing rows, and of rows without weight, which shaped no code."""
+    if weights is not None:
+        light = np.flatnonzero(~(weights > 0))
+        codes[light] = np.minimum(np.searchsorted(values, column[light]), len(values) - 1)
+    codes[column != column] = len(values)
+
+
+def _sorted(
+    bits: npt.NDArray[Any],
+    form: _Form,
+    weights: npt.NDArray[np.float64],
+    *,
+    carried: bool,
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint32]]:
+    """Keys of known values of rows with weight, ascending, and (`carried`) their rows."""
+    n = len(bits)
+    keys = np.empty((2, n), form.unsigned)
+    rows = np.empty((2, n if carried else 0), np.uint32)
+    counts = np.empty((form.digits, DIGITS), np.uint32)
+    found: tuple[npt.NDArray[Any], npt.NDArray[np.uint32]] = sort_keys(
+        bits, form.sign, form.infinity, weights, keys[0], rows[0], keys[1], rows[1], counts
+    )
+    return found
+
+
+def _read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The view, read only as a caller's array may be: kernels are compiled for one kind."""
+    view.flags.writeable = False
+    return view
+
+
+class _Form(NamedTuple):
+    """How floats of a width are keys; see `treekit.kernels.coding`."""
+
+    unsigned: Any
+    float: Any
+    digits: int
+    sign: np.uint64
+    infinity: np.uint64
+
+    def floats(self, keys: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """What keys are keys of."""
+        sign = self.unsigned(self.sign)
+        bits = np.where(keys & sign, keys ^ sign, ~keys)
+        values: npt.NDArray[np.float64] = bits.view(self.float).astype(np.float64)
+        return values
+
+
+_FORMS = {
+    np.dtype(np.float32).str: _Form(
+        np.uint32, np.float32, 3, np.uint64(1 << 31), np.uint64(0x7F800000)
+    ),
+    np.dtype(np.float64).str: _Form(
+        np.uint64, np.float64, 6, np.uint64(1 << 63), np.uint64(0x7FF << 52)
+    ),
+}

@@ -223,9 +223,7 @@ def _from_array(array: npt.NDArray[Any]) -> Table:
             f"an array of shape {array.shape} is not a table of shape (rows, columns){remedy}"
         )
     names = [f"x{j}" for j in range(array.shape[1])]
-    # One copy with each column contiguous: all that follows reads columns.
-    columns = array.T if isinstance(array, np.ma.MaskedArray) else np.ascontiguousarray(array.T)
-    return make_table(names, columns, named=False, untyped=array.dtype.kind in "UT")
+    return make_table(names, array.T, named=False, untyped=array.dtype.kind in "UT")
 
 
 def _from_columns(source: Mapping[Any, Any]) -> Table:

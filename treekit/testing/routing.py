@@ -17,11 +17,12 @@ Ids = npt.NDArray[np.int64]
 
 def rows_of_nodes(tree: Tree, dataset: Dataset) -> dict[int, Ids]:
     """Row numbers by node, whole rows going one way."""
+    columns = tuple(dataset.columns)  # each is asked for at many nodes
     reached: dict[int, Ids] = {0: np.arange(dataset.n_rows)}
     for node in range(tree.n_nodes):
         if tree.kind[node] == Split.LEAF:
             continue
-        branch = _branches(tree, node, dataset.columns, reached[node])
+        branch = _branches(tree, node, columns, reached[node])
         first = int(tree.first_child[node])
         for b in range(int(tree.n_children[node])):
             reached[first + b] = reached[node][branch == b]

@@ -41,6 +41,8 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         nominal_splits=settings["nominal_splits"],
         max_bins=settings["max_bins"],
         weights=_coding_weights(dataset),
+        n_rows=dataset.n_rows,
+        n_jobs=settings["n_jobs"],
     )
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
     target = criterion_target(dataset, plan.criterion, drawn)
