@@ -1,1 +1,26 @@
 """Comparisons with peers, both sides in one run; see README.md."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.frame import Benchmark
+
+__all__ = ["MODULES", "everything"]
+
+MODULES = (
+    "training", "scoring", "generated_c", "generated_deep", "pruning", "startup", "scaling",
+    "accuracy", "third_party", "foreign",
+)  # fmt: skip
+"""Where benchmarks are registered, in the order of the list."""
+
+
+def everything() -> dict[str, Benchmark]:
+    """All benchmarks by name."""
+    from benchmarks.frame import BENCHMARKS
+
+    for name in MODULES:
+        importlib.import_module(f"benchmarks.{name}")
+    return BENCHMARKS

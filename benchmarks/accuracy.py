@@ -1,10 +1,7 @@
 """Accuracy on larger tables, level with scikit-learn's: pruned trees, forests, extra trees.
 
-    python -m benchmarks.accuracy                     # tables from OpenML, by scikit-learn
-    python -m benchmarks.accuracy --folder TABLES     # or from files NAME.csv.gz
-    python -m benchmarks.accuracy --tables adult --seeds 1 --trees 20   # a quick look
-
-The folder may be named by TREEKIT_TABLES, too.  Each seed divides a table anew,
+Tables come from OpenML, by scikit-learn, or from files NAME.csv.gz of a folder
+(``--tables-in``, or TREEKIT_TABLES); at toy size two are made.  Each round divides a table anew,
 three quarters to train on; all sides see the same rows.  treekit is given the
 table as it is, and once more the matrix that scikit-learn is given: nominal
 columns as codes in the order of their names, missing cells as NaN.
@@ -12,10 +9,8 @@ columns as codes in the order of their names, missing cells as NaN.
 
 from __future__ import annotations
 
-import argparse
 import os
-import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +28,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import treekit
+from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 
 ALPHAS, FOLDS = 12, 4
 """Pruning strengths that scikit-learn's cross-validation tries, and its folds."""
@@ -171,52 +167,66 @@ def as_matrix(table: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 SIDES: dict[str, Callable[..., float]] = {
-    "scikit-learn": scikit_learn,
+    "sklearn": scikit_learn,
     "treekit, same matrix": with_treekit(as_matrix),
     "treekit": with_treekit(lambda table: table.frames),
 }
 KINDS = ("pruned tree", "forest", "extra trees")
 
-Results = dict[tuple[str, str], dict[str, list[float]]]
+
+def made() -> dict[str, tuple[pd.DataFrame, Any, bool]]:
+    """Two small tables: classes with missing cells, and numbers."""
+    rng = np.random.default_rng(0)
+    job = rng.choice(["admin", "retired", "student"], 300)
+    age = rng.integers(18, 90, 300)
+    frame = pd.DataFrame({"age": age, "job": pd.Categorical(job)})
+    price = age * 20.0 + (job == "admin")
+    bank = frame.copy()
+    bank.loc[::9, "job"] = None
+    return {
+        "made, classes": (bank, np.where(age > 50, "yes", "no"), False),
+        "made, numbers": (frame, price, True),
+    }
 
 
-def main(arguments: list[str] | None = None) -> Results:
-    """Run and print the comparison; returns the scores by table, kind and side."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--folder", type=Path, default=os.environ.get("TREEKIT_TABLES"))
-    parser.add_argument("--tables", nargs="+", choices=SOURCES, default=list(SOURCES))
-    parser.add_argument("--trees", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=3)
-    options = parser.parse_args(arguments)
-    results: Results = {}
-    head = "".join(f" {side:>22}" for side in SIDES)
-    print(f"{'table':15} {'model':12}{head}")
+def _tables(options: Options) -> Iterator[tuple[str, pd.DataFrame, Any, bool]]:
+    if options.made:
+        for name, parts in made().items():
+            yield name, *parts
+        return
+    folder = options.tables_in or os.environ.get("TREEKIT_TABLES")
     for name in options.tables:
         source = SOURCES[name]
-        frame, target = read(source, options.folder)
-        for kind in KINDS:
-            found: dict[str, list[float]] = {side: [] for side in SIDES}
-            for seed in range(options.seeds):
-                table = divided(frame, target, source.regression, seed)
-                for side, run in SIDES.items():
-                    found[side].append(run(kind, table, options.trees, seed))
-            results[name, kind] = found
-            print(f"{name:15} {kind:12}{_line(found)}", flush=True)
-    return results
+        yield name, *read(source, Path(folder) if folder else None), source.regression
 
 
-def _line(found: dict[str, list[float]]) -> str:
-    """Means, and behind treekit's the mean difference and its standard deviation by seed."""
-    base = found["scikit-learn"]
-    cells = []
-    for side, own in found.items():
-        cell = f"{statistics.mean(own):.4f}"
-        if side != "scikit-learn":
-            apart = [a - b for a, b in zip(own, base, strict=True)]
-            cell += f" {statistics.mean(apart):+.4f} ±{statistics.pstdev(apart):.4f}"
-        cells.append(f" {cell:>22}")
-    return "".join(cells)
+def _run(options: Options) -> Iterator[Entry]:
+    for name, frame, target, regression in _tables(options):
+        for seed in range(options.rounds):
+            table = divided(frame, target, regression, seed)
+            for kind in KINDS:
+                found: dict[str, float] = {}
+                for side in options.sides:
+                    found[side] = SIDES[side](kind, table, options.trees, seed)
+                    figures = {"score": found[side]}
+                    if side != "sklearn" and "sklearn" in found:
+                        figures["difference"] = found[side] - found["sklearn"]
+                    yield Entry(f"{name}, {kind}", side, figures)
 
 
-if __name__ == "__main__":
-    main()
+register(
+    Benchmark(
+        "accuracy", "real tables: pruned trees, forests, extra trees, beside scikit-learn's", _run,
+        (
+            Figure("score", "accuracy or R²", ".4f", mean=True),
+            Figure("difference", "difference", "+.4f", mean=True, spread=True),
+        ),
+        {
+            "tables": Parameter(tuple(SOURCES), tuple(SOURCES), "which"),
+            "tables_in": Parameter("", "", "folder of NAME.csv.gz; none: OpenML"),
+            "made": Parameter(False, True, "two made tables instead"),
+            "trees": Parameter(100, 3, "trees of a forest"),
+        },
+        own=("treekit, same matrix", "treekit"), peers=("sklearn",), rounds=3,
+    )
+)  # fmt: skip

@@ -1,26 +1,22 @@
 """Models of other libraries, read by treekit: how many answers differ, and by how much.
 
-    python -m benchmarks.foreign
-    python -m benchmarks.foreign --trees 10 --rows 300
-
 Each library fits its models and answers rows of every threshold and its two
 float32 neighbours, with missing, unseen and (where it takes them) infinite
-values; treekit reads the model and answers the same rows.  A library that is
-not installed is left out.
+values; treekit reads the model and answers the same rows.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import treekit
+from benchmarks import sides
+from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 from tests.foreign import beside, dyed, frame
 
 Floats = npt.NDArray[np.float64]
@@ -35,37 +31,28 @@ class Found(NamedTuple):
     shares: float
 
 
-def main(arguments: Sequence[str] | None = None) -> dict[str, Found]:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trees", type=int, default=100)
-    parser.add_argument("--rows", type=int, default=2000)
-    given = parser.parse_args(arguments)
-    found = {}
-    print("| model | rows | labels that differ | margins | probabilities |")
-    print("|---|---|---|---|---|")
+MAKERS: dict[str, tuple[str, str]] = {
+    "lightgbm": ("LightGBM", "_lightgbm"),
+    "xgboost": ("XGBoost", "_xgboost"),
+    "sklearn": ("scikit-learn HistGradientBoosting", "_histogram"),
+}
+
+
+def _run(options: Options) -> Iterator[Entry]:
+    table = frame(options.rows)
     for classes in (2, 3):
-        for name, one in compared(given.trees, given.rows, classes):
-            told = f"{name}, {classes} classes"
-            found[told] = one
-            print(
-                f"| {told} | {one.rows:,} | {one.labels} | {one.margins:.1e} | {one.shares:.1e} |"
-            )
-    return found
-
-
-def compared(trees: int, rows: int, classes: int) -> Iterator[tuple[str, Found]]:
-    table = frame(rows)
-    y = np.minimum(dyed(table), classes - 1)
-    makers: dict[str, tuple[str, Callable[..., Found]]] = {
-        "LightGBM": ("lightgbm", _lightgbm),
-        "XGBoost": ("xgboost", _xgboost),
-        "scikit-learn HistGradientBoosting": ("sklearn", _histogram),
-    }
-    for name, (library, make) in makers.items():
-        if importlib.util.find_spec(library) is not None:
+        y = np.minimum(dyed(table), classes - 1)
+        for library, (name, make) in MAKERS.items():
+            if library not in options.sides:
+                continue
+            case = f"{name}, {classes} classes"
+            if sides.absent(library):
+                yield Entry(case, "treekit", failed=sides.absent(library))
+                continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                yield name, make(table, y, trees)
+                found = globals()[make](table, y, options.trees)
+            yield Entry(case, "treekit", found._asdict())
 
 
 def _lightgbm(table: Any, y: Any, trees: int) -> Found:
@@ -116,5 +103,17 @@ def _compared(fitted: Any, rows: Any, margins: Floats) -> Found:
     )
 
 
-if __name__ == "__main__":
-    main()
+register(
+    Benchmark(
+        "foreign", "models of other libraries, as treekit reads them: answers that differ", _run,
+        (
+            Figure("rows", "rows", ",.0f"), Figure("labels", "labels that differ", ",.0f"),
+            Figure("margins", "margins", ".1e"), Figure("shares", "probabilities", ".1e"),
+        ),
+        {
+            "rows": Parameter(2000, 120, "rows the libraries fit"),
+            "trees": Parameter(100, 3, "rounds of boosting"),
+        },
+        peers=tuple(MAKERS), rounds=1,
+    )
+)  # fmt: skip

@@ -1,365 +1,199 @@
-"""Generated C of one scikit-learn model: treekit's against m2cgen's and tl2cgen's.
+"""Generated C of one model: treekit's against m2cgen's, tl2cgen's and YDF's C++.
 
-    python -m benchmarks.generated_c                                  # the figures of README.md
-    python -m benchmarks.generated_c --trees 3 --depth 3 --tree-rows 500 --rounds 1 --no-peers
-
-A forest of 100 trees of depth 8, and one fully grown tree on 100,000 rows.  All
-sides are made of the same fitted estimator, compiled by the same compiler with
-the same flags, and asked the same rows in turn.  "Differing" are boundary rows, at
-and beside thresholds, for which the source says another label than its own model:
-the peers' is scikit-learn's, treekit's the one it reads from that; "other bits" are
-rows with any other bit in a probability.  Peers that are
-not installed, or take more than ``--seconds`` for a step, are told as such.  ONNX of
-treekit and of skl2onnx is asked the same rows, and not timed.
+treekit reads the estimator of scikit-learn that m2cgen and tl2cgen write; YDF
+writes a forest of its own, of the same size.  All are compiled by gcc with the
+same flags and asked the same rows in turn.  "Differing" are boundary rows, at and
+beside thresholds, for which the source says another label than its own model;
+"other bits" are rows with any other bit in a probability (m2cgen and tl2cgen
+compare doubles that scikit-learn rounds to float32 first).
 """
 
 from __future__ import annotations
 
-import argparse
-import ctypes
-import importlib.util
-import multiprocessing
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from treekit.export import export
-from treekit.interop import read_model
-from treekit.model.ensemble import Model
-from treekit.verify import make_probes
+from benchmarks import sides
+from benchmarks.apart import Failed
+from benchmarks.c_compiled import Compiled, build
+from benchmarks.c_written import OWN, PEERS, own_kind, written
+from benchmarks.data import Rows, points
+from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 
-FLAGS = ("-std=c99", "-O2", "-fPIC")
-PEERS = ("m2cgen", "tl2cgen")
-GRAPHS = ("treekit ONNX", "skl2onnx")
-OWN = {
-    "treekit table": {"form": "table"},
-    "treekit table, float rows": {"form": "table", "input": "float"},
-    "treekit table, integers": {"form": "table", "arithmetic": "integer"},
-    "treekit if_else": {"form": "if_else"},
-}
-TIMED = """
-import resource, subprocess, sys
-most = int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-done = subprocess.run(sys.argv[2:])
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
-sys.exit(done.returncode != 0)
-"""
-"""Runs a compiler within CPU seconds; prints what it took of them, and the most MB it held."""
-ADAPTERS = {
-    "double": """
-#include "m.h"
-size_t ask(const double *x, size_t rows, double *out)
-{
-    size_t row;
-    for (row = 0; row < rows; row++)
-        (void)m_predict(x + row * M_FEATURES, out + row * M_OUTPUTS);
-    return rows;
-}
-size_t ask_batch(const double *x, size_t rows, double *out)
-{
-    return m_predict_batch(x, rows, NULL, out);
-}
-""",
-    "m2cgen": """
-#include <stddef.h>
-void score(double *input, double *output);
-size_t ask(double *x, size_t rows, double *out)
-{
-    size_t row;
-    for (row = 0; row < rows; row++)
-        score(x + row * %(features)d, out + row * %(outputs)d);
-    return rows;
-}
-""",
-    "tl2cgen": """
-#include <stddef.h>
-#include "header.h"
-size_t ask(double *x, size_t rows, double *out)
-{
-    union Entry cells[%(features)d];
-    size_t row;
-    int i;
-    for (row = 0; row < rows; row++) {
-        for (i = 0; i < %(features)d; i++)
-            cells[i].fvalue = x[row * %(features)d + i];
-        predict(cells, 0, out + row * %(outputs)d);
-    }
-    return rows;
-}
-""",
-}
-ADAPTERS["float"] = ADAPTERS["double"].replace("const double *x", "const float *x")
-ADAPTERS["uint32_t"] = ADAPTERS["double"].replace("const double *x", "const uint32_t *x")
-ADAPTERS["uint32_t"] = ADAPTERS["uint32_t"].replace("double *out", "int32_t *out")
+__all__ = ["Models", "fitted"]
+
+FIGURES = (
+    Figure("single", "us a row", ".3f", ratio=True),
+    Figure("batch", "us in a batch", ".3f"),
+    Figure("source", "source MB", ".2f"),
+    Figure("compile", "compile s", ".2f"),
+    Figure("compile_mb", "compile MB", ".0f"),
+    Figure("compiled", "compiled KB", ".0f"),
+    Figure("differing", "differing", ",.0f"),
+    Figure("other bits", "other bits", ",.0f"),
+    Figure("probes", "boundary rows", ",.0f"),
+)
+GRAPHS = ("onnx", "skl2onnx")
 
 
-@dataclass
-class Measured:
-    """What one side took, or why it has no figures."""
+class Models(NamedTuple):
+    """One model in the hands of each writer: scikit-learn's, as treekit reads it, and YDF's."""
 
-    source: int = 0
-    compile_s: float = 0.0
-    compile_mb: float = 0.0
-    compiled: int = 0
-    single_us: list[float] = field(default_factory=list)
-    batch_us: list[float] = field(default_factory=list)
-    differing: int = -1
-    other_bits: int = -1
-    probes: int = 0
-    failed: str = ""
+    estimator: Any
+    model: Any
+    ydf: Any
 
+    def of(self, side: str) -> Any:
+        """What a side writes."""
+        if side == "ydf C++":
+            return self.ydf
+        return self.model if side in OWN else self.estimator
 
-@dataclass
-class Side:
-    """Compiled source of one side."""
-
-    name: str
-    library: ctypes.CDLL
-    cells: str
-    outputs: int
-    measured: Measured
-
-    def ask(self, rows: Any, function: str = "ask") -> Any:
-        """(rows, outputs): what the source says."""
-        out = np.zeros((len(rows), self.outputs), np.int32 if self.cells == "uint32_t" else float)
-        call = getattr(self.library, function)
-        call.restype = ctypes.c_size_t
-        call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-        call(rows.ctypes.data, len(rows), out.ctypes.data)
-        return out
-
-    def rows(self, rows: Any) -> Any:
-        """Rows as the side wants them."""
-        if self.cells == "double":
-            return rows
-        single = rows.astype(np.float32)
-        if self.cells == "float":
-            return single
-        bits = single.view(np.uint32)
-        key = self.library.m_key
-        key.restype, key.argtypes = ctypes.c_uint32, (ctypes.c_uint32,)
-        distinct, inverse = np.unique(bits, return_inverse=True)
-        keys = np.array([key(b) for b in distinct.tolist()], np.uint32)
-        return np.ascontiguousarray(keys[inverse].reshape(rows.shape))
+    def shares(self, side: str, rows: Any) -> Any:
+        """(rows, classes): what that model itself says."""
+        if side == "ydf C++":
+            share = self.ydf.predict(_columns(rows))
+            return np.stack([1 - share, share], axis=1)
+        if side in OWN or side == "treekit, onnx":
+            named = dict(zip(self.model.schema.names, rows.T, strict=True))
+            return self.model.predict_proba(named)
+        return self.estimator.predict_proba(rows)
 
 
-def fitted(rows: int, trees: int, depth: int, tree_rows: int) -> dict[str, Any]:
-    """The two estimators, by name."""
-    from sklearn.datasets import make_classification
+def _columns(rows: Any) -> dict[str, Any]:
+    return Rows(rows.astype(np.float32), np.zeros(len(rows))).columns(text=True)
+
+
+def fitted(rows: Rows, trees: int, depth: int | None, peers: tuple[str, ...]) -> Models:
+    """The models; YDF's only if it takes part."""
     from sklearn.ensemble import RandomForestClassifier
 
-    def table(n: int) -> Any:
-        return make_classification(n, 28, n_informative=12, flip_y=0.05, random_state=0)
+    import treekit
 
-    forest = RandomForestClassifier(trees, max_depth=depth, random_state=0, n_jobs=2)
-    # treelite reads forests only: one tree of all rows and columns is the same tree.
-    tree = RandomForestClassifier(1, bootstrap=False, max_features=None, random_state=0)
-    return {
-        f"{trees} trees of depth {depth}": forest.fit(*table(rows)),
-        f"one tree on {tree_rows} rows": tree.fit(*table(tree_rows)),
-    }
-
-
-def write_m2cgen(estimator: Any, folder: Path) -> None:
-    """Source as m2cgen writes it."""
-    import m2cgen
-
-    sys.setrecursionlimit(20_000)
-    (folder / "m.c").write_text(m2cgen.export_to_c(estimator), encoding="utf-8")
+    one = {"bootstrap": False, "max_features": None} if trees == 1 else {}
+    forest = RandomForestClassifier(trees, max_depth=depth, random_state=0, n_jobs=2, **one)
+    estimator = forest.fit(rows.x, rows.y)
+    ydf = None
+    if "ydf C++" in peers and not sides.absent("ydf C++"):
+        work = sides.Work(trees, depth, tried="all" if trees == 1 else "sqrt")
+        learner = sides.learner("ydf")
+        ydf = learner.fit(work, learner.given(rows), rows)
+    return Models(estimator, treekit.read_model(estimator), ydf)
 
 
-def write_tl2cgen(estimator: Any, folder: Path) -> None:
-    """Source as tl2cgen writes it, in one file."""
-    import tl2cgen
-    import treelite
-
-    tl2cgen.generate_c_code(treelite.sklearn.import_model(estimator), folder / "made", {})
-    for name in ("main.c", "header.h"):
-        (folder / "made" / name).rename(folder / name.replace("main", "m"))
-
-
-def bounded(seconds: float, work: Callable[..., None], *arguments: Any) -> str:
-    """Call in a process of its own; what went wrong, or nothing."""
-    process = multiprocessing.get_context("fork").Process(target=work, args=arguments)
-    process.start()
-    process.join(seconds)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        return f"more than {seconds:.0f} s to write"
-    return "" if process.exitcode == 0 else "cannot write it"
-
-
-def compiled(folder: Path, adapter: str, seconds: float, measured: Measured) -> ctypes.CDLL | None:
-    """Compile the source, and an adapter beside it; None if it fails."""
-    (folder / "adapter.c").write_text(adapter, encoding="utf-8")
-    measured.source = sum(path.stat().st_size for path in folder.glob("m.*"))
-    command = [sys.executable, "-c", TIMED, f"{seconds:.0f}", "gcc", *FLAGS, "-c", "m.c"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    measured.compile_s, measured.compile_mb = map(float, done.stdout.split())
-    if done.returncode != 0:
-        late = measured.compile_s > 0.9 * seconds
-        measured.failed = f"more than {seconds:.0f} s to compile" if late else "does not compile"
-        return None
-    size = subprocess.run(["size", "m.o"], cwd=folder, check=True, capture_output=True, text=True)
-    measured.compiled = int(size.stdout.splitlines()[1].split()[3])
-    link = ["gcc", *FLAGS, "-shared", "adapter.c", "m.o", "-o", "m.so"]
-    subprocess.run(link, cwd=folder, check=True)
-    return ctypes.CDLL(str(folder / "m.so"))
+def _run(options: Options) -> Iterator[Entry]:
+    o = options
+    train, _ = points(o.rows * 5 // 4, o.features, 2, 0)
+    models = fitted(train, o.trees, o.depth or None, o.sides)
+    deep = f"depth {o.depth}" if o.depth else "fully grown"
+    case = f"{o.trees:,} tree{'s' * (o.trees > 1)}, {deep}, {models.model.n_nodes:,} nodes"
+    probes = _probes(models.model, o.probes)
+    rows = np.random.default_rng(1).normal(scale=2.0, size=(o.score_rows, o.features))
+    made: dict[str, Compiled] = {}
+    first: dict[str, dict[str, float]] = {}
+    for side in o.sides:
+        if side.removeprefix("treekit, ") in GRAPHS:
+            why = sides.absent(side)
+            yield (
+                Entry(case, side, failed=why)
+                if why
+                else Entry(case, side, _of_graph(side, models, probes, options))
+            )
+            continue
+        try:
+            made[side] = _made(side, models, options)
+        except Failed as why:
+            yield Entry(case, side, failed=str(why))
+            continue
+        first[side] = made[side].figures | _bits(side, made[side], models, probes)
+    for _ in range(o.rounds):
+        for side, one in made.items():
+            given = one.wanted(rows)
+            figures = first.pop(side, {}) | {"single": one.timed(given, "ask")}
+            if side in OWN:
+                figures["batch"] = one.timed(given, "ask_batch")
+            yield Entry(case, side, figures)
 
 
-def made_side(
-    name: str, estimator: Any, model: Model, folder: Path, seconds: float
-) -> Side | Measured:
-    """Write and compile one side; only its measurements if that fails."""
-    measured, cells = Measured(), "double"
-    outputs = model.schema.n_values
-    if name in PEERS:
-        work = write_m2cgen if name == "m2cgen" else write_tl2cgen
-        measured.failed = bounded(seconds, work, estimator, folder)
-        if measured.failed:
-            return measured
-        adapter = ADAPTERS[name] % {"features": model.schema.n_features, "outputs": outputs}
-    else:
-        export(model, "c", folder / "m.c", **OWN[name])
-        cells = "uint32_t" if "arithmetic" in OWN[name] else OWN[name].get("input", "double")
-        adapter = ADAPTERS[cells]
-    library = compiled(folder, adapter, seconds, measured)
-    return measured if library is None else Side(name, library, cells, outputs, measured)
+def _probes(model: Any, most: int) -> Any:
+    """(rows, features): at and beside thresholds; without missing cells, which peers know not."""
+    from treekit.verify import make_probes
+
+    probes = make_probes(model, most, 0, most).rows
+    return np.where(np.abs(probes) < np.finfo(np.float32).max, probes, 0.0)
 
 
-def of_graph(name: str, estimator: Any, model: Model, probes: Any, folder: Path) -> Measured:
-    """Size and differing rows of an ONNX graph; each answers rows of float32, as it wants them."""
+def _made(side: str, models: Models, options: Options) -> Compiled:
+    why = sides.absent(side)
+    if why:
+        raise Failed(why)
+    place = options.folder / side.replace(" ", "_")
+    schema, kind = models.model.schema, side if side in PEERS else own_kind(side)
+    written(side, models.of(side), place, options.seconds)
+    return build(place, kind, schema.n_features, schema.n_values, options.seconds)
+
+
+def _bits(side: str, one: Compiled, models: Models, probes: Any) -> dict[str, float]:
+    """How many boundary rows the source answers in another way than its model."""
+    said, own = one.ask(one.wanted(probes)), models.shares(side, probes)
+    found = {"probes": float(len(probes))}
+    found["differing"] = float((said.argmax(axis=1) != own.argmax(axis=1)).sum())
+    if one.cells == "uint32_t":
+        said = said / models.model.unit_total
+    return found | {"other bits": float((said != own).any(axis=1).sum())}
+
+
+def _of_graph(side: str, models: Models, probes: Any, options: Options) -> dict[str, float]:
+    """Size and differing rows of an ONNX graph, asked rows of float32; it is not timed here."""
     import onnxruntime
-    import skl2onnx
+
+    import treekit
 
     single = probes.astype(np.float32)
-    if name == "skl2onnx":
-        own, shares = estimator.predict(single), estimator.predict_proba(single)
-        content = skl2onnx.to_onnx(estimator, single[:1]).SerializeToString()
+    if side == "skl2onnx":
+        import skl2onnx
+
+        known = models.estimator
+        plain = {id(known): {"zipmap": False}}
+        content = skl2onnx.to_onnx(known, single[:1], options=plain).SerializeToString()
+        single = np.ascontiguousarray(single)
     else:
-        rows = dict(zip(model.schema.names, probes.T, strict=True))
-        own, shares = model.predict(rows), model.predict_proba(rows)
-        content = export(model, "onnx", folder / "m.onnx")[0].read_bytes()
+        path = treekit.export(models.model, "onnx", options.folder / "m.onnx")[0]
+        content = path.read_bytes()
+    own = models.shares(side, single.astype(np.float64))
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     said, told = session.run(None, {session.get_inputs()[0].name: single})
-    if isinstance(told, list):  # a map of label to share for each row
-        told = np.array([list(row.values()) for row in told])
-    return Measured(
-        source=len(content),
-        differing=int((said != own).sum()),
-        other_bits=int((told != shares).any(axis=1).sum()),
-        probes=len(probes),
-    )
-
-
-def timed(side: Side, rows: Any, function: str) -> float:
-    """Microseconds of CPU a row."""
-    start = time.process_time()
-    side.ask(rows, function)
-    return (time.process_time() - start) / len(rows) * 1e6
-
-
-def compare(estimator: Any, arguments: argparse.Namespace, folder: Path) -> dict[str, Measured]:
-    """All sides of one estimator."""
-    model = read_model(estimator)
-    probes = make_probes(model, arguments.probes, 0, arguments.probes).rows
-    probes = np.where(np.abs(probes) < np.finfo(np.float32).max, probes, 0.0)  # peers know no NaN
-    rng = np.random.default_rng(1)
-    rows = rng.normal(scale=2.0, size=(arguments.score_rows, model.schema.n_features))
-    told = {
-        "treekit": model.predict_proba(dict(zip(model.schema.names, probes.T, strict=True))),
-        "scikit-learn": estimator.predict_proba(probes),
+    classes = np.asarray(models.estimator.classes_)
+    return {
+        "source": len(content) / 1e6,
+        "probes": float(len(probes)),
+        "differing": float((said != classes[own.argmax(axis=1)]).sum()),
+        "other bits": float((told != own).any(axis=1).sum()),
     }
-    names = [*OWN, *(() if arguments.no_peers else PEERS)]
-    results: dict[str, Measured] = {}
-    sides = []
-    for name in names:
-        place = folder / name.replace(" ", "_")
-        place.mkdir(parents=True)
-        if name in PEERS and importlib.util.find_spec(name) is None:
-            results[name] = Measured(failed="not installed")
-            continue
-        made = made_side(name, estimator, model, place, arguments.seconds)
-        results[name] = made.measured if isinstance(made, Side) else made
-        if isinstance(made, Side):
-            sides.append(made)
-    for side in sides:
-        own = told["scikit-learn" if side.name in PEERS else "treekit"]
-        said = side.ask(side.rows(probes))
-        side.measured.probes = len(probes)
-        side.measured.differing = int((said.argmax(axis=1) != own.argmax(axis=1)).sum())
-        if side.cells == "uint32_t":
-            said = said / model.unit_total
-        side.measured.other_bits = int((said != own).any(axis=1).sum())
-    for name in GRAPHS[: 1 if arguments.no_peers else 2]:
-        results[name] = of_graph(name, estimator, model, probes, folder)
-    for _ in range(arguments.rounds):
-        for side in sides:
-            given = side.rows(rows)
-            side.measured.single_us.append(timed(side, given, "ask"))
-            if side.name not in PEERS:
-                side.measured.batch_us.append(timed(side, given, "ask_batch"))
-    return results
 
 
-def show(title: str, results: dict[str, Measured]) -> None:
-    """Print a table of one estimator's sides."""
-    print(f"\n{title}\n")
-    print(
-        "| | source MB | compile s | compile MB | compiled KB "
-        "| us a row | ratio | us in a batch | differing | other bits |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    first = next(m for m in results.values() if m.single_us)
-    for name, m in results.items():
-        if m.failed:
-            print(f"| {name} | {m.source / 1e6:.2f} | {m.failed} | | | | | | | |")
-            continue
-        wrong = f"{m.differing} of {m.probes} | {m.other_bits}"
-        if not m.single_us:
-            print(f"| {name} | {m.source / 1e6:.2f} | | | | | | | {wrong} |")
-            continue
-        single = statistics.median(m.single_us)
-        ratio = statistics.median(a / b for a, b in zip(m.single_us, first.single_us, strict=True))
-        batch = f"{statistics.median(m.batch_us):.2f}" if m.batch_us else ""
-        print(
-            f"| {name} | {m.source / 1e6:.2f} | {m.compile_s:.2f} | {m.compile_mb:.0f} "
-            f"| {m.compiled / 1024:.0f} | {single:.2f} | {ratio:.2f} | {batch} | {wrong} |"
-        )
+def _parameters(rows: int, trees: int, depth: int) -> dict[str, Parameter]:
+    return {
+        "rows": Parameter(rows, 240, "rows the model is fitted on"),
+        "features": Parameter(28, 5, "columns"),
+        "trees": Parameter(trees, min(trees, 3), "trees"),
+        "depth": Parameter(depth, 3, "depth; 0: fully grown"),
+        "score_rows": Parameter(20_000, 500, "rows to be timed on"),
+        "probes": Parameter(50_000, 300, "most boundary rows"),
+        "seconds": Parameter(150.0, 20.0, "most for one step of a side"),
+    }
 
 
-def main(arguments: list[str] | None = None) -> dict[str, dict[str, Measured]]:
-    """Measure, print, and return the measurements of each estimator's sides."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rows", type=int, default=20_000, help="rows the forest is fitted on")
-    parser.add_argument("--trees", type=int, default=100)
-    parser.add_argument("--depth", type=int, default=8)
-    parser.add_argument("--tree-rows", type=int, default=100_000)
-    parser.add_argument("--score-rows", type=int, default=20_000)
-    parser.add_argument("--probes", type=int, default=50_000, help="most boundary rows")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=150.0, help="most for a step")
-    parser.add_argument("--no-peers", action="store_true")
-    given = parser.parse_args(arguments)
-    results = {}
-    with tempfile.TemporaryDirectory() as folder:
-        estimators = fitted(given.rows, given.trees, given.depth, given.tree_rows)
-        for number, (title, estimator) in enumerate(estimators.items()):
-            results[title] = compare(estimator, given, Path(folder) / str(number))
-            show(title, results[title])
-    return results
-
-
-if __name__ == "__main__":
-    main()
+_add = partial(
+    Benchmark,
+    run=_run,
+    figures=FIGURES,
+    own=(*OWN, "treekit, onnx"),
+    peers=(*PEERS, "skl2onnx"),
+    rounds=5,
+)
+register(_add("generated-c", "C of 100 trees of depth 8", parameters=_parameters(20_000, 100, 8)))
+register(_add("generated-c-tree", "C of one full tree", parameters=_parameters(150_000, 1, 0)))

@@ -1,29 +1,25 @@
 """The Gini index of a third party against the built-in one: the same formula, written elsewhere.
 
-    python -m benchmarks.third_party                              # the figures of README.md
-    python -m benchmarks.third_party --rows 500 --trees 2 --rounds 1 --no-processes
-
-Both sides train in one process on the same data, in turn, and grow the same
+All sides train in one process on the same data, in turn, and grow the same
 trees.  "Compile" is what the first training of a side takes more than the later
 ones; kernels come from the disk cache.  `python -c` times whole processes.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 from treekit import Criterion, CriterionFunctions
 from treekit.data.dataset import Dataset, make_dataset
 from treekit.training import fit
@@ -114,66 +110,57 @@ def cpu(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def in_one_process(rows: int, trees: int, rounds: int) -> dict[tuple[str, str], list[float]]:
-    """CPU seconds of each round by way and side; the first round compiles."""
+def _in_one_process(options: Options) -> Iterator[Entry]:
+    """CPU seconds of each round by way and side; what comes before the rounds compiles."""
     sides = {
-        "gini": "gini",
-        "module": criterion("module", module()),
-        "notebook": criterion("notebook", notebook_cell()),
+        "treekit": "gini",
+        "treekit, module": criterion("module", module()),
+        "treekit, notebook": criterion("notebook", notebook_cell()),
     }
-    dataset = data(rows)
-    seconds: dict[tuple[str, str], list[float]] = {}
+    sides = {name: own for name, own in sides.items() if name in options.sides}
+    dataset = data(options.rows)
+    first: dict[tuple[str, str], float] = {}
     for way, settings in WAYS.items():
-        many = {"trees": trees, "n_jobs": 1, "oob": False} if "forest" in way else {}
-        for _ in range(rounds + 1):
+        many = {"trees": options.trees, "n_jobs": 1, "oob": False} if "forest" in way else {}
+        for number in range(options.rounds + 1):
             for side, own in sides.items():
                 given = {**settings, **many, "criterion": own, "seed": 0, "max_depth": 12}
                 took = cpu(lambda given=given: fit(dataset, given))
-                seconds.setdefault((way, side), []).append(took)
-    return seconds
+                if number == 0:
+                    first[way, side] = took
+                    continue
+                extra = max(first[way, side] - took, 0.0)
+                yield Entry(way, side, {"cpu": took, "compile": extra})
 
 
-def processes(rows: int, rounds: int) -> dict[str, list[float]]:
+def _processes(options: Options) -> Iterator[Entry]:
     """CPU seconds of `python -c` with the built-in and with the own criterion."""
-    seconds: dict[str, list[float]] = {"gini": [], "own": []}
-    for _ in range(rounds):
-        for side, how in (("gini", "'gini'"), ("own", "own")):
-            code = PROCESS.format(source=SOURCE, rows=rows, criterion=how)
+    for _ in range(options.rounds):
+        for side, how in (("treekit", "'gini'"), ("treekit, module", "own")):
+            code = PROCESS.format(source=SOURCE, rows=options.rows, criterion=how)
             before = os.times()
             subprocess.run([sys.executable, "-c", code], check=True)
             after = os.times()
             used = after.children_user - before.children_user
-            seconds[side].append(used + after.children_system - before.children_system)
-    return seconds
+            used += after.children_system - before.children_system
+            yield Entry("python -c", side, {"cpu": used})
 
 
-def ratio(own: list[float], base: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(own, base, strict=True))
+def _run(options: Options) -> Iterator[Entry]:
+    yield from _in_one_process(options)
+    if options.processes:
+        yield from _processes(options)
 
 
-def main(arguments: list[str] | None = None) -> dict[tuple[str, str], float]:
-    """Run and print the comparison; returns the ratio of each way and side."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, default=60_000)
-    parser.add_argument("--trees", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--no-processes", action="store_true", help="without python -c")
-    options = parser.parse_args(arguments)
-    seconds = in_one_process(options.rows, options.trees, options.rounds)
-    ratios: dict[tuple[str, str], float] = {}
-    print(f"{'':18} {'side':>9} {'CPU s':>8} {'ratio':>7} {'compile':>8}")
-    for (way, side), (first, *later) in seconds.items():
-        ratios[way, side] = ratio(later, seconds[way, "gini"][1:])
-        usual = statistics.median(later)
-        extra = max(first - usual, 0.0)
-        print(f"{way:18} {side:>9} {usual:8.3f} {ratios[way, side]:7.3f} {extra:8.2f}")
-    if not options.no_processes:
-        whole = processes(options.rows, options.rounds)
-        ratios["python -c", "own"] = ratio(whole["own"], whole["gini"])
-        usual = statistics.median(whole["own"])
-        print(f"{'python -c':18} {'own':>9} {usual:8.3f} {ratios['python -c', 'own']:7.3f}")
-    return ratios
-
-
-if __name__ == "__main__":
-    main()
+register(
+    Benchmark(
+        "third-party", "the Gini index of a third party against the built-in one", _run,
+        (Figure("cpu", "CPU s", ".3f", ratio=True), Figure("compile", "compile s", ".2f")),
+        {
+            "rows": Parameter(60_000, 300, "rows"),
+            "trees": Parameter(10, 2, "trees of the forests"),
+            "processes": Parameter(True, False, "also whole processes of python -c"),
+        },
+        own=("treekit", "treekit, module", "treekit, notebook"), rounds=7,
+    )
+)  # fmt: skip

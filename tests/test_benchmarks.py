@@ -1,74 +1,110 @@
 """Each benchmark runs at toy size, so that it never rots; nothing here asserts a time."""
 
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
 import numpy as np
-import pandas as pd
+import pytest
 
-from benchmarks import accuracy, equality, foreign, forest, generated_c, third_party
+from benchmarks import equality, everything, results, tables
+from benchmarks.__main__ import main, run
+from benchmarks.clock import measured
+from benchmarks.frame import Figure, Measured, Result
+from benchmarks.sides import absent
+from benchmarks.training import grown
 
-
-def test_the_forest_benchmark_compares_every_side_on_the_same_data(capsys):
-    small = ["--rows", "400", "--features", "6", "--trees", "2", "--seeds", "1"]
-    runs = forest.main([*small, "--no-plugins"])
-    table = capsys.readouterr().out
-    for side, (run,) in runs.items():
-        assert side in table
-        assert run.leaves >= 2
-        assert 0.5 < run.accuracy <= 1.0
+NAMES = list(everything())
 
 
-def test_the_accuracy_benchmark_compares_every_side_on_tables_of_a_folder(tmp_path, capsys):
-    rng = np.random.default_rng(0)
-    job = rng.choice(["admin", "retired", "student"], 300)
-    age = rng.integers(18, 90, 300)
-    bank = pd.DataFrame({"age": age, "job": job, "y": np.where(age > 50, "yes", "no")})
-    bank.loc[::9, "job"] = None
-    bank.to_csv(tmp_path / "bank_full.csv.gz", index=False)
-    cut = np.where(job == "admin", "Ideal", "Good")
-    diamonds = pd.DataFrame({"carat": age / 50, "cut": cut, "price": age * 20 + (job == "admin")})
-    diamonds.to_csv(tmp_path / "diamonds.csv.gz", index=False)
-    arguments = ["--folder", str(tmp_path), "--tables", "bank", "diamonds"]
-    results = accuracy.main([*arguments, "--trees", "3", "--seeds", "1"])
-    table = capsys.readouterr().out
-    assert set(results) == {(t, k) for t in ("bank", "diamonds") for k in accuracy.KINDS}
-    for (name, _), found in results.items():
-        assert name in table
-        assert set(found) == set(accuracy.SIDES)
-        assert all(0.8 < score <= 1.0 for scores in found.values() for score in scores)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning:xgboost")
+def test_every_benchmark_gives_figures_of_each_side_or_says_why_not(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    benchmark = everything()[name]
+    result = run(benchmark, ["--toy", "--results", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert result.cases
+    known = {figure.key for figure in benchmark.figures}
+    for case, sides in result.cases.items():
+        assert case in printed
+        assert any(own.rounds for own in sides.values())
+        for side, own in sides.items():
+            assert own.failed or own.rounds
+            if side.startswith("treekit") and not absent(side):
+                assert own.rounds, own.failed
+            for one in own.rounds:
+                assert known & set(one)
+                assert all(math.isfinite(value) for value in one.values())
+    assert results.read(name, tmp_path).cases.keys() == result.cases.keys()
 
 
-def test_the_benchmark_of_third_parties_grows_each_tree_on_every_side(capsys):
-    ratios = third_party.main(["--rows", "300", "--trees", "2", "--rounds", "1", "--no-processes"])
-    table = capsys.readouterr().out
-    assert set(ratios) == {(w, s) for w in third_party.WAYS for s in ("gini", "module", "notebook")}
-    assert all(value > 0.0 for value in ratios.values())
-    assert all(way in table for way in third_party.WAYS)
+def test_the_list_names_every_benchmark_with_its_line(capsys: pytest.CaptureFixture[str]):
+    main([])
+    listed = capsys.readouterr().out
+    assert all(one.line in listed for one in everything().values())
+    with pytest.raises(SystemExit, match="no benchmark is named 'forrest'"):
+        main(["forrest"])
 
 
-def test_the_benchmark_of_generated_c_asks_every_side_the_same_rows(capsys):
-    small = ["--rows", "300", "--trees", "4", "--depth", "3", "--tree-rows", "300"]
-    few = ["--score-rows", "500", "--probes", "300", "--rounds", "1", "--no-peers"]
-    results = generated_c.main([*small, *few])
-    table = capsys.readouterr().out
-    assert len(results) == 2
-    for sides in results.values():
-        assert set(sides) == {*generated_c.OWN, "treekit ONNX"}
-        for name, measured in sides.items():
-            assert name in table
-            assert measured.failed == ""
-            assert (measured.differing, measured.other_bits) == (0, 0)
-            assert measured.probes > 100
+def test_a_side_that_there_is_not_is_refused_by_name(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        run(everything()["forest"], ["--toy", "--peers", "sklaern"])
+    assert "no such side: sklaern" in capsys.readouterr().err
 
 
-def test_the_benchmark_of_foreign_models_finds_the_same_labels(capsys):
-    found = foreign.main(["--rows", "120", "--trees", "3"])
-    table = capsys.readouterr().out
-    assert "scikit-learn HistGradientBoosting, 3 classes" in found
-    for name, one in found.items():
-        assert name in table
-        assert one.rows > 120
-        assert one.labels == 0
-        assert one.margins < 1e-6
-        assert one.shares < 1e-6
+def test_the_peak_of_a_call_counts_what_it_held_and_gave_back():
+    cells = 6_000_000
+    _, cost = measured(lambda: float(np.ones(cells).sum()))
+    if cost.memory is not None:  # the system may not tell
+        assert 0.9 * cells * 8 / 2**20 < cost.memory < 2.0 * cells * 8 / 2**20
+    _, cost = measured(lambda: None)
+    assert cost.memory is None or cost.memory < 8
+
+
+def test_figures_of_a_process_of_its_own_are_those_of_this_one(tmp_path: Path):
+    from benchmarks.apart import Failed, ask
+    from benchmarks.data import points, save
+    from benchmarks.sides import Work
+
+    for name, part in zip(("train", "test"), points(200, 4, 2, 0), strict=True):
+        save(part, tmp_path, name)
+    given = ("sklearn", Work(trees=2).plain(), str(tmp_path))
+    here, there = (ask(grown, *given, apart=apart, limit=60.0) for apart in (False, True))
+    assert here.keys() == there.keys()
+    assert (here["leaves"], here["quality"]) == (there["leaves"], there["quality"])
+    with pytest.raises(Failed, match="nobody"):
+        ask(grown, "nobody", *given[1:], apart=True, limit=60.0)
+    with pytest.raises(Failed, match="more than 0 s"):
+        ask(grown, *given, apart=True, limit=0.01)
+
+
+def of(*rounds: dict[str, float], failed: str = "") -> Measured:
+    return Measured(list(rounds), failed)
+
+
+def test_ratios_are_taken_round_by_round():
+    ours, theirs = (of(*({"cpu": v} for v in own)) for own in ((1.0, 8.0, 3.0), (2.0, 8.0, 12.0)))
+    assert ours.ratio(theirs, "cpu") == 0.5
+    assert ours.ratio(of(failed="absent"), "cpu") is None
+
+
+def test_work_is_the_same_if_leaves_and_accuracy_lie_near():
+    peer = of({"leaves": 1000, "quality": 0.9})
+    assert tables.fairness(of({"leaves": 1090, "quality": 0.9029}), peer) == ""
+    assert tables.fairness(of({"leaves": 890, "quality": 0.9}), peer) == "-11% leaves"
+    assert "-0.0040" in tables.fairness(of({"leaves": 1000, "quality": 0.896}), peer)
+
+
+def test_an_absent_peer_stands_in_the_table_as_such():
+    one = everything()["one-row"]
+    sides = {"ydf": of(failed="ydf is not installed"), "treekit": of({"us": 5.0, "rows": 2e5})}
+    table = tables.of_case(one, Result("one-row", {"c": sides}), "c")
+    assert "| ydf | ydf is not installed |" in table
+    assert "| treekit | 5.000 | 1.000 | 200,000 |" in table
+    assert Figure("us", "us").written(of()) == ""
 
 
 def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):

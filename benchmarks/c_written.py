@@ -1,0 +1,76 @@
+"""C and C++ source of a model, as treekit and its peers write it, each within a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.apart import Failed
+
+__all__ = ["OWN", "PEERS", "own_kind", "written"]
+
+OWN = {
+    "treekit": {"form": "table"},
+    "treekit, float rows": {"form": "table", "input": "float"},
+    "treekit, integers": {"form": "table", "arithmetic": "integer"},
+    "treekit, nested tests": {"form": "if_else"},
+}
+"""Settings of treekit's exporter."""
+
+
+def own_kind(side: str) -> str:
+    """The type of the cells that a side of treekit is given."""
+    settings = OWN[side]
+    return "uint32_t" if "arithmetic" in settings else settings.get("input", "double")
+
+
+def _m2cgen(estimator: Any, folder: Path) -> None:
+    import m2cgen
+
+    sys.setrecursionlimit(20_000)
+    (folder / "m.c").write_text(m2cgen.export_to_c(estimator), encoding="utf-8")
+
+
+def _tl2cgen(estimator: Any, folder: Path) -> None:
+    import tl2cgen
+    import treelite
+
+    # treelite reads forests only: one tree of all rows and columns is the same tree.
+    tl2cgen.generate_c_code(treelite.sklearn.import_model(estimator), folder / "made", {})
+    for name in ("main.c", "header.h"):
+        (folder / "made" / name).rename(folder / name.replace("main", "m"))
+
+
+def _ydf(model: Any, folder: Path) -> None:
+    # Not its CLASS: where leaves give shares, YDF 0.16 compares their sum (1 at most) with 1.
+    source = model.to_standalone_cc(name="made", classification_output="PROBABILITY")
+    (folder / "made.h").write_text(source, encoding="utf-8")
+
+
+PEERS: dict[str, Callable[[Any, Path], None]] = {
+    "ydf C++": _ydf,
+    "m2cgen": _m2cgen,
+    "tl2cgen": _tl2cgen,
+}
+
+
+def written(side: str, model: Any, folder: Path, seconds: float) -> None:
+    """Write a side's source, in a process of its own if it is a peer's; `Failed` if not in time."""
+    folder.mkdir(parents=True)
+    if side in OWN:
+        import treekit
+
+        treekit.export(model, "c", folder / "m.c", **OWN[side])
+        return
+    process = multiprocessing.get_context("fork").Process(target=PEERS[side], args=(model, folder))
+    process.start()
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        raise Failed(f"more than {seconds:.0f} s to write")
+    if process.exitcode != 0:
+        raise Failed("cannot write it")

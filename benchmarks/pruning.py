@@ -1,0 +1,67 @@
+"""What the cost-complexity path of a tree takes, beside the growing of the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import sides
+from benchmarks.apart import Failed, ask
+from benchmarks.clock import measured
+from benchmarks.data import load, points, save
+from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
+
+__all__ = ["path_of"]
+
+FIGURES = (
+    Figure("fit", "fit, CPU s", ".2f", ratio=True),
+    Figure("path", "fit and path, CPU s", ".2f", ratio=True),
+    Figure("above", "path, of a fit", ".3f"),
+    Figure("alphas", "alphas", ",.0f"),
+)
+_SPLITTERS = {"treekit": "histogram", "treekit exact": "exact"}
+
+
+def path_of(side: str, seed: int, place: str) -> dict[str, float]:
+    """CPU seconds of `fit`, and of `cost_complexity_pruning_path`, which grows the tree, too."""
+    train = load(Path(place), "train")
+    if side == "sklearn":
+        from sklearn.tree import DecisionTreeClassifier
+
+        tree = DecisionTreeClassifier(random_state=seed)
+    else:
+        import treekit
+
+        tree = treekit.DecisionTreeClassifier(splitter=_SPLITTERS[side], random_state=seed)
+        small = treekit.DecisionTreeClassifier(splitter=_SPLITTERS[side], max_depth=2)
+        small.cost_complexity_pruning_path(train.x, train.y)  # compiled before the clock
+    _, fit = measured(lambda: tree.fit(train.x, train.y))
+    path, both = measured(lambda: tree.cost_complexity_pruning_path(train.x, train.y))
+    alphas = float(len(path.ccp_alphas))
+    return {"fit": fit.cpu, "path": both.cpu, "above": both.cpu / fit.cpu - 1, "alphas": alphas}
+
+
+def _run(options: Options) -> Iterator[Entry]:
+    case = f"one tree, {options.rows:,} x {options.features}, fully grown"
+    for seed in range(options.rounds):
+        save(points(options.rows, options.features, 2, seed)[0], options.folder, "train")
+        for side in options.sides:
+            place, limit = str(options.folder), options.limit
+            try:
+                if sides.absent(side):
+                    raise Failed(sides.absent(side))
+                found = ask(path_of, side, seed, place, apart=options.apart, limit=limit)
+            except Failed as why:
+                yield Entry(case, side, failed=str(why))
+            else:
+                yield Entry(case, side, found)
+
+
+register(
+    Benchmark(
+        "cost-complexity", "the cost-complexity path of a full tree, beside its growing", _run,
+        FIGURES,
+        {"rows": Parameter(125_000, 300, "rows"), "features": Parameter(28, 5, "columns")},
+        own=tuple(_SPLITTERS), peers=("sklearn",),
+    )
+)  # fmt: skip

@@ -1,0 +1,84 @@
+"""Start-up: imports, the command line's help, the first training on a machine, and the next.
+
+Every measurement is a process of its own; what the bare interpreter takes is
+told as a case, not taken away.  A fresh machine is an empty folder for kernels.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks import sides
+from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
+
+__all__ = ["FIRST"]
+
+FIRST = """
+import sys
+import numpy as np, treekit
+rng = np.random.default_rng(0)
+table = {{f"x{{i}}": rng.normal(size={rows}).astype(np.float32) for i in range(8)}}
+table["y"] = (table["x0"] + table["x1"] * table["x2"] > 0.3).astype(int)
+{train}
+"""
+TRAIN = 'treekit.train(table, "y", seed=0{more})'
+IMPORTS = {
+    "sklearn": "import sklearn.ensemble", "ydf": "import ydf", "lightgbm": "import lightgbm",
+    "xgboost": "import xgboost", "treekit": "import treekit",
+}  # fmt: skip
+
+
+def _process(arguments: list[str], environment: Mapping[str, str]) -> dict[str, float]:
+    """CPU seconds, and wall seconds, of a process."""
+    before, wall = os.times(), time.perf_counter()
+    subprocess.run(
+        [sys.executable, *arguments], check=True, env={**os.environ, **environment},
+        capture_output=True,
+    )  # fmt: skip
+    after, wall = os.times(), time.perf_counter() - wall
+    used = after.children_user - before.children_user
+    return {"cpu": used + after.children_system - before.children_system, "wall": wall}
+
+
+def _run(options: Options) -> Iterator[Entry]:
+    root = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    missing = {side: sides.absent(side) for side in options.sides if sides.absent(side)}
+    for side, why in missing.items():
+        yield Entry("import", side, failed=why)
+    for _ in range(options.rounds):
+        yield Entry("the interpreter alone", "Python", _process(["-c", "pass"], root))
+        for side in options.sides:
+            if side not in missing:
+                yield Entry("import", side, _process(["-c", IMPORTS[side]], root))
+        yield Entry("treekit --help", "treekit", _process(["-m", "treekit", "--help"], root))
+    trainings = {"a tree": "", "a forest": ', ensemble="forest", trees=10'}
+    for number, (what, more) in enumerate(trainings.items() if options.first else ()):
+        code = FIRST.format(rows=options.rows, train=TRAIN.format(more=more))
+        place = {**root, "NUMBA_CACHE_DIR": str(options.folder / str(number))}
+        first = _process(["-c", code], place)
+        yield Entry(f"the first training of {what} on a machine", "treekit", first)
+        for _ in range(options.rounds):
+            later = _process(["-c", code], place)
+            yield Entry(f"training of {what}, later processes", "treekit", later)
+    code = FIRST.format(rows=options.rows, train="")
+    for _ in range(options.rounds if options.first else 0):
+        yield Entry("the same processes without training", "treekit", _process(["-c", code], root))
+
+
+register(
+    Benchmark(
+        "startup", "imports, --help, the first training on a machine and the next", _run,
+        (Figure("cpu", "CPU s", ".2f", ratio=True), Figure("wall", "wall s", ".2f")),
+        {
+            "rows": Parameter(20_000, 100, "rows of the trainings"),
+            "first": Parameter(True, False, "train, in an empty folder of kernels"),
+        },
+        peers=tuple(IMPORTS)[:-1],
+        toy_peers=(),
+    )
+)  # fmt: skip

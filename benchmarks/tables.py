@@ -1,0 +1,70 @@
+"""Results as Markdown tables, and whether two sides did the same work."""
+
+from __future__ import annotations
+
+from benchmarks.frame import OWN, Benchmark, Figure, Measured, Result
+
+__all__ = ["base_of", "fairness", "of_case", "row"]
+
+LEAVES, QUALITY = 0.10, 0.003
+"""How far leaves (relative), and accuracy or R squared, may lie apart."""
+
+
+def base_of(sides: dict[str, Measured], key: str) -> Measured | None:
+    """What ratios refer to: the first side that has the figure."""
+    return next((own for own in sides.values() if own.values(key)), None)
+
+
+def fairness(own: Measured, peer: Measured) -> str:
+    """Why two sides of one work are not to be compared; empty if they are."""
+    leaves, quality = (Figure(key, key, mean=True) for key in ("leaves", "quality"))
+    a, b = leaves.of(own), leaves.of(peer)
+    reasons = []
+    if a is not None and b is not None and abs(a - b) > LEAVES * b:
+        reasons.append(f"{a / b - 1:+.0%} leaves")
+    a, b = quality.of(own), quality.of(peer)
+    if a is not None and b is not None and abs(a - b) > QUALITY:
+        reasons.append(f"{a - b:+.4f} accuracy or R²")
+    return ", ".join(reasons)
+
+
+def row(cells: list[str]) -> str:
+    """A line of a table; a bar in a cell does not end it."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def of_case(benchmark: Benchmark, result: Result, case: str) -> str:
+    """One case: a line a side, a column a figure that any side has."""
+    sides = result.cases[case]
+    figures = [f for f in benchmark.figures if base_of(sides, f.key) is not None]
+    head = [""]
+    for figure in figures:
+        head += [figure.title, "ratio"] if figure.ratio else [figure.title]
+    if benchmark.fair:
+        head.append("the same work")
+    lines = [row(head), "|---" * len(head) + "|"]
+    for side, own in sides.items():
+        if own.failed:
+            lines.append(row([side, own.failed, *[""] * (len(head) - 2)]))
+            continue
+        cells = [side]
+        for figure in figures:
+            cells.append(figure.written(own))
+            if figure.ratio:
+                base = base_of(sides, figure.key)
+                ratio = None if base is None else own.ratio(base, figure.key)
+                cells.append("" if ratio is None else f"{ratio:.3f}")
+        if benchmark.fair:
+            cells.append(_judged(side, sides))
+        lines.append(row(cells))
+    return "\n".join(lines)
+
+
+def _judged(side: str, sides: dict[str, Measured]) -> str:
+    """A peer is compared with treekit's first side, treekit's sides with the first peer."""
+    ours = side.startswith(OWN)
+    others = [own for name, own in sides.items() if name.startswith(OWN) != ours and own.rounds]
+    if not others:
+        return ""
+    why = fairness(sides[side], others[0]) if ours else fairness(others[0], sides[side])
+    return f"not comparable: {why}" if why else "yes"
