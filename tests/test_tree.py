@@ -23,7 +23,8 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.check import check_forest, check_tree
+from treekit.model import check
+from treekit.model.check import check_forest, check_tree, check_trees
 from treekit.model.derived import derive
 from treekit.model.ensemble import make_model
 from treekit.model.fractional import mass_bounds
@@ -198,6 +199,8 @@ def test_a_malformed_tree_is_refused_by_name(field, at, value, words):
     check_tree(tree, SCHEMA)
     with pytest.raises(ModelError, match=words):
         check_tree(changed(tree, field, at, value), SCHEMA)
+    with pytest.raises(ModelError, match=words):
+        check_trees([tree, changed(tree, field, at, value), tree], SCHEMA)
 
 
 @pytest.mark.parametrize("field", [name for name in DTYPES if name != "kind"])
@@ -399,6 +402,24 @@ def test_two_trees_that_swap_their_children_are_refused():
     nodes, roots = join([one, one])
     with pytest.raises(ModelError, match="outside the tree"):
         check_forest(changed(nodes, "first_child", 0, 4), roots, schema)
+
+
+@pytest.mark.parametrize("group", [1, 15, 10**6])
+def test_all_trees_are_checked_in_groups_of_any_size(group, monkeypatch):
+    monkeypatch.setattr(check, "GROUP", group)
+    tree, wrong = every_kind(), changed(every_kind(), "weight", 3, -1)
+    check_trees([tree] * 5, SCHEMA)
+    for at in range(5):
+        with pytest.raises(ModelError, match="weight is negative"):
+            check_trees([tree] * at + [wrong] + [tree] * (4 - at), SCHEMA)
+
+
+def test_an_array_that_is_too_long_does_not_make_up_for_one_that_is_too_short():
+    tree = every_kind()
+    longer = replace(tree, weight=np.append(tree.weight, 1.0))
+    shorter = replace(tree, weight=tree.weight[:-1])
+    with pytest.raises(ModelError, match="weight has shape"):
+        check_trees([longer, shorter], SCHEMA)
 
 
 @pytest.mark.parametrize("roots", [[0], [0, 0, 10], [1, 10], [0, 9], [0, 11], [0, 5, 3, 10]])

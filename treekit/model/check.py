@@ -1,4 +1,4 @@
-"""What a well-formed tree is, and a well-formed model.
+"""What a well-formed tree is, and a well-formed model of such trees.
 
 Whole-array checks, linear in nodes: a child after its parent, each node one
 parent, indices in range, thresholds finite and of the input type, one branch
@@ -7,6 +7,7 @@ entry for each level, values finite, depth within `MAX_DEPTH`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,25 +15,24 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
+from treekit.model.joined import join
 from treekit.model.plain import to_json
+from treekit.model.policies import check_policies, check_units
 from treekit.model.tree import DTYPES, MAX_DEPTH, PER_NODE, Split, Tree, node_depths
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
 
 __all__ = [
-    "MAX_COST",
     "check_forest",
     "check_model",
-    "check_policies",
     "check_tree",
-    "check_units",
+    "check_trees",
 ]
 
-MAX_COST = 2**14
-"""Largest cost: sums of votes times costs stay within 62 bits."""
-
-_LOWEST_EXPONENT, _HIGHEST_EXPONENT = -960, 1024
+GROUP = 2**17
+"""Nodes of trees that are checked at once: a call an array is dear for a small tree, and the
+copy of a large forest in one piece for its memory."""
 
 
 def check_model(model: Model) -> None:
@@ -43,8 +43,7 @@ def check_model(model: Model) -> None:
     if not isinstance(trees, tuple) or not all(isinstance(tree, Tree) for tree in trees):
         raise ModelError("a model's trees are a tuple of Tree")
     _require(bool(trees), "a model needs at least one tree")
-    for tree in model.trees:
-        check_tree(tree, model.schema, model.margins)
+    check_trees(model.trees, model.schema, model.margins)
     check_policies(model)
     check_units(model, sum(tree.n_leaves for tree in model.trees))
     to_json(model.settings)
@@ -54,6 +53,20 @@ def check_model(model: Model) -> None:
 def check_tree(tree: Tree, schema: Schema, margins: bool = False) -> None:
     """Raise `ModelError` unless `tree` is well formed for `schema`."""
     check_forest(tree, np.array([0, tree.n_nodes]), schema, margins)
+
+
+def check_trees(trees: Sequence[Tree], schema: Schema, margins: bool = False) -> None:
+    """`check_tree` for each of them, in the time that one of as many nodes takes."""
+    first = 0
+    while first < len(trees):
+        last, nodes = first, 0
+        while last < len(trees) and (last == first or nodes + trees[last].n_nodes <= GROUP):
+            # What is joined has the right length if each part has.
+            _check_shapes(trees[last], schema)
+            nodes += trees[last].n_nodes
+            last += 1
+        check_forest(*join(trees[first:last]), schema, margins)
+        first = last
 
 
 def check_forest(
@@ -70,9 +83,7 @@ def check_forest(
     """
     in_order = len(roots) > 1 and roots[0] == 0 and roots[-1] == nodes.n_nodes
     _require(in_order and bool(np.all(np.diff(roots) >= 1)), "a tree needs at least one node")
-    for name, shape in _shapes(nodes, schema).items():
-        if getattr(nodes, name).shape != shape:
-            raise ModelError(f"{name} has shape {getattr(nodes, name).shape}, expected {shape}")
+    _check_shapes(nodes, schema)
     leaf = nodes.kind == Split.LEAF
     inner = np.flatnonzero(~leaf)
     _require(bool(np.all(nodes.kind <= Split.OBLIQUE)), "a node has an unknown kind of split")
@@ -99,6 +110,12 @@ def check_forest(
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ModelError(message)
+
+
+def _check_shapes(nodes: Tree, schema: Schema) -> None:
+    for name, shape in _shapes(nodes, schema).items():
+        if getattr(nodes, name).shape != shape:
+            raise ModelError(f"{name} has shape {getattr(nodes, name).shape}, expected {shape}")
 
 
 def _shapes(nodes: Tree, schema: Schema) -> dict[str, tuple[int, ...]]:
@@ -229,75 +246,3 @@ def _check_surrogates(tree: Tree, schema: Schema) -> None:
     )
     branch = tree.surrogate_level_branch
     _require(bool(np.all((branch >= -1) & (branch <= 1))), "a surrogate leads to no branch")
-
-
-def check_policies(model: Model) -> None:
-    """Raise `ModelError` unless the policies are known and fit the trees and the schema."""
-    schema = model.schema
-    for what, value, known in (
-        ("missing policy", model.missing, ("direction", "fractional", "surrogate", "error")),
-        ("policy for unseen categories", model.unknown, ("missing", "error")),
-        ("voting", model.voting, ("soft", "hard")),
-        ("way to combine trees", model.combine, ("mean", "sum")),
-        ("link", model.link, ("identity", "exp", "sigmoid", "softmax")),
-    ):
-        if value not in known:
-            raise ModelError(f"unknown {what} {value!r}; known: {', '.join(known)}")
-    if model.missing != "surrogate" and any(len(tree.surrogate_feature) for tree in model.trees):
-        raise ModelError(f"trees with surrogates need missing='surrogate', not {model.missing!r}")
-    if schema.task == "regression" and (model.voting == "hard" or model.costs is not None):
-        raise ModelError("hard voting and costs are for classification")
-    _check_link(model)
-    if model.costs is None:
-        return
-    if schema.more:
-        raise ModelError("costs are for models of one output")
-    k = len(schema.classes)
-    if model.costs.shape != (k, k) or model.costs.dtype != np.int64:
-        raise ModelError(f"costs are a table of {k} x {k} whole numbers, not {model.costs.shape}")
-    if np.any(np.diagonal(model.costs) != 0):
-        raise ModelError("the cost of a right answer is 0")
-    if np.any((model.costs < 0) | (model.costs > MAX_COST)):
-        raise ModelError(f"a cost lies between 0 and {MAX_COST}")
-
-
-def _check_link(model: Model) -> None:
-    schema = model.schema
-    links: tuple[str, ...] = ("identity", "exp", "sigmoid")
-    if model.combine == "sum" and model.missing == "fractional":
-        raise ModelError("sums of trees are for rows that do not divide: missing='direction'")
-    if schema.task == "classification":
-        links = ("softmax", "sigmoid") if model.margins else ("identity",)
-        if model.margins and (model.costs is not None or model.voting == "hard"):
-            raise ModelError("hard voting and costs are for votes, and sums are of margins")
-        if model.margins and (schema.more or len(schema.classes) < 2):
-            raise ModelError("margins are for models of one output with two classes or more")
-    if model.link not in links:
-        raise ModelError(
-            f"the link {model.link!r} does not fit: it is one of {', '.join(links)} for this task "
-            f"and combine={model.combine!r}"
-        )
-
-
-def check_units(model: Model, n_leaves: int) -> None:
-    """Refuse integers of leaves that `make_model` could not have made."""
-    schema, units = model.schema, model.units
-    if units.shape != (n_leaves, schema.n_values) or units.dtype != np.int64:
-        raise ModelError(f"units has shape {units.shape}, not {(n_leaves, schema.n_values)}")
-    if schema.task == "classification" and not model.margins:
-        total = model.units_each
-        fits = model.exponent == 0 and bool(np.all((units >= 0) & (units <= total)))
-        sums = np.add.reduceat(units, schema.blocks[:-1], axis=1)
-        if not fits or not bool(np.all(sums == total)):
-            raise ModelError(f"the votes of a leaf do not share {total} units")
-        return
-    if not _LOWEST_EXPONENT <= model.exponent <= _HIGHEST_EXPONENT:
-        raise ModelError(f"the grid's exponent {model.exponent} is out of range")
-    bound = model.grid.bound
-    if not bool(np.all((units >= -bound) & (units <= bound))):
-        raise ModelError(f"a leaf's integer lies beyond the grid's {bound}")
-    if model.combine == "sum":
-        # Each within 2**53, and at most 100,000 trees: their sums in float are near enough.
-        largest = np.maximum.reduceat(np.abs(units), model.leaf_offsets[:-1], axis=0)
-        if float(largest.sum(axis=0, dtype=np.float64).max()) > bound:
-            raise ModelError(f"the leaves' integers add up to more than the grid's {bound}")

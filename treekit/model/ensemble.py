@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.check import check_policies, check_tree
+from treekit.model.check import check_trees
 from treekit.model.links import Combine, Link
+from treekit.model.policies import check_policies
 from treekit.model.portable import MASS, Grid, grid_shape, regression_grid, sum_grid, sum_grid_of
 from treekit.model.tree import Tree
 from treekit.model.votes import spread, units_each
@@ -64,7 +65,7 @@ class Model:
         What happens to missing cells and to categories outside the vocabulary.
     voting : {"soft", "hard"}
     costs : (classes, classes) int64, or None
-        ``costs[i, j]`` of saying class j when it is class i, 0 to `treekit.model.check.MAX_COST`:
+        ``costs[i, j]`` of saying class j when it is class i, 0 to `treekit.model.policies.MAX_COST`:
         the label is the first of least expected cost.  None: most votes.  Hard
         votes weigh costs in each leaf, and most votes decide.
     combine : {"mean", "sum"}
@@ -254,8 +255,7 @@ def make_model(
     """
     if not trees:
         raise ModelError("a model needs at least one tree")
-    for tree in trees:
-        check_tree(tree, schema, margins=combine != "mean")
+    check_trees(trees, schema, margins=combine != "mean")
     frame = Model(
         schema=schema,
         trees=tuple(trees),

@@ -21,11 +21,12 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ModelError, ModelFileError
 from treekit.model.archive import array_bytes, narrowest, read_array, read_entries, write_entries
-from treekit.model.check import check_forest, check_policies, check_units
+from treekit.model.check import check_forest
 from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy, Voting
 from treekit.model.joined import join, separate
 from treekit.model.links import Combine, Link
 from treekit.model.plain import from_json, to_json
+from treekit.model.policies import check_policies, check_units
 from treekit.model.portable import MAX_TREES
 from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
