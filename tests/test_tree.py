@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.strategies import models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
+from treekit.model import check
 from treekit.model.build import (
     Surrogate,
     build_tree,
@@ -23,7 +24,6 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model import check
 from treekit.model.check import check_forest, check_tree, check_trees
 from treekit.model.derived import derive
 from treekit.model.ensemble import make_model

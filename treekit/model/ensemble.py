@@ -65,9 +65,10 @@ class Model:
         What happens to missing cells and to categories outside the vocabulary.
     voting : {"soft", "hard"}
     costs : (classes, classes) int64, or None
-        ``costs[i, j]`` of saying class j when it is class i, 0 to `treekit.model.policies.MAX_COST`:
-        the label is the first of least expected cost.  None: most votes.  Hard
-        votes weigh costs in each leaf, and most votes decide.
+        ``costs[i, j]`` of saying class j when it is class i, 0 to
+        `treekit.model.policies.MAX_COST`: the label is the first of least expected
+        cost.  None: most votes.  Hard votes weigh costs in each leaf, and most
+        votes decide.
     combine : {"mean", "sum"}
         What the numbers of the trees are put together to.  Classification: a sum is
         one of margins, not of votes; see `margins`.

@@ -13,6 +13,8 @@ from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
 __all__ = ["join", "separate"]
 
+_MOST_NODES = np.iinfo(np.int32).max
+
 # What the nodes own, and what the surrogates own: starts, and the arrays they give out.
 _OF_NODES = {
     "level_start": ("level_branch",),
@@ -33,7 +35,7 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
         Tree t owns nodes ``roots[t]`` to ``roots[t + 1]``.
     """
     roots = np.cumsum([0] + [tree.n_nodes for tree in trees]).astype(np.int64)
-    if roots[-1] > np.iinfo(np.int32).max:
+    if roots[-1] > _MOST_NODES:
         raise ModelError(f"the trees have {roots[-1]} nodes in all; the bound is 2147483647")
     starts = _OF_NODES | _OF_SURROGATES
     joined = {
@@ -42,9 +44,9 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
         if name not in starts
     }
     shift = np.repeat(roots[:-1], np.diff(roots))
-    joined["first_child"] = np.where(
-        joined["kind"] == Split.LEAF, -1, joined["first_child"] + shift
-    )
+    # A child that no tree can have must not come to lie in one by wrapping around.
+    child = np.minimum(joined["first_child"] + shift, _MOST_NODES)
+    joined["first_child"] = np.where(joined["kind"] == Split.LEAF, -1, child)
     for name in starts:
         own = [getattr(tree, name) for tree in trees]
         ends = np.cumsum([0] + [int(start[-1]) for start in own])

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Column, Dtype, Label, Output, Schema
-from treekit.model.policies import MAX_COST
 from treekit.model.ensemble import MissingPolicy, UnknownPolicy, Voting
 from treekit.model.links import Combine, Link
+from treekit.model.policies import MAX_COST
 from treekit.model.portable import MASS, units_per_tree
 from treekit.model.votes import units_each
 from treekit.rules.clauses import Test
