@@ -92,8 +92,7 @@ def run(benchmark: Benchmark, arguments: Sequence[str] = ()) -> Result:
         found = collect(benchmark, options, None if toy else _tell)
     about = results.about(values, given.rounds, given.limit)
     result = Result(benchmark.name, found, about)
-    for case in found:
-        print(f"\n{case}\n\n{tables.of_case(benchmark, result, case)}")
+    print(f"\n{tables.of(benchmark, result)}")
     if given.results is not None:
         print(f"\nkept in {results.write(result, given.results)}")
     return result

@@ -48,7 +48,7 @@ def machine() -> dict[str, Any]:
     found: dict[str, Any] = {
         "cpu": cpu,
         "cores": os.cpu_count(),
-        "kernel": f"{platform.system()} {platform.release()}",
+        "kernel": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
     }
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -142,7 +142,7 @@ def _accuracy(said: Any, truth: Any) -> float:
     return float((labels == truth).mean())
 
 
-def _parameters(rows: int, trees: int, depth: int, train: int = 50_000) -> dict[str, Parameter]:
+def _parameters(rows: int, trees: int, depth: int, train: int = 20_000) -> dict[str, Parameter]:
     return {
         "rows": Parameter(rows, min(rows, 200), "rows of a call"),
         "train_rows": Parameter(train, 200, "rows the forest is fitted on"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.frame import OWN, Benchmark, Figure, Measured, Result
 
-__all__ = ["base_of", "fairness", "of_case", "row"]
+__all__ = ["base_of", "fairness", "of", "row"]
 
 LEAVES, QUALITY = 0.10, 0.003
 """How far leaves (relative), and accuracy or R squared, may lie apart."""
@@ -33,31 +33,39 @@ def row(cells: list[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def of_case(benchmark: Benchmark, result: Result, case: str) -> str:
-    """One case: a line a side, a column a figure that any side has."""
-    sides = result.cases[case]
-    figures = [f for f in benchmark.figures if base_of(sides, f.key) is not None]
-    head = [""]
+def of(benchmark: Benchmark, result: Result) -> str:
+    """One table: a line a side of each case, a column a figure that any of them has."""
+    figures = [
+        figure
+        for figure in benchmark.figures
+        if any(base_of(sides, figure.key) is not None for sides in result.cases.values())
+    ]
+    head = ["work", "side"]
     for figure in figures:
         head += [figure.title, "ratio"] if figure.ratio else [figure.title]
     if benchmark.fair:
         head.append("the same work")
     lines = [row(head), "|---" * len(head) + "|"]
-    for side, own in sides.items():
-        if own.failed:
-            lines.append(row([side, own.failed, *[""] * (len(head) - 2)]))
-            continue
-        cells = [side]
-        for figure in figures:
-            cells.append(figure.written(own))
-            if figure.ratio:
-                base = base_of(sides, figure.key)
-                ratio = None if base is None else own.ratio(base, figure.key)
-                cells.append("" if ratio is None else f"{ratio:.3f}")
-        if benchmark.fair:
-            cells.append(_judged(side, sides))
-        lines.append(row(cells))
+    for case, sides in result.cases.items():
+        for number, (side, own) in enumerate(sides.items()):
+            cells = ["" if number else case, side]
+            cells += [own.failed] if own.failed else _cells(figures, own, sides)
+            if benchmark.fair and not own.failed:
+                cells.append(_judged(side, sides))
+            lines.append(row(cells + [""] * (len(head) - len(cells))))
     return "\n".join(lines)
+
+
+def _cells(figures: list[Figure], own: Measured, sides: dict[str, Measured]) -> list[str]:
+    """Figures of a side, and ratios to the first side that has the figure."""
+    cells = []
+    for figure in figures:
+        cells.append(figure.written(own))
+        if figure.ratio:
+            base = base_of(sides, figure.key)
+            ratio = None if base is None else own.ratio(base, figure.key)
+            cells.append("" if ratio is None else f"{ratio:.3f}")
+    return cells
 
 
 def _judged(side: str, sides: dict[str, Measured]) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import equality, everything, results, tables
+from benchmarks import aims, equality, everything, results, tables
 from benchmarks.__main__ import main, run
 from benchmarks.clock import measured
 from benchmarks.frame import Figure, Measured, Result
+from benchmarks.plots import curves_svg
 from benchmarks.sides import absent
 from benchmarks.training import grown
 
@@ -101,9 +102,9 @@ def test_work_is_the_same_if_leaves_and_accuracy_lie_near():
 def test_an_absent_peer_stands_in_the_table_as_such():
     one = everything()["one-row"]
     sides = {"ydf": of(failed="ydf is not installed"), "treekit": of({"us": 5.0, "rows": 2e5})}
-    table = tables.of_case(one, Result("one-row", {"c": sides}), "c")
-    assert "| ydf | ydf is not installed |" in table
-    assert "| treekit | 5.000 | 1.000 | 200,000 |" in table
+    table = tables.of(one, Result("one-row", {"c": sides}))
+    assert "| c | ydf | ydf is not installed |" in table
+    assert "|  | treekit | 5.000 | 1.000 | 200,000 |" in table
     assert Figure("us", "us").written(of()) == ""
 
 
@@ -126,3 +127,75 @@ def test_a_cell_says_what_was_refused_or_not_run_or_differs():
     cell = equality.Cell
     said = [cell(5000), cell(5000, 2), cell(refused="rows divide"), cell(failed="no gcc")]
     assert list(map(str, said)) == ["= 5,000", "**2 differ**", "refused", "**not run**"]
+
+
+def test_the_report_writes_between_its_markers_and_keeps_what_it_has_no_result_of(tmp_path: Path):
+    curve = {
+        f"rows = {n:,}": {"treekit": of({"cpu": n / 1e4}), "ydf": of({"cpu": n**2 / 1e8})}
+        for n in (1_000, 10_000)
+    }
+    tree = {"sklearn": of({"cpu": 12.0}), "treekit": of({"cpu": 2.0}), "ydf": of(failed="gone")}
+    for name, cases in (("scaling-rows", curve), ("tree-million", {"a tree": tree})):
+        about = results.about({"rows": 1000}, 1, 9.0)
+        results.write(Result(name, cases, about), tmp_path)
+    names = ("aims", "machine", "scaling-rows", "tree-million", "forest")
+    page = "".join(f"<!-- made: {name} -->\nold\n<!-- end -->\nmine\n" for name in names)
+    (tmp_path / "page.md").write_text(page)
+    (tmp_path / "notes.toml").write_text('tree-million-ydf = "Not run."\nscaling-rows = "Linear."')
+    given = [f"--{n}={tmp_path / n}" for n in ("plots", "page.md", "notes.toml")]
+    given = [one.replace(".md=", "=").replace(".toml=", "=") for one in given]
+    with pytest.raises(SystemExit):  # notes of a row that there is not
+        main(["report", f"--results={tmp_path}", *given])
+    (tmp_path / "notes.toml").write_text('tree-million = "Not run."\nscaling-rows = "Linear."')
+    main(["report", f"--results={tmp_path}", *given])
+    said = (tmp_path / "page.md").read_text()
+    assert said.count("mine\n") == len(names)
+    assert said.count("old\n") == 1
+    assert "| n^1.00 |  | near linear: n^1.15 | yes |" in said
+    assert "Exponents: treekit 1.00, ydf 2.00." in said
+    assert "| 2.00 s |  | a fifth of ydf's | no peer |" in said
+    assert "a fifth of ydf's: Not run." in said
+    assert ": Linear." not in said
+    assert "<polyline" in (tmp_path / "plots" / "scaling-rows.svg").read_text()
+
+
+def aim(**more: object) -> aims.Aim:
+    return aims.Aim("row", "work", "b", "a case", 0.5, "half of sklearn's", **more)
+
+
+def test_an_aim_is_met_by_the_ratio_of_rounds_and_only_on_the_same_work():
+    def verdict(given: aims.Aim, **sides: Measured) -> str:
+        return aims.judged(given, Result("b", {"a case of some": sides})).verdict
+
+    half, all_of_it = of({"cpu": 1.0, "leaves": 9.0}), of({"cpu": 2.0, "leaves": 9.0})
+    against = aim(against="sklearn")
+    assert verdict(against, treekit=half, sklearn=all_of_it) == "yes"
+    assert verdict(against, treekit=all_of_it, sklearn=half) == "**no**"
+    fewer = of({"cpu": 1.0, "leaves": 5.0})
+    assert verdict(against, treekit=fewer, sklearn=all_of_it) == "not comparable: -44% leaves"
+    assert verdict(against, treekit=half) == "no peer"
+    assert verdict(aim(), treekit=of({"cpu": 0.5})) == "yes"
+    assert verdict(aim(against=":leaves"), treekit=half) == "yes"
+    assert verdict(aim()) == "not run"
+    assert aims.judged(aim(), None).verdict == "not run"
+
+
+def test_every_aim_asks_a_registered_benchmark_for_a_figure_and_a_side_that_it_has():
+    for one in aims.AIMS:
+        benchmark = everything()[one.benchmark]
+        assert one.side in benchmark.own
+        assert one.figure in {f.key for f in benchmark.figures} | {"exponent", "speedup"}
+        sides = {*benchmark.own, *benchmark.peers}
+        assert not one.against or one.against.startswith(":") or one.against in sides
+    assert len({one.row for one in aims.AIMS}) == len(aims.AIMS)
+
+
+def test_the_page_has_a_place_for_every_benchmark():
+    page = (results.RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    assert all(f"<!-- made: {name} -->" in page for name in NAMES)
+
+
+def test_names_in_a_plot_are_escaped():
+    picture = curves_svg("a < b", "x", "y", {"<script>": [(1.0, 2.0)]})
+    assert "<script>" not in picture
+    assert "&lt;script&gt;" in picture

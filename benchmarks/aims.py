@@ -1,0 +1,229 @@
+"""What treekit is to reach: the rows of the table of aims, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from benchmarks.frame import Figure, Measured, Result
+from benchmarks.scaling import curves, exponents
+from benchmarks.tables import fairness
+
+__all__ = ["AIMS", "Aim", "Judged", "judged"]
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A figure that is to be at most so much, or so much of a peer's.
+
+    Attributes
+    ----------
+    row : str
+        Its name, for notes.
+    work : str
+        What is done, for the table.
+    benchmark, case : str
+        Where the figure is; the first case that contains the text.
+    figure, form, unit : str
+        Which it is, and how it is written.
+    most : float
+        The bound: of the ratio to `against` (round by round), or of the figure itself.
+    against : str
+        A side, or another figure of the same side, after a colon; empty: a limit.
+    side : str
+    say : str
+        The aim in words.
+    fair : bool
+        The sides must have done the same work.
+    """
+
+    row: str
+    work: str
+    benchmark: str
+    case: str
+    most: float
+    say: str
+    against: str = ""
+    side: str = "treekit"
+    figure: str = "cpu"
+    form: str = ".2f"
+    unit: str = "s"
+    fair: bool = True
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of an aim.
+
+    Attributes
+    ----------
+    own : str
+        treekit's figure, or why there is none.
+    peers : mapping of str to str
+        The others' figures.
+    ratio : float or None
+        What is compared with the bound.
+    verdict : str
+    """
+
+    own: str
+    peers: Mapping[str, str] = field(default_factory=dict)
+    ratio: float | None = None
+    verdict: str = "not run"
+
+
+def judged(aim: Aim, result: Result | None) -> Judged:
+    """An aim in the light of a result."""
+    if result is None:
+        return Judged("")
+    if aim.figure == "exponent":
+        return _slope(aim, result)
+    if aim.figure == "speedup":
+        return _speedup(aim, result)
+    case = next((own for name, own in result.cases.items() if aim.case in name), None)
+    if case is None or aim.side not in case:
+        return Judged("")
+    own = case[aim.side]
+    if own.failed:
+        return Judged(own.failed, verdict="**no**")
+    peers = {side: _said(aim, m) for side, m in case.items() if not side.startswith("treekit")}
+    value = Figure(aim.figure, "").of(own)
+    if value is None:
+        return Judged("", peers)
+    ratio: float | None = value
+    if aim.against.startswith(":"):
+        other = Figure(aim.against[1:], "").of(own)
+        ratio = None if not other else value / other
+    elif aim.against:
+        peer = case.get(aim.against, Measured())
+        ratio = own.ratio(peer, aim.figure)
+        why = fairness(own, peer) if aim.fair and ratio is not None else ""
+        if why:
+            return Judged(_said(aim, own), peers, ratio, f"not comparable: {why}")
+    if ratio is None:
+        return Judged(_said(aim, own), peers, None, "no peer")
+    return Judged(_said(aim, own), peers, ratio, "yes" if ratio <= aim.most else "**no**")
+
+
+def _slope(aim: Aim, result: Result) -> Judged:
+    found = exponents(result)
+    if aim.side not in found:
+        return Judged("")
+    said = {side: f"n^{slope:.2f}" for side, slope in found.items()}
+    own, slope = said.pop(aim.side), found[aim.side]
+    peers = {side: text for side, text in said.items() if not side.startswith("treekit")}
+    return Judged(own, peers, slope, "yes" if slope <= aim.most else "**no**")
+
+
+def _speedup(aim: Aim, result: Result) -> Judged:
+    """Wall seconds of two threads, in those of one."""
+    walls = curves(result, "wall")
+    shares = {side: dict(line)[2] / dict(line)[1] for side, line in walls.items() if len(line) == 2}
+    if aim.side not in shares:
+        return Judged("")
+    said = {side: f"{1 / share:.2f} times as fast" for side, share in shares.items()}
+    own, share = said.pop(aim.side), shares[aim.side]
+    peers = {side: text for side, text in said.items() if not side.startswith("treekit")}
+    return Judged(own, peers, share, "yes" if share <= aim.most else "**no**")
+
+
+def _said(aim: Aim, measured: Measured) -> str:
+    """A figure with its unit; why there is none."""
+    value = Figure(aim.figure, "").of(measured)
+    if measured.failed or value is None:
+        return measured.failed or "–"
+    return f"{value:{aim.form}} {aim.unit}".rstrip()
+
+
+def _of_peers(
+    row: str, work: str, benchmark: str, case: str, bounds: Mapping[str, tuple[float, str]], **more
+) -> list[Aim]:
+    """One aim for each peer that it is measured by."""
+    return [
+        Aim(f"{row}-{against}", work, benchmark, case, most, say, against, **more)
+        for against, (most, say) in bounds.items()
+    ]
+
+
+_FOREST = "forest, 100 trees, 100,000 x 28, 2 classes"
+_TREE = "one tree, 100,000 x 28"
+_US = {"figure": "us", "unit": "us", "fair": False}
+
+AIMS: tuple[Aim, ...] = (
+    *_of_peers(
+        "forest", _FOREST, "forest", "",
+        {"sklearn": (1 / 12, "a twelfth of sklearn's"), "ydf": (1 / 8, "an eighth of ydf's")},
+    ),
+    Aim("forest-exact", f"{_FOREST}, exact", "forest", "", 1 / 4, "a quarter of sklearn's",
+        "sklearn", "treekit exact"),
+    Aim("extra-trees", "extra trees, the same", "extra-trees", "", 1 / 3, "a third of sklearn's",
+        "sklearn"),
+    Aim("many-classes", "forest, 50 trees, 100,000 x 54, 7 classes", "many-classes", "", 1 / 7,
+        "a seventh of sklearn's", "sklearn"),
+    Aim("tree", f"{_TREE}, full, histogram", "tree", "fully grown", 1 / 12,
+        "a twelfth of sklearn's", "sklearn"),
+    Aim("tree-exact", f"{_TREE}, full, exact", "tree", "fully grown", 1 / 4,
+        "a quarter of sklearn's", "sklearn", "treekit exact"),
+    Aim("tree-depth-8", f"{_TREE}, depth 8", "tree", "depth 8", 1.0,
+        "LightGBM's, its preparation included", "lightgbm"),
+    Aim("tree-million", "one tree, 1,000,000 x 28, full", "tree-million", "", 1 / 5,
+        "a fifth of ydf's", "ydf"),
+    Aim("diamonds-tree", "diamonds: tree, squared error", "diamonds", "one tree, squared", 1 / 3,
+        "a third of sklearn's", "sklearn", form=".3f"),
+    Aim("diamonds-forest", "diamonds: forest of 50, squared error", "diamonds",
+        "forest of 50, squared", 1 / 3, "a third of sklearn's", "sklearn"),
+    Aim("diamonds-tree-absolute", "diamonds: tree, absolute error", "diamonds",
+        "one tree, absolute", 1 / 10, "a tenth of sklearn's", "sklearn", form=".3f"),
+    Aim("diamonds-forest-absolute", "diamonds: forest of 5, absolute error", "diamonds",
+        "forest of 5, absolute", 1 / 10, "a tenth of sklearn's", "sklearn"),
+    *_of_peers(
+        "flights", "flights, 336,776 rows, mixed, cells missing, 50 trees", "flights", "",
+        {"sklearn": (1 / 4, "a quarter of sklearn's"), "ydf": (1 / 4, "a quarter of ydf's")},
+    ),
+    Aim("memory", "memory above the data, forest of 100", "memory", "", 1.0,
+        "the model and the code matrix", ":model and codes", figure="memory", form=".0f",
+        unit="MB"),
+    Aim("one-row", "one row from Python, 100 trees of depth 8", "one-row", "", 10.0,
+        "10 us", form=".1f", **_US),
+    Aim("batch", "100,000 rows, 100 trees of depth 8, one thread", "batch", "", 1 / 6,
+        "a sixth of onnxruntime's", "onnxruntime", form=".2f", **_US),
+    Aim("batch-deep", "rows, fully grown (5 million nodes), one thread", "batch-deep", "", 1 / 5,
+        "a fifth of onnxruntime's", "treekit ONNX", form=".1f", **_US),
+    *_of_peers(
+        "one-tree-batch", "one tree of depth 8, batch", "one-tree-batch", "",
+        {"sklearn": (1 / 2, "half of sklearn's"), "m2cgen": (1.0, "m2cgen's, compiled")},
+        form=".4f", **_US,
+    ),
+    Aim("generated-c", "generated C, 100 trees of depth 8: row by row", "generated-c", "", 1.9,
+        "1.9 us", side="treekit, float rows", figure="single", unit="us"),
+    Aim("generated-c-batch", "the same, in batches", "generated-c", "", 0.8, "0.8 us",
+        side="treekit, float rows", figure="batch", unit="us"),
+    Aim("generated-c-compile", "the same, to compile", "generated-c", "", 1.5, "1.5 s",
+        side="treekit, float rows", figure="compile"),
+    Aim("generated-c-tree", "generated C, one full tree, row by row", "generated-c-tree", "", 1.0,
+        "m2cgen's", "m2cgen", "treekit", "single", ".3f", "us", fair=False),
+    Aim("generated-c-tree-nested", "the same, as nested tests", "generated-c-tree", "", 1.0,
+        "m2cgen's", "m2cgen", "treekit, nested tests", "single", ".3f", "us", fair=False),
+    Aim("generated-c-tree-compile", "the same, to compile", "generated-c-tree", "", 2.0, "2 s",
+        figure="compile"),
+    Aim("generated-c-deep", "generated C, 5 million nodes: write, compile, run",
+        "generated-c-deep", "", 30.0, "30 s", figure="total", form=".1f"),
+    Aim("generated-c-deep-memory", "the same, most memory", "generated-c-deep", "", 1024.0,
+        "1 GB", figure="most", form=".0f", unit="MB"),
+    Aim("cost-complexity", "cost-complexity path, 100,000 rows", "cost-complexity", "", 0.1,
+        "a tenth of a fit", figure="above", unit="of a fit"),
+    Aim("import", "import treekit", "startup", "import", 0.3, "0.3 s"),
+    Aim("help", "treekit --help", "startup", "--help", 0.3, "0.3 s"),
+    Aim("first-training", "the first training on a machine", "startup",
+        "first training of a forest", 15.0, "15 s", figure="train"),
+    Aim("later-trainings", "training in later processes", "startup",
+        "training of a forest, later", 1.0, "1 s", figure="train"),
+    *(
+        Aim(f"scaling-{axis}", f"cost over {axis}, {span}", f"scaling-{axis}", "", 1.15,
+            "near linear: n^1.15", figure="exponent")
+        for axis, span in (("rows", "10,000 to 10 million x 30"), ("features", "8 to 256"),
+                           ("trees", "1 to 300"))
+    ),
+    Aim("scaling-threads", "two threads: wall seconds of one", "scaling-threads", "", 1 / 1.8,
+        "1 / 1.8", figure="speedup"),
+)  # fmt: skip

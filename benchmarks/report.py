@@ -1,0 +1,145 @@
+"""Tables and plots of README.md, from the results that were kept.
+
+    python -m benchmarks report
+
+What stands between two markers, ``<!-- made: NAME -->`` and ``<!-- end -->``, is
+made anew: NAME is ``aims``, ``machine``, or a benchmark.  A benchmark without a
+result keeps what stands there.  Sentences on aims come from ``notes.toml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import everything, results, scaling
+from benchmarks.aims import AIMS, Aim, Judged, judged
+from benchmarks.frame import RESULTS, Result
+from benchmarks.plots import curves_svg
+from benchmarks.tables import of, row
+
+__all__ = ["aims_table", "main", "section"]
+
+HERE = Path(__file__).resolve().parent
+MARKED = re.compile(r"(?<=<!-- made: )([\w-]+)( -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the tables into the page, and the plots beside it."""
+    parser = argparse.ArgumentParser("python -m benchmarks report", description="make README.md")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--page", type=Path, default=HERE / "README.md")
+    parser.add_argument("--plots", type=Path, default=HERE / "plots")
+    parser.add_argument("--notes", type=Path, default=HERE / "notes.toml")
+    given = parser.parse_args(arguments)
+    notes = tomllib.loads(given.notes.read_text(encoding="utf-8"))
+    unknown = set(notes) - {aim.row for aim in AIMS}
+    if unknown:
+        parser.error(f"{given.notes.name} tells of rows that there are not: {sorted(unknown)}")
+
+    def made(match: re.Match[str]) -> str:
+        name, end, before = match.groups()
+        if name == "aims":
+            return name + end + aims_table(given.results, notes)
+        if name == "machine":
+            return name + end + machine(given.results)
+        result = results.read(name, given.results)
+        return name + end + (before if result is None else section(result, given.plots))
+
+    page = given.page.read_text(encoding="utf-8")
+    given.page.write_text(MARKED.sub(made, page), encoding="utf-8")
+
+
+def aims_table(folder: Path, notes: dict[str, str]) -> str:
+    """Every aim with its peers' figures, treekit's, and whether it is met; then the notes."""
+    head = ["work", "peers", "treekit", "ratio", "aim", "met"]
+    lines = [row(head), "|---" * len(head) + "|"]
+    unmet = []
+    found = {name: results.read(name, folder) for name in {aim.benchmark for aim in AIMS}}
+    for work, aims in itertools.groupby(AIMS, lambda aim: aim.work):
+        for number, aim in enumerate(aims):
+            one = judged(aim, found[aim.benchmark])
+            peers = ", ".join(f"{side} {said}" for side, said in one.peers.items())
+            first = (work, peers) if number == 0 else ("", "")
+            lines.append(row([*first, one.own, _ratio(aim, one), aim.say, one.verdict]))
+            if aim.row in notes and one.verdict != "yes":
+                unmet.append(f"- *{work}*, {aim.say}: {notes[aim.row]}")
+    return "\n".join([*lines, *(["", *unmet] if unmet else []), ""])
+
+
+def _ratio(aim: Aim, one: Judged) -> str:
+    if one.ratio is None or not aim.against:
+        return ""
+    return f"{one.ratio:.3f} (1/{1 / one.ratio:.1f})" if 0 < one.ratio < 1 else f"{one.ratio:.2f}"
+
+
+def machine(folder: Path) -> str:
+    """Machines and versions of the results, each once."""
+    seen: dict[str, list[str]] = {}
+    for name in everything():
+        result = results.read(name, folder)
+        if result is None:
+            continue
+        facts = result.about["machine"] | result.about["versions"]
+        said = ", ".join(f"{key} {value}" for key, value in facts.items())
+        date = result.about["date"][:10]
+        seen.setdefault(f"{date}: {said}", []).append(name)
+    lines = [f"- {said}: {', '.join(names)}." for said, names in seen.items()]
+    return "\n".join([*lines, ""])
+
+
+def section(result: Result, plots: Path) -> str:
+    """The tables of a benchmark, how it was run, and the plot if it has sizes."""
+    benchmark = everything()[result.name]
+    about = result.about
+    settings = ", ".join(f"{k} {_plain(v)}" for k, v in about["settings"].items() if v != "")
+    rounds = f"{about['rounds']} round{'s' * (about['rounds'] != 1)}"
+    parts = [f"*{about['date'][:10]}, {rounds}; {settings}.*"]
+    if result.name.startswith("scaling-"):
+        parts.append(_drawn(result, plots))
+        parts.append(_sizes(result))
+    else:
+        parts.append(of(benchmark, result))
+    return "\n\n".join(parts) + "\n"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return "/".join(map(_plain, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _drawn(result: Result, plots: Path) -> str:
+    """Write the plot; the picture's line, and the exponents."""
+    axis = result.name.removeprefix("scaling-")
+    key, up = ("wall", "wall seconds") if axis == "threads" else ("cpu", "CPU seconds")
+    plots.mkdir(parents=True, exist_ok=True)
+    picture = curves_svg(f"{up} over {axis}", axis, up, scaling.curves(result, key))
+    (plots / f"{result.name}.svg").write_text(picture, encoding="utf-8")
+    slopes = scaling.exponents(result, key)
+    said = ", ".join(f"{side} {slope:.2f}" for side, slope in slopes.items())
+    return f"![{up} over {axis}](plots/{result.name}.svg)\n\nExponents: {said}."
+
+
+def _sizes(result: Result) -> str:
+    """A line a size, a column of CPU seconds a side (wall seconds for threads)."""
+    axis = result.name.removeprefix("scaling-")
+    lines = {
+        side: dict(line)
+        for side, line in scaling.curves(result, "wall" if axis == "threads" else "cpu").items()
+    }
+    sizes = sorted({size for line in lines.values() for size in line})
+    body = [
+        row(
+            [
+                f"{size:,.0f}",
+                *(f"{line[size]:.3g}" if size in line else "" for line in lines.values()),
+            ]
+        )
+        for size in sizes
+    ]
+    return "\n".join([row([axis, *lines]), "|---" * (len(lines) + 1) + "|", *body])
