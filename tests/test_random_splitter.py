@@ -17,6 +17,9 @@ import treekit
 from tests.test_training import noisy, same_tree
 from treekit import RandomForestClassifier, RandomForestRegressor
 from treekit.data.encode import encode_rows
+from treekit.data.keys import keys_of
+from treekit.kernels.drawn import KEYS
+from treekit.model.portable import floor_to
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Split
 
@@ -168,6 +171,49 @@ def test_a_forest_is_the_same_for_any_number_of_threads():
     for a, b in zip(one.trees, two.trees, strict=True):
         same_tree(a, b)
     assert len({tree.n_nodes for tree in one.trees}) > 1
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(width=32), min_size=1, max_size=20))
+def test_keys_order_as_the_numbers_do(values):
+    column = np.array(values, np.float32)
+    keys = keys_of(column).astype(np.int64)
+    assert (keys[np.isnan(column)] == KEYS).all()
+    known = ~np.isnan(column)
+    number, key = column[known], keys[known]
+    assert ((number[:, None] < number) == (key[:, None] < key)).all()
+    assert (key < KEYS).all()
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("way", ["subset", "multiway", "one_vs_rest"])
+def test_keys_and_ranks_grow_the_same_trees(task, way):
+    table = noisy(500, seed=4, task=task)
+    rng = np.random.default_rng(4)
+    for name in [name for name in table if np.asarray(table[name]).dtype.kind == "f"]:
+        if name != "y":
+            table[name] = np.float32(np.round(np.asarray(table[name], float) * 8) / 8)
+    table["tiny"] = np.float32(rng.choice([-1e-45, -0.0, 0.0, 1e-45, np.nan], 500))
+    given = {"nominal_splits": way, "min_weight_leaf": 2}
+    # Trees of float64 are grown by ranks.
+    keyed = grown(table, 1, dtype="float32", **given).trees[0]
+    ranked = grown(table, 1, dtype="float64", **given).trees[0]
+    assert keyed.n_leaves > 20
+    for name in ("kind", "feature", "first_child", "missing", "level_branch", "weight", "gain"):
+        np.testing.assert_array_equal(getattr(keyed, name), getattr(ranked, name), err_msg=name)
+    np.testing.assert_array_equal(keyed.threshold, floor_to(ranked.threshold, "float32"))
+
+
+def test_classes_are_counted_alike_in_integers_and_in_numbers():
+    """Weights are added up in one word a row, those too heavy for it in a cell for each class."""
+    weights = np.random.default_rng(6).integers(1, 4, 300).astype(float)
+    light, heavy = (
+        grown(noisy(seed=6), 2, weights=weights * unit, min_weight_leaf=3 * unit).trees[0]
+        for unit in (1.0, 2.0**40)
+    )
+    np.testing.assert_array_equal(light.feature, heavy.feature)
+    np.testing.assert_array_equal(light.threshold, heavy.threshold)
+    np.testing.assert_array_equal(light.weight * 2.0**40, heavy.weight)
 
 
 def test_accuracy_is_level_with_another_program():

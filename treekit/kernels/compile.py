@@ -99,12 +99,16 @@ class Finder:
         None: nothing does.
     bounded : bool
         Whether it keeps to monotonic constraints (`treekit.kernels.monotonic`).
+    keys : bool
+        Whether it finds the same splits by keys in place of exact codes
+        (`treekit.data.keys`), which nobody needs to sort columns for.
     """
 
     kernel: Callable[..., Any]
     options: tuple[float, ...] = ()
     ranked: Callable[..., Any] | None = None
     bounded: bool = False
+    keys: bool = False
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel."""

@@ -12,6 +12,15 @@ import numpy as np
 from treekit.kernels.axis import draw_column, side_limit
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.cuts import weight_of
+from treekit.kernels.drawn import (
+    code_range,
+    cut_at,
+    draw_one,
+    draw_sides,
+    draw_threshold,
+    gather,
+    value_of,
+)
 from treekit.kernels.found import (
     AFTER,
     BAD_CHOICE,
@@ -35,12 +44,10 @@ from treekit.kernels.found import (
 from treekit.kernels.levels import try_branches
 from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
 from treekit.kernels.pointers import borrowed
+from treekit.kernels.sides import add_side, pack
 from treekit.kernels.tally import CODE_OF, tally
 
 __all__ = ["find_random"]
-
-MOST_DRAWS = 64
-"""Draws of the sides of categories before the first one is put apart."""
 
 ROUNDS = 8
 """Draws of K tests before a node of which none says anything stays a leaf."""
@@ -87,8 +94,10 @@ def find_random(
     compact, best, pair = scratch.compact, borrowed(scratch.best), borrowed(scratch.pair)
     levels, left = borrowed(scratch.levels), borrowed(scratch.start)
     children = borrowed(scratch.ordered[:2])
-    buffer, sides = borrowed(work[0]), borrowed(work[2])
-    s = np.uint64(len(stats))
+    buffer, sides = borrowed(work[0]), borrowed(work[1])
+    packed = borrowed(work[2:].reshape(-1).view(np.uint64))
+    s, m = np.uint64(len(stats)), np.uint64(len(ids))
+    bits = pack(cells, values, m, s, weight, packed)
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     draw = n_try < n_features
@@ -99,9 +108,10 @@ def find_random(
             drawn += 1
             state[np.uint64(0)] += np.uint64(0x9E3779B97F4A7C15)
             seed = state[np.uint64(0)]  # of all that is drawn now but the columns
-            for j in range(n_features):
-                offers[np.uint64(0), j] = np.nan
-                offers[np.uint64(1), j] = np.nan
+            if use_choose:
+                for j in range(n_features):
+                    offers[np.uint64(0), j] = np.nan
+                    offers[np.uint64(1), j] = np.nan
         out[KIND] = 0
         numbers[THRESHOLD_VALUE] = np.nan
         numbers[SCORE] = -np.inf
@@ -115,7 +125,8 @@ def find_random(
             elif draw:
                 feature = draw_column(features, state, j)
             absent = n_codes[feature]
-            lowest, highest, gone = _range(codes[feature], ids, absent, buffer)
+            gather(codes[feature], ids, buffer)
+            lowest, highest, gone = code_range(buffer, m, absent)
             if lowest == highest and (gone == 0 or lowest == absent or known_only):
                 continue  # a constant column is no try, so that sparse tables still split
             tried += np.uint64(1)
@@ -127,6 +138,7 @@ def find_random(
                 count = tally(
                     codes[feature], absent, ids, cells, values, s, work, words, counts, flat
                 )
+                bits = np.uint64(0)  # its work overwrote what was packed
                 known = count
                 if work[np.uint64(CODE_OF), np.uint64(count - 1)] == absent:
                     known -= 1
@@ -155,17 +167,15 @@ def find_random(
                     seed,
                     feature,
                     way,
-                    lowest,
-                    highest,
-                    gone,
-                    absent,
+                    (lowest, highest, gone, absent),
                     low,
                     np.uint64(value_start[feature]),
                     buffer,
                     sides,
                     cells,
                     values,
-                    np.uint64(len(ids)),
+                    (bits, packed),
+                    m,
                     stats,
                     weight,
                     limit,
@@ -213,64 +223,19 @@ def find_random(
 
 
 @inlined
-def _mix(seed, at):
-    """Number `at` of the sequence that belongs to `seed` (splitmix64, Steele et al. 2014)."""
-    z = seed + (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@inlined
-def _range(column, ids, absent, buffer):
-    """Smallest and largest known code of the node's rows, and how many rows are missing.
-
-    The codes are left in `buffer`; if no value is known, both codes are `absent`.
-    """
-    lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
-    for i in range(np.uint64(len(ids))):
-        code = np.uint32(column[ids[i]])
-        buffer[i] = code
-        lowest = min(lowest, code)
-        highest = max(highest, code)
-    gone = np.int64(0)
-    if highest == absent:
-        highest = lowest
-        for i in range(np.uint64(len(ids))):
-            code = buffer[i]
-            if code == absent:
-                gone += 1
-            else:
-                highest = max(highest, code)
-    return lowest, highest, gone
-
-
-@inlined
-def _threshold(seed, feature, a, b):
-    """A number drawn uniformly from [a, b)."""
-    share = (_mix(seed, feature) >> np.uint64(11)) * 2.0**-53
-    threshold = a + share * (b - a)
-    if not threshold < np.inf:  # the span of two doubles may be no double
-        threshold = a * (1.0 - share) + b * share
-    return threshold if a <= threshold < b else a
-
-
-@inlined
 def _try_drawn(
     many,
     seed,
     feature,
     way,
-    lowest,
-    highest,
-    gone,
-    absent,
+    present,
     low,
     start,
     codes,
     sides,
     cells,
     values,
+    words,
     m,
     stats,
     weight,
@@ -291,27 +256,29 @@ def _try_drawn(
     """Draw the test of one column in two, and keep it if it beats the best so far."""
     s = np.uint64(len(stats))
     zero, two = np.uint64(0), np.uint64(2)
+    lowest, highest, gone, absent = present
     kind, threshold = THRESHOLD, np.nan
-    lookup, below, above = codes, lowest, highest
+    lookup, cut = codes, lowest
     if lowest == highest:  # one value, or missing: known rows left
-        kind, above = MISSING, lowest + np.uint32(1)
+        kind = MISSING
     elif way == 0:
-        a, b = low[start + np.uint64(lowest)], low[start + np.uint64(highest)]
-        threshold = _threshold(seed, feature, a, b)
+        a = value_of(lowest, absent, low, start)
+        b = value_of(highest, absent, low, start)
+        threshold = draw_threshold(seed, feature, a, b)
+        cut = cut_at(threshold, codes, m, lowest, highest, absent, low, start)
     else:
         kind = SUBSET
         if way == 3:
-            _draw_one(seed, feature, codes, absent, m, sides)
+            draw_one(seed, feature, codes, absent, m, sides)
         else:
-            _draw_sides(seed, feature, codes, absent, lowest, m, sides)
-        lookup, below, above = sides, np.uint32(0), np.uint32(1)
-    cut = _add_left(
-        lookup, below, above, low, start, threshold, absent, gone, cells, values, m, s, left, best
-    )
-    totals, known_weight, share = stats, weight, 1.0
+            draw_sides(seed, feature, codes, absent, lowest, m, sides)
+        lookup, cut = sides, np.uint32(0)
+    add_side(lookup, np.uint32(0), cut, cells, values, words, m, s, left)
+    totals, known_weight, share, lost = stats, weight, 1.0, best[two:]
     if gone > 0:
+        add_side(lookup, absent, absent, cells, values, words, m, s, lost)
         for k in range(s):
-            compact[zero, k] = stats[k] - best[k + two]
+            compact[zero, k] = stats[k] - lost[k]
         known_weight = weight_of(compact[zero], len(cells) == 0)
         if known_only:
             totals, share = compact[zero], known_weight / weight
@@ -321,18 +288,22 @@ def _try_drawn(
         if side == 0 and (gone == 0 or kind == MISSING or known_only):
             break
         for k in range(s):
-            children[zero, k] = left[k] + (best[k + two] if side == 0 else 0.0)
+            children[zero, k] = left[k] + (lost[k] if side == 0 else 0.0)
             children[np.uint64(1), k] = totals[k] - children[zero, k]
         left_weight = weight_of(children[zero], len(cells) == 0)
         right_weight = weight_of(children[np.uint64(1)], len(cells) == 0)
         if not min(left_weight, right_weight) >= max(limit, 5e-324):
             continue
-        if kind == THRESHOLD and not fits(
-            children[zero, np.uint64(1)] / left_weight,
-            children[np.uint64(1), np.uint64(1)] / right_weight,
-            sign,
-            best[s + two + np.uint64(LOWEST)],
-            best[s + two + np.uint64(HIGHEST)],
+        if (
+            kind == THRESHOLD
+            and sign != 0.0
+            and not fits(
+                children[zero, np.uint64(1)] / left_weight,
+                children[np.uint64(1), np.uint64(1)] / right_weight,
+                sign,
+                best[s + two + np.uint64(LOWEST)],
+                best[s + two + np.uint64(HIGHEST)],
+            )
         ):
             continue
         score = many(totals, children, 0) * share
@@ -345,8 +316,8 @@ def _try_drawn(
             continue
         out[KIND] = kind
         out[FEATURE] = np.int64(feature)
-        out[CUT] = cut
-        out[AFTER] = cut + 1
+        out[CUT] = np.int64(cut)
+        out[AFTER] = np.int64(cut) + 1
         out[BRANCHES] = 2
         out[LEVELS] = 0
         out[RANK] = 1 - side
@@ -367,79 +338,3 @@ def _try_drawn(
             for i in range(m):
                 if codes[i] != absent:
                     levels[np.uint64(codes[i])] = np.int32(sides[i])
-
-
-@inlined
-def _draw_sides(seed, feature, codes, absent, lowest, m, sides):
-    """A side, 0 or 1, for each level present, both sides taken; `absent` for missing rows."""
-    for attempt in range(MOST_DRAWS + 1):
-        salt = _mix(seed, feature + (np.uint64(attempt) << np.uint64(32)))
-        any_left, any_right = False, False
-        for i in range(m):
-            code = codes[i]
-            if code == absent:
-                sides[i] = absent
-                continue
-            side = np.uint32(_mix(salt, np.uint64(code)) & np.uint64(1))
-            if attempt == MOST_DRAWS:
-                side = np.uint32(code != lowest)
-            sides[i] = side
-            any_right |= side > np.uint32(0)
-            any_left |= side == np.uint32(0)
-        if any_left and any_right:
-            return
-
-
-@inlined
-def _draw_one(seed, feature, codes, absent, m, sides):
-    """Side 0 for one level present, each equally likely, and 1 for the rest.
-
-    The level is that of the least number drawn; `absent` for missing rows.
-    """
-    salt = _mix(seed, feature)
-    one, least = np.uint32(absent), np.uint64(0xFFFFFFFFFFFFFFFF)
-    for i in range(m):
-        code = codes[i]
-        if code != absent:
-            number = _mix(salt, np.uint64(code))
-            if number <= least:
-                one, least = code, number
-    for i in range(m):
-        code = codes[i]
-        sides[i] = absent if code == absent else np.uint32(code != one)
-
-
-@inlined
-def _add_left(
-    lookup, below, above, low, start, threshold, absent, gone, cells, values, m, s, left, best
-):
-    """Statistics of the known rows on the left, and of missing rows in ``best[2:]``.
-
-    Codes up to `below` are left, those from `above` right.  Values of codes in
-    between are looked up, which moves one of the two to the code: after a few
-    rows hardly any is between (a binary search costs more, for it reads values
-    that are not in the cache).  Returns the last code on the left.
-    """
-    zero, two = np.uint64(0), np.uint64(2)
-    for k in range(s):
-        left[k], best[k + two] = 0.0, 0.0
-    for i in range(m):
-        code = lookup[i]
-        if below < code < above:
-            if low[start + np.uint64(code)] <= threshold:
-                below = code
-            else:
-                above = code
-        here = code <= below
-        if gone > 0 and code == absent:
-            if len(cells) > 0:
-                best[np.uint64(cells[i]) + two] += values[i, zero]
-            else:
-                for k in range(s):
-                    best[k + two] += values[i, k]
-        if len(cells) > 0:
-            left[np.uint64(cells[i])] += values[i, zero] * here  # no branch to mispredict
-        elif here:
-            for k in range(s):
-                left[k] += values[i, k]
-    return np.int64(below)

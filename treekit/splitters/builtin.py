@@ -32,7 +32,7 @@ def _random() -> SplitterFunctions:
     from treekit.kernels.compile import Finder
     from treekit.kernels.random import find_random
 
-    return SplitterFunctions(find=Finder(find_random, bounded=True), coding="exact")
+    return SplitterFunctions(find=Finder(find_random, bounded=True, keys=True), coding="exact")
 
 
 @hookimpl

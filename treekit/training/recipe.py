@@ -9,12 +9,14 @@ import numpy.typing as npt
 
 from treekit.contracts import Sums
 from treekit.data.dataset import Dataset
+from treekit.data.keys import make_key_table
 from treekit.data.matrix import make_table
 from treekit.errors import SettingError
 from treekit.grow.before import always
 from treekit.grow.held import Held, held_table, held_target
 from treekit.grow.recipe import Recipe, SurrogateRule
-from treekit.kernels.node import Limits, Ways
+from treekit.kernels.compile import Finder
+from treekit.kernels.node import Limits, Table, Ways
 from treekit.model.tree import MAX_DEPTH
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan
@@ -33,18 +35,8 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
             f"alone, and the model's input type is {schema.dtype}: train with dtype='float32' "
             "(--dtype float32)"
         )
-    table = make_table(
-        dataset.columns,
-        schema.n_levels,
-        schema.nominal,
-        plan.splitter.functions.coding,
-        nominal_splits=settings["nominal_splits"],
-        max_bins=settings["max_bins"],
-        weights=_coding_weights(dataset),
-        n_rows=dataset.n_rows,
-        n_jobs=settings["n_jobs"],
-    )
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
+    table = _coded(dataset, plan, alone=validation is None and not drawn)
     target = criterion_target(dataset, plan.criterion, drawn)
     held = None
     if validation is not None:
@@ -89,6 +81,43 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         if surrogate
         else None,
         signs=plan.signs,
+    )
+
+
+def _coded(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
+    """The table in the codes that the splitter asks for, or in keys where these will do.
+
+    `alone`: every tree has all rows, and there are no others.  Samples, held-out
+    rows, surrogates, and parts of rows look up what a rank among a column's
+    values says; keys have none.
+    """
+    schema, settings, functions = dataset.schema, plan.settings, plan.splitter.functions
+    find = functions.find
+    if (
+        isinstance(find, Finder)
+        and find.keys
+        and schema.dtype == "float32"
+        and alone
+        and plan.pruner is None
+        and settings["missing"] not in ("fractional", "surrogate")
+    ):
+        return make_key_table(
+            dataset.columns,
+            schema.n_levels,
+            schema.nominal,
+            nominal_splits=settings["nominal_splits"],
+            n_rows=dataset.n_rows,
+        )
+    return make_table(
+        dataset.columns,
+        schema.n_levels,
+        schema.nominal,
+        functions.coding,
+        nominal_splits=settings["nominal_splits"],
+        max_bins=settings["max_bins"],
+        weights=_coding_weights(dataset),
+        n_rows=dataset.n_rows,
+        n_jobs=settings["n_jobs"],
     )
 
 
