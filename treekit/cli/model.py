@@ -14,12 +14,17 @@ from treekit.cli.files import check_place, write_text
 from treekit.cli.train import listed
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from treekit.data.table import Table
     from treekit.model.ensemble import Model
 
 __all__ = ["inspect_command", "predict_command", "rules_command"]
 
 _ROWS_A_PIECE = 10_000
+_ROWS_A_BLOCK = 200_000
+"""Rows of a large file that are scored together."""
 
 _output = click.option(
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Default: stdout."
@@ -70,23 +75,29 @@ def predict_command(
 def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:
     from treekit.cli.scoring import summed
     from treekit.data.schema import level_text
-    from treekit.model.predict import decide, probabilities
 
-    sums = summed(model, table)
     outputs = model.schema.outputs
     header = [output.name for output in outputs]
     if proba:
         header += [f"{o.name}={level_text(label)}" for o in outputs for label in o.classes]
     yield _csv_lines([header])
-    for first in range(0, len(sums), _ROWS_A_PIECE):
-        part = sums[first : first + _ROWS_A_PIECE]
-        said = decide(model, part)
-        columns = said.T.tolist() if model.schema.more else [said.tolist()]
-        if proba:
-            shares = probabilities(model, part)
-            for block in shares if model.schema.more else [shares]:
-                columns += block.T.tolist()
-        yield _csv_lines(list(zip(*columns, strict=True)))
+    for block in table.blocks(_ROWS_A_BLOCK):
+        sums = summed(model, block)
+        for first in range(0, len(sums), _ROWS_A_PIECE):
+            yield _lines(model, sums[first : first + _ROWS_A_PIECE], proba)
+
+
+def _lines(model: Model, sums: npt.NDArray[np.int64], proba: bool) -> str:
+    """What the model says of rows with these (rows, outputs) sums, a line each."""
+    from treekit.model.predict import decide, probabilities
+
+    said = decide(model, sums)
+    columns = said.T.tolist() if model.schema.more else [said.tolist()]
+    if proba:
+        shares = probabilities(model, sums)
+        for block in shares if model.schema.more else [shares]:
+            columns += block.T.tolist()
+    return _csv_lines(list(zip(*columns, strict=True)))
 
 
 def _csv_lines(rows: list[Any]) -> str:

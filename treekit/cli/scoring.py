@@ -93,7 +93,11 @@ def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tup
 
 def read_rows(path: str, marks: Collection[str] | None) -> Table:
     """The table in a file; `marks` are texts that mean missing."""
+    from treekit.cli.waiting import reading_progress
     from treekit.data.cells import MISSING_MARKS
     from treekit.data.table import read_table
 
-    return read_table(path, missing=MISSING_MARKS if marks is None else marks)
+    with reading_progress() as progress:
+        return read_table(
+            path, missing=MISSING_MARKS if marks is None else marks, progress=progress
+        )

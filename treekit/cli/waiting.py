@@ -1,4 +1,4 @@
-"""What a person is told while training takes its time; all of it on stderr."""
+"""What a person is told while reading and training take their time; all of it on stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numba.core.event import Event
     from rich.progress import Progress, TaskID
 
-__all__ = ["PATIENCE", "compile_notice", "tree_progress"]
+__all__ = ["PATIENCE", "compile_notice", "reading_progress", "tree_progress"]
 
 PATIENCE = 1.5
 """Seconds of compiling before a word is said: a plugin's criterion alone takes less."""
@@ -94,10 +94,23 @@ class _Notice:
 @contextmanager
 def tree_progress() -> Iterator[Callable[[int, int], None] | None]:
     """A callback for `treekit.train` that draws a bar, or None where stderr is no terminal."""
+    with _bar("trees", counted=True) as show:
+        yield show
+
+
+@contextmanager
+def reading_progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A callback for `treekit.data.table.read_table`; see `tree_progress`."""
+    with _bar("reading", counted=False) as show:
+        yield show
+
+
+@contextmanager
+def _bar(title: str, *, counted: bool) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    bar = _Bar()
+    bar = _Bar(title, counted)
     try:
         yield bar.show
     finally:
@@ -105,19 +118,27 @@ def tree_progress() -> Iterator[Callable[[int, int], None] | None]:
 
 
 class _Bar:
-    """Drawn from the first tree on, so that the notice of compiling stands above it."""
+    """Drawn from the first step on, so that the notice of compiling stands above it."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str, counted: bool) -> None:
+        self.title, self.counted = title, counted
         self.progress: Progress | None = None
         self.task: TaskID | None = None
 
     def show(self, done: int, total: int) -> None:
-        """Trees done, of how many."""
+        """Steps done, of how many."""
         if self.progress is None or self.task is None:
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TaskProgressColumn,
+                TimeRemainingColumn,
+            )
 
-            columns = ("trees", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            told = MofNCompleteColumn() if self.counted else TaskProgressColumn()
+            columns = (self.title, BarColumn(), told, TimeRemainingColumn())
             self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
             self.task = self.progress.add_task("", total=total)
             self.progress.start()

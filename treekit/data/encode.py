@@ -70,7 +70,7 @@ def encode_rows(
             matrix[:, feature] = _codes_as_numbers(table, name, codes, unknown)
         else:
             matrix[:, feature] = round_to(numeric_cells(table, name), schema.dtype)
-    return _checked(matrix, schema, missing)
+    return _checked(matrix, schema, missing, table.first_row)
 
 
 def _is_plain(rows: npt.NDArray[Any]) -> bool:
@@ -109,19 +109,20 @@ def _codes_as_numbers(
         row = int(unseen.argmax())
         value = table.cells[table.index(name)][row]
         raise DataError(
-            f"column {name!r} holds {value!r} in row {row} (counting from 0), a category that "
-            "training did not see; correct it, or train with unknown='missing'"
+            f"column {name!r} holds {value!r} in row {table.first_row + row} (counting from 0), a "
+            "category that training did not see; correct it, or train with unknown='missing'"
         )
     return np.where(codes < 0, np.nan, codes)
 
 
-def _checked(matrix: Floats, schema: Schema, missing: str) -> Floats:
+def _checked(matrix: Floats, schema: Schema, missing: str, first_row: int = 0) -> Floats:
     if missing == "error":
         gone = np.isnan(matrix)
         if gone.any():
             row, feature = map(int, np.argwhere(gone)[0])
             raise DataError(
-                f"column {schema.names[feature]!r} is missing in row {row} (counting from 0) and "
-                "the model's policy is missing='error'; fill it in, or train with another policy"
+                f"column {schema.names[feature]!r} is missing in row {first_row + row} (counting "
+                "from 0) and the model's policy is missing='error'; fill it in, or train with "
+                "another policy"
             )
     return matrix

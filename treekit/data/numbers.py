@@ -62,8 +62,8 @@ def numeric_cells(table: Table, name: str) -> Floats:
         rows = range(len(cells))
         row = next(i for i in rows if parse_numbers(cells[i : i + 1], table.missing) is None)
         raise DataError(
-            f"column {name!r} is numeric but row {row} (counting from 0) holds {cells[row]!r}; "
-            "correct the cell, or add its text to the marks of missing values"
+            f"column {name!r} is numeric but row {table.first_row + row} (counting from 0) holds "
+            f"{cells[row]!r}; correct the cell, or add its text to the marks of missing values"
         )
     return numbers.astype(np.float64, copy=False)
 

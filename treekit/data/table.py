@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.cells import MISSING_MARKS, Cells, is_text, tidy, typed_text, without_marks
+from treekit.data.stored import StoredCells
 from treekit.errors import DataError
 
 __all__ = ["Table", "make_table", "near_names", "read_table"]
@@ -29,9 +30,10 @@ class Table:
     Attributes
     ----------
     names : tuple of str
-    cells : tuple of (rows,) arrays
+    cells : sequence of (rows,) arrays
         As read, tidy (see `treekit.data.cells`), marks of missing values
-        still in place.  `column` gives them typed.
+        still in place.  `column` gives them typed.  Those of a large file lie
+        in files (`treekit.data.stored`): ask for one at a time.
     levels : mapping of str to tuple
         Vocabulary of each column whose source declares one, in its order.
     untyped : frozenset of str
@@ -40,20 +42,23 @@ class Table:
         False for a bare array, whose columns are known by position.
     missing : frozenset of str
         Texts that mean missing.
+    first_row : int
+        Number of its first row where it is a part of another, for messages.
     """
 
     names: tuple[str, ...]
-    cells: tuple[Cells, ...]
+    cells: Sequence[Cells]
     levels: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: MappingProxyType({}))
     untyped: frozenset[str] = frozenset()
     named: bool = True
     missing: frozenset[str] = frozenset(MISSING_MARKS)
+    first_row: int = 0
     _typed: dict[str, Cells] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.cells[0])
+        return self.cells.n_rows if isinstance(self.cells, StoredCells) else len(self.cells[0])
 
     def index(self, name: str, role: str = "column", table: str = "the table") -> int:
         """Position of a column; an error says what `role` it was wanted for, in which table."""
@@ -70,6 +75,9 @@ class Table:
             Numbers (NaN = missing), bools, or an object array of ``str`` or
             ``bool`` with None for missing.
         """
+        if isinstance(self.cells, StoredCells):
+            untyped = name in self.untyped
+            return self.cells.typed(self.index(name), self.missing, untyped=untyped)
         cells = self.cells[self.index(name)]
         if not is_text(cells):
             return cells
@@ -82,6 +90,14 @@ class Table:
         """The table of the given rows (numbers, or a bool for each row)."""
         return replace(self, cells=tuple(cells[rows] for cells in self.cells))
 
+    def blocks(self, n_rows: int) -> Iterator[Table]:
+        """The table in parts of `n_rows` rows if it lies in files; else as it is, at once."""
+        if not isinstance(self.cells, StoredCells):
+            yield self
+            return
+        for first in range(0, self.n_rows, n_rows):
+            yield replace(self, cells=self.cells.rows(first, first + n_rows), first_row=first)
+
 
 def near_names(name: str, names: Collection[str]) -> str:
     """A hint for an unknown name: what is near it, else some of what there is."""
@@ -92,7 +108,12 @@ def near_names(name: str, names: Collection[str]) -> str:
     return f"there are: {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
-def read_table(source: Any, *, missing: Collection[str] = MISSING_MARKS) -> Table:
+def read_table(
+    source: Any,
+    *,
+    missing: Collection[str] = MISSING_MARKS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Table:
     """Read any table.
 
     Parameters
@@ -105,6 +126,8 @@ def read_table(source: Any, *, missing: Collection[str] = MISSING_MARKS) -> Tabl
         a `Table`.
     missing : collection of str
         Texts that mean missing, compared without the blanks around a cell.
+    progress : callable, optional
+        ``progress(done, total)``, of the bytes or rows of a file that is read in parts.
 
     Returns
     -------
@@ -126,14 +149,14 @@ def read_table(source: Any, *, missing: Collection[str] = MISSING_MARKS) -> Tabl
     marks = frozenset(missing)
     if isinstance(source, Table):
         return source if source.missing == marks else replace(source, missing=marks)
-    return replace(_read(source), missing=marks)
+    return replace(_read(source, marks, progress), missing=marks)
 
 
-def _read(source: Any) -> Table:
+def _read(source: Any, marks: frozenset[str], progress: Callable[[int, int], None] | None) -> Table:
     if isinstance(source, (str, os.PathLike)):
         from treekit.data.files import read_file
 
-        return read_file(source)
+        return read_file(source, marks, progress)
     if isinstance(source, np.ndarray):
         return _from_array(source)
     if isinstance(source, Mapping):

@@ -1,0 +1,255 @@
+"""Large files: columns in files of their own, and the very table that memory would hold."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from contextlib import nullcontext
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treekit.cli import main
+from treekit.data import arrow_files, csv_files
+from treekit.data.dataset import make_dataset
+from treekit.data.encode import encode_rows
+from treekit.data.matrix import make_table
+from treekit.data.stored import StoredCells, StoredColumn
+from treekit.data.table import read_table
+from treekit.errors import DataError
+from treekit.model.build import build_tree, leaf, subset, threshold
+from treekit.model.ensemble import make_model
+
+CELLS = {
+    "whole": ["1", "-2", "007", "1000000000000", "9007199254740993"],
+    "real": ["1", "0.1", "-2.5e3", " 4 ", "1e-320"],
+    "text": ["red", "blue", "7", "naïve", 'a "quote", and\nlines'],
+    "bool": ["true", "FALSE", "True"],
+    "odd": ["1_000", "inf", "nan", "-0", "true", "1", "-999"],
+    "gone": ["", "NA", " ? ", "-999"],
+}
+
+
+@st.composite
+def written_tables(draw) -> tuple[list[list[str]], list[str]]:
+    """Rows of text whose columns are of many kinds, some of them only after a while."""
+    kinds = draw(st.lists(st.sampled_from(list(CELLS)), min_size=1, max_size=4))
+    n = draw(st.integers(1, 24))
+    columns = []
+    for kind in kinds:
+        late = draw(st.sampled_from([kind, kind, "text", "real", "gone"]))
+        gaps = draw(st.sampled_from([[], [], CELLS["gone"][:2]]))
+        first = draw(st.integers(0, n))
+        part = st.sampled_from(CELLS[kind] + gaps)
+        rest = st.sampled_from(CELLS[late] + gaps)
+        columns.append([draw(part if i < first else rest) for i in range(n)])
+    return [list(row) for row in zip(*columns, strict=True)], kinds
+
+
+def as_csv(rows: list[list[str]]) -> str:
+    quoted = [['"' + cell.replace('"', '""') + '"' for cell in row] for row in rows]
+    header = ",".join(f"c{i}" for i in range(len(rows[0])))
+    return "\n".join([header, *(",".join(row) for row in quoted)]) + "\n"
+
+
+def small_parts():
+    """Every file is a large one, read a few rows at a time."""
+    return patch.multiple(csv_files, LARGE=-8, _CHUNK=5)
+
+
+def both(path: Path, **arguments):
+    """A table as memory holds it, and in files."""
+    plain = read_table(path, **arguments)
+    with small_parts(), patch.multiple(arrow_files, LARGE=-1, _BATCH=5):
+        stored = read_table(path, **arguments)
+    assert isinstance(stored.cells, StoredCells)
+    assert not isinstance(plain.cells, StoredCells)
+    return plain, stored
+
+
+def assert_equal_cells(a, b) -> None:
+    assert a.dtype == b.dtype
+    np.testing.assert_array_equal(a, b)
+
+
+def assert_equal_tables(plain, stored) -> None:
+    assert (stored.names, stored.untyped, stored.named) == (plain.names, plain.untyped, plain.named)
+    assert dict(stored.levels) == dict(plain.levels)
+    assert (stored.n_rows, stored.missing) == (plain.n_rows, plain.missing)
+    for position, name in enumerate(plain.names):
+        assert_equal_cells(stored.column(name), plain.column(name))
+        assert_equal_cells(stored.cells[position], plain.cells[position])
+
+
+@given(written_tables(), st.sampled_from([None, ("", "NA", "-999"), ("red",)]))
+@settings(max_examples=120, deadline=None)
+def test_a_csv_file_read_by_chunks_is_the_table_that_memory_holds(tmp_path_factory, table, marks):
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_text(as_csv(table[0]), encoding="utf-8")
+    plain, stored = both(path, **({} if marks is None else {"missing": marks}))
+    assert_equal_tables(plain, stored)
+    other = ("?", "1")
+    assert_equal_tables(read_table(plain, missing=other), read_table(stored, missing=other))
+
+
+def outcome(function):
+    """What a function returns, or the words it raises."""
+    try:
+        return function()
+    except DataError as error:
+        return str(error)
+
+
+@given(written_tables(), st.sampled_from(["nominal", "numeric", None]))
+@settings(max_examples=60, deadline=None)
+def test_schema_codes_and_errors_are_those_of_the_table_in_memory(tmp_path_factory, table, kind):
+    rows = [[*row, "a" if i % 3 else "b"] for i, row in enumerate(table[0])]
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_text(as_csv(rows), encoding="utf-8")
+    declared = {} if kind is None else {kind: ["c0"]}
+    tables = both(path)
+    target = tables[0].names[-1]
+    plain, stored = (outcome(lambda t=t: make_dataset(t, target, **declared)) for t in tables)
+    if isinstance(plain, str):
+        assert stored == plain
+        return
+    assert stored.schema == plain.schema
+    assert_equal_cells(stored.y, plain.y)
+    arguments = (plain.schema.n_levels, plain.schema.nominal, "histogram")
+    coded = [make_table(d.columns, *arguments, n_rows=d.n_rows) for d in (plain, stored)]
+    for a, b in zip(*coded, strict=True):
+        assert_equal_cells(a, b)
+    blocks = [encode_rows(block, plain.schema) for block in tables[1].blocks(5)]
+    assert_equal_cells(np.concatenate(blocks), encode_rows(tables[0], plain.schema))
+
+
+def arrow_table(n: int, seed: int) -> pa.Table:
+    """A column of every plain type, with and without nulls, some of them long gone at first."""
+    draw = random.Random(seed)
+
+    def column(values, dtype, gaps=0.3, first=0):
+        cells = [
+            None if i < first or draw.random() < gaps else draw.choice(values) for i in range(n)
+        ]
+        return pa.array(cells, type=dtype)
+
+    columns = {
+        "whole": column([1, -2, 2**60 + 1], pa.int64(), 0),
+        "gaps": column([1, -2, 300], pa.int64(), 0.2, draw.choice([0, 7])),
+        "late": pa.array([1] * (n - 1) + [None], type=pa.int8()),
+        "short": column([0, 255], pa.uint8(), 0),
+        "single": column([0.1, 1e30], pa.float32(), 0.3, 7),
+        "double": column([0.1, -0.0, 1e300], pa.float64()),
+        "yes": column([True, False], pa.bool_(), draw.choice([0, 0.4]), draw.choice([0, 7])),
+        "name": column(["x", "y", "NA", " ?"], pa.string(), 0.2, draw.choice([0, 7])),
+        "level": column(["n", "m", "k"], pa.string(), 0.2).dictionary_encode(),
+        "cents": pa.array([draw.randrange(999) for _ in range(n)]).cast(pa.decimal128(30, 2)),
+        "nothing": pa.array([None] * n, type=pa.string()),
+    }
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize("seed", range(4))
+def test_parquet_and_arrow_in_batches_are_the_table_that_memory_holds(tmp_path, ending, seed):
+    table = arrow_table(23, seed)
+    path = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        pa.parquet.write_table(table, path, row_group_size=9)
+    else:
+        pa.feather.write_feather(table, path, chunksize=6, compression="uncompressed")
+    assert_equal_tables(*both(path))
+
+
+def test_types_that_a_batch_does_not_tell_are_read_at_once(tmp_path):
+    ordered = pa.array(["b", "a"]).dictionary_encode()
+    ordered = ordered.cast(pa.dictionary(pa.int32(), pa.string(), ordered=True))
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"o": ordered}), path)
+    with patch.multiple(arrow_files, LARGE=-1):
+        assert dict(read_table(path).levels) == {"o": ("b", "a")}
+    pa.parquet.write_table(pa.table({"when": pa.array([0, 1]).cast(pa.timestamp("s"))}), path)
+    with patch.multiple(arrow_files, LARGE=-1), pytest.raises(DataError, match="'when' holds date"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n3\n", "line 3 has 1 cells but the header has 2"),
+        ("a,b\n1,2\n3,4,5\n", "line 3 has 3 cells"),
+        ('a\n"1', "line 2: .*check the quotes"),
+        ("a,b\n", "has a header but no rows"),
+        ("", "is empty"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_the_same_words(tmp_path, text, words):
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    for parts in (nullcontext(), small_parts()):
+        with parts, pytest.raises(DataError, match=words):
+            read_table(path)
+
+
+def test_a_packed_file_is_read_by_chunks_with_progress_in_bytes(tmp_path):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(as_csv([["1", "x"]] * 12).encode()))
+    seen: list[tuple[int, int]] = []
+    with small_parts():
+        table = read_table(path, progress=lambda done, total: seen.append((done, total)))
+    assert table.column("c0").tolist() == [1] * 12
+    assert len(seen) == 3
+    assert seen[-1][0] <= seen[-1][1] == path.stat().st_size
+
+
+def test_the_files_go_with_the_table(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(as_csv([["1", "x"]] * 12), encoding="utf-8")
+    with small_parts():
+        table = read_table(path)
+    folder = table.cells.folder.path
+    assert len(list(folder.iterdir())) == 2
+    del table
+    assert not folder.exists()
+
+
+def test_numbers_that_turn_out_to_need_a_wider_type_are_written_again(tmp_path):
+    column = StoredColumn(tmp_path / "c")
+    column.append_missing(2)
+    column.append(np.array([1, 2], np.int8))
+    column.append(np.array([2**40], np.int64))
+    column.append_missing(1)
+    assert column.read().dtype == np.float64
+    np.testing.assert_array_equal(column.read(), [np.nan, np.nan, 1, 2, 2**40, np.nan])
+    np.testing.assert_array_equal(column.read(2, 4), [1, 2])
+
+
+def test_predictions_for_a_large_file_are_written_block_by_block(tmp_path, monkeypatch):
+    rows = [[f"{i % 7}", "xyz"[i % 3], "ab"[i % 2]] for i in range(40)]
+    path = tmp_path / "t.csv"
+    path.write_text(as_csv(rows), encoding="utf-8")
+    schema = make_dataset(path, "c2").schema
+    tree = build_tree(
+        threshold("c0", 3.0, subset("c1", ["x"], leaf([1, 0]), leaf([1, 2])), leaf([0, 1])), schema
+    )
+    make_model(schema, [tree], unknown="error").save(tmp_path / "m.treekit")
+    command = ["predict", str(tmp_path / "m.treekit"), str(path), "--proba"]
+    at_once = CliRunner().invoke(main, command)
+    monkeypatch.setattr("treekit.cli.model._ROWS_A_BLOCK", 7)
+    with small_parts():
+        in_blocks = CliRunner().invoke(main, command)
+    assert in_blocks.exit_code == at_once.exit_code == 0
+    assert in_blocks.stdout == at_once.stdout
+    assert len(in_blocks.stdout.splitlines()) == 41
+    path.write_text(as_csv([*rows, ["1", "w", "a"]]), encoding="utf-8")
+    with small_parts():
+        refused = CliRunner().invoke(main, command)
+    assert "holds 'w' in row 40 (counting from 0)" in refused.stderr

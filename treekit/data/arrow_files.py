@@ -1,0 +1,141 @@
+"""Parquet and Arrow files, with pyarrow: small ones at once, large ones batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from treekit.data.cells import tidy
+from treekit.data.stored import Folder, StoredCells, StoredColumn
+from treekit.data.table import Table, check_names
+from treekit.errors import DataError, MissingExtraError
+
+__all__ = ["read_arrow"]
+
+LARGE = 1 << 25
+"""Cells above which columns go to files: in memory they would take 256 MB and copies of that."""
+
+_BATCH = 1 << 16
+"""Rows of Parquet that are decoded together."""
+
+_BROKEN = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
+"""What pyarrow was seen to raise for damaged files, beside exceptions of its own."""
+
+Progress = Callable[[int, int], None]
+
+
+def read_arrow(
+    path: Path, form: str, marks: frozenset[str], progress: Progress | None = None
+) -> Table:
+    """The table in a file of the form ``parquet`` or ``feather`` (Arrow's own).
+
+    Parameters
+    ----------
+    marks : frozenset of str
+        Texts that mean missing.
+    progress : callable, optional
+        ``progress(done, total)`` of the rows of a file that is read in batches.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.feather
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "arrow") from error
+    try:
+        large = _large(path, form)
+        if large is not None:
+            return _stored(*large, marks, progress)
+        read = pyarrow.parquet.read_table if form == "parquet" else pyarrow.feather.read_table
+        table = read(path)
+        # Offsets of texts are believed otherwise, and point anywhere in a damaged file.
+        table.validate(full=True)
+        from treekit.data.frames import from_arrow
+
+        return from_arrow(table)
+    except DataError:
+        raise
+    except (pa.ArrowException, *_BROKEN) as error:
+        raise DataError(f"{path.name!r} is not a readable {form} file: {error}") from error
+
+
+def _large(path: Path, form: str) -> tuple[Any, int, Iterator[Any]] | None:
+    """Schema, number of rows and batches of a large file; None for one to be read at once."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if form == "parquet":
+        file = pyarrow.parquet.ParquetFile(path)
+        schema, n_rows = file.schema_arrow, file.metadata.num_rows
+        batches = file.iter_batches(batch_size=_BATCH)
+    else:
+        with path.open("rb") as head:
+            if head.read(6) != b"ARROW1":  # the first version of Feather
+                return None
+        mapped = pa.ipc.open_file(pa.memory_map(str(path)))  # to count rows without reading them
+        schema, numbers = mapped.schema, range(mapped.num_record_batches)
+        n_rows = sum(mapped.get_batch(i).num_rows for i in numbers)
+        reader = pa.ipc.open_file(pa.OSFile(str(path)))
+        batches = (reader.get_batch(i) for i in numbers)
+    plain = all(map(_is_plain, schema.types))
+    if not plain or n_rows == 0 or n_rows * len(schema.types) <= LARGE:
+        return None
+    return schema, n_rows, batches
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Whether the cells of a type in one batch tell what they would be in the whole column."""
+    from pyarrow import types
+
+    if types.is_dictionary(dtype):
+        return not dtype.ordered and _is_text(dtype.value_type)
+    return bool(
+        types.is_integer(dtype)
+        or types.is_floating(dtype)
+        or types.is_boolean(dtype)
+        or types.is_decimal(dtype)
+        or _is_text(dtype)
+    )
+
+
+def _is_text(dtype: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(dtype) or types.is_large_string(dtype))
+
+
+def _stored(
+    schema: Any,
+    n_rows: int,
+    batches: Iterator[Any],
+    marks: frozenset[str],
+    progress: Progress | None,
+) -> Table:
+    """The table with its columns in files."""
+    import pyarrow as pa
+
+    from treekit.data.frames import as_cells
+
+    names = check_names(schema.names)
+    folder = Folder()
+    columns = [StoredColumn(folder.path / f"{i}") for i in range(len(names))]
+    for batch in batches:
+        batch.validate(full=True)
+        for name, column, values in zip(names, columns, batch.columns, strict=True):
+            if values.null_count == len(values):
+                column.append_missing(len(values))
+                continue
+            coded = pa.types.is_dictionary(values.type)
+            plain = values.dictionary_decode() if coded else values
+            column.append(tidy(name, as_cells(name, plain)[0])[0])
+        if progress is not None:
+            progress(columns[0].n_rows, n_rows)
+    levels = {
+        name: tuple(sorted(value for value in column.distinct or () if value is not None))
+        for name, column, dtype in zip(names, columns, schema.types, strict=True)
+        if pa.types.is_dictionary(dtype)
+    }
+    stored = StoredCells(folder, tuple(columns), marks, None, 0, columns[0].n_rows)
+    return Table(names, stored, MappingProxyType(levels))
