@@ -67,9 +67,10 @@ def _large(path: Path, form: str) -> tuple[Any, int, Iterator[Any]] | None:
     import pyarrow.parquet
 
     if form == "parquet":
-        file = pyarrow.parquet.ParquetFile(path)
+        # Without these two settings pyarrow keeps a row group and more (320 MB where this is 40).
+        file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
-        batches = file.iter_batches(batch_size=_BATCH)
+        batches = file.iter_batches(batch_size=_BATCH, use_threads=False)
     else:
         with path.open("rb") as head:
             if head.read(6) != b"ARROW1":  # the first version of Feather
@@ -137,5 +138,6 @@ def _stored(
         for name, column, dtype in zip(names, columns, schema.types, strict=True)
         if pa.types.is_dictionary(dtype)
     }
+    pa.default_memory_pool().release_unused()
     stored = StoredCells(folder, tuple(columns), marks, None, 0, columns[0].n_rows)
     return Table(names, stored, MappingProxyType(levels))
