@@ -699,7 +699,7 @@ def test_the_settings_of_targets_are_listed():
     ("arguments", "said"),
     [
         (["--to", "cc"], "unknown exporter 'cc'"),
-        (["--to", "c", "--set", "form=tabel"], "must be one of auto, if_else, table"),
+        (["--to", "c", "--set", "form=tabel"], "must be one of auto, if_else, hybrid, table"),
         (["--to", "c", "--set", "from=table"], "did you mean 'form'?"),
         (["--to", "c", "-o", "m.onnx"], "must end in '.c'"),
     ],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +20,15 @@ from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.c import c_prefix, export_c
+from treekit.export.hot import hot_trees
+from treekit.export.lower import Step
 from treekit.model.build import build_tree, leaf, multiway, subset, threshold
+from treekit.model.derived import derive
 from treekit.model.ensemble import Model, make_model
+from treekit.model.joined import join, separate
+from treekit.model.tree import Split
 
-FORMS = ("if_else", "table")
+FORMS = ("if_else", "hybrid", "table")
 SLOW = settings(
     deadline=None,
     max_examples=25,
@@ -187,12 +194,50 @@ def test_sets_of_categories_across_words_agree(tmp_path):
     assert_all_forms(make_model(schema, trees), tmp_path, rows)
 
 
-def test_auto_writes_small_models_as_tests_and_large_ones_as_tables():
-    small, large = (random_model(0, mixed_schema(), 1, n) for n in (100, 3000))
+def test_auto_writes_small_models_as_tests_few_large_trees_as_both_and_forests_as_tables():
+    small, large, few, many = (
+        random_model(0, mixed_schema(), n_trees, n_splits)
+        for n_trees, n_splits in ((1, 100), (1, 3000), (7, 300), (8, 300))
+    )
     first = export_c(small, "m")
     assert b'M_FORM "if_else"' in first["m.h"]
     assert b"Form: if_else; the model has" in first["m.c"].splitlines()[1]
-    assert b'M_FORM "table"' in export_c(large, "m")["m.h"]
+    assert b'M_FORM "hybrid"' in export_c(large, "m")["m.h"]
+    assert b'M_FORM "hybrid"' in export_c(few, "m")["m.h"]
+    assert b'M_FORM "table"' in export_c(many, "m")["m.h"]
+    assert b'M_FORM "table"' in export_c(large, "m", arithmetic="integer")["m.h"]
+
+
+def test_the_tests_that_most_training_rows_met_are_nested_first():
+    model = random_model(4, mixed_schema(("a", "b")), n_trees=3, n_splits=200)
+    nodes, roots = join(model.trees)
+    weight = np.random.default_rng(0).integers(1, 9, nodes.n_nodes).astype(float)
+    for node in range(nodes.n_nodes - 1, -1, -1):  # as much as below
+        first, count = nodes.first_child[node], nodes.n_children[node]
+        weight[node] += weight[first : first + count].sum() if count else 0
+    model = replace(model, trees=separate(replace(nodes, weight=weight), roots))
+    derived = derive(model)
+    may = (nodes.kind == Split.THRESHOLD) & (derived.column < 0)
+    for most in (0, 1, 40, 10_000):
+        trees = hot_trees(model.trees, derived, most)
+        ends = np.concatenate([tree.leaf[tree.kind == Step.LEAF] for tree in trees])
+        nested = [tree.n_nodes // 2 for tree in trees]
+        waiting = weight[ends[may[ends]]]
+        assert sum(nested) == most or not len(waiting)
+        chosen = [
+            heaviest(nodes, weight, may, root, max(waiting, default=0)) for root in roots[:-1]
+        ]
+        assert nested == [len(own) for own in chosen]
+        assert len(ends) == sum(nested) + 3
+
+
+def heaviest(nodes, weight, may, root, than):
+    """Nodes that may be asked, and weigh more, as all above them."""
+    if not may[root] or weight[root] <= than:
+        return []
+    first = nodes.first_child[root]
+    below = (heaviest(nodes, weight, may, first + branch, than) for branch in (0, 1))
+    return [root, *itertools.chain(*below)]
 
 
 def test_a_large_forest_compiles_as_a_table(tmp_path):

@@ -23,6 +23,8 @@ WAYS = {
     "float_if_else": {"form": "if_else", "input": "float"},
     "integer": {"form": "table", "arithmetic": "integer"},
     "integer_if_else": {"form": "if_else", "arithmetic": "integer"},
+    "hybrid": {"form": "hybrid"},
+    "integer_hybrid": {"form": "hybrid", "arithmetic": "integer"},
 }
 MOST_NODES = 400
 """Larger models are written as nested tests in one way only: compilers take their time."""
@@ -30,7 +32,7 @@ MOST_NODES = 400
 
 def refusal(model: Model, way: str) -> str | None:
     """A word of the reason for which a model has no such source."""
-    if model.missing == "fractional" and "if_else" in way:
+    if model.missing == "fractional" and way.endswith(("if_else", "hybrid")):
         return "rows divide"
     if model.schema.dtype == "float64" and "float" in way:
         return "would round"
@@ -45,7 +47,7 @@ def sources() -> Iterator[tuple[str, str, str]]:
     """Prefix, model and way of every source."""
     for number, (name, make) in enumerate(EXTREMES.items()):
         for way in WAYS:
-            large = make().n_nodes > MOST_NODES and way in ("float_if_else", "integer_if_else")
+            large = make().n_nodes > MOST_NODES and way.endswith(("_if_else", "hybrid"))
             if refusal(make(), way) is None and not large:
                 yield f"m{number}_{way}", name, way
 

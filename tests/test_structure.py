@@ -59,10 +59,12 @@ def test_trees_are_read_back_from_python_and_proved(tmp_path, name, form):
         assert structure.proved, structure.words
 
 
+@pytest.mark.parametrize("form", ["table", "hybrid"])
 @pytest.mark.parametrize("name", EXTREMES)
-def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name):
+def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
-    (tmp_path / "m.c").write_bytes(export_c(model, "m", form="table")["m.c"])
+    form = "table" if model.missing == "fractional" else form
+    (tmp_path / "m.c").write_bytes(export_c(model, "m", form=form)["m.c"])
     structure = structure_of_c(tmp_path / "m.c", model)
     if name in ("oblique", "surrogates") or model.missing == "fractional":
         assert structure.words.startswith("not proved: its tables cannot be read (of C source")
@@ -123,6 +125,52 @@ def test_every_bit_of_a_packed_node_of_c_counts(tmp_path, dtype):
             structure = structure_of_c(path, model)
             unread = unread_bit(number, int(word[1], 16), bit, dtype)
             assert structure.proved == unread, (word[0], bit, structure.words)
+
+
+CELLS = [{}, {"input": "float"}, {"arithmetic": "integer"}]
+
+
+@pytest.mark.parametrize("cells", CELLS, ids=["double", "float", "integer"])
+def test_every_word_of_the_nested_tests_of_c_counts(tmp_path, cells):
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    said = [leaf([n, 9 - n]) for n in range(5)]
+    above = threshold(1, -3.5, said[0], threshold(0, 0.75, said[1], said[2]))
+    tree = build_tree(
+        threshold(0, 2.25, above, threshold(1, 1.125, said[3], said[4]), missing=0), schema
+    )
+    model = make_model(schema, [tree])
+    path = tmp_path / "m.c"
+    text = export_c(model, "m", form="hybrid", **cells)["m.c"].decode()
+    path.write_text(text)
+    assert structure_of_c(path, model).proved
+    begin, end = text.index("_APART static"), text.index("static void m_sums(")
+    words = re.compile(r"m_in_\w+|0x[0-9a-f]+u|-?\d+(\.\d+)?(e-?\d+)?f?(?=\)|;)|<=|>| \|\|.*MAX|!")
+    changed = 0
+    for word in words.finditer(text, begin, end):
+        for other in other_words(word[0]):
+            path.write_text(text[: word.start()] + other + text[word.end() :])
+            structure = structure_of_c(path, model)
+            assert not structure.proved, (word[0], other, structure.words)
+            changed += 1
+    assert changed > 30
+    for gone in re.findall(r"^M_APART.*?^\}\n", text, re.MULTILINE | re.DOTALL):
+        path.write_text(text.replace(gone, ""))
+        assert not structure_of_c(path, model).proved
+
+
+def other_words(word):
+    """What a word of a test may not become."""
+    if word.startswith("m_in_"):
+        return ["m_in_y" if word == "m_in_x" else "m_in_x", "m_in_z"]
+    if word.startswith("0x"):
+        return [f"0x{int(word[2:-1], 16) + step:08x}u" for step in (1, -1)]
+    if word[-1] == "f":
+        return [f"{np.nextafter(np.float32(word[:-1]), np.float32(side))}f" for side in (9, -9)]
+    if word.isdigit():
+        return [str(int(word) + 1), "99999"]
+    if word[-1].isdigit():
+        return [repr(float(np.nextafter(float(word), side))) for side in (99, -99)]
+    return {"<=": ["<", ">"], ">": [">=", "<="], "!": [""]}.get(word, [""])
 
 
 def unread_bit(number, word, bit, dtype):

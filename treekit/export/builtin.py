@@ -27,7 +27,13 @@ _FORM = Setting(
     choices=("auto", "if_else", "table"),
 )
 _C_SETTINGS = (
-    _FORM,
+    Setting(
+        "form",
+        "auto",
+        "nested if/else, tables and a short loop, or both; auto: if/else up to 2,000 nodes, "
+        "hybrid for fewer than 8 trees",
+        choices=("auto", "if_else", "hybrid", "table"),
+    ),
     Setting(
         "input",
         "double",

@@ -59,8 +59,9 @@ def export_c(
     model : Model
     name : str
         Stem of the files; cleaned by `c_prefix` it starts every global name.
-    form : {"auto", "if_else", "table"}
-        Nested if/else, or tables and a short loop.
+    form : {"auto", "if_else", "hybrid", "table"}
+        Nested if/else, or tables and a short loop; "hybrid": the tests that most
+        training rows met nested, the others in tables.  See `c_form` for "auto".
     input : {"double", "float"}
         Type of the cells of a row.
     arithmetic : {"float", "integer"}

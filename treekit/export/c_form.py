@@ -16,7 +16,7 @@ class CForm:
 
     Attributes
     ----------
-    name : {"if_else", "table"}
+    name : {"if_else", "hybrid", "table"}
     reason : str
     template : str
         Of ``c/``.

@@ -1,11 +1,12 @@
-"""The choice between the forms of C source: nested tests, or tables."""
+"""The choice between the forms of C source: nested tests, tables, or both."""
 
 from __future__ import annotations
 
 from treekit.export.c_divided import divided_source_form
 from treekit.export.c_form import CForm
+from treekit.export.c_hybrid import hybrid_form
 from treekit.export.c_if_else import if_else_form
-from treekit.export.c_packed import packed_form
+from treekit.export.c_packed import EIGHT, packed_form
 from treekit.export.c_types import CTypes
 from treekit.export.nesting import choose_form
 from treekit.export.table import LeafTable
@@ -22,7 +23,13 @@ def c_form(
 
     Parameters
     ----------
-    wanted : {"auto", "if_else", "table"}
+    wanted : {"auto", "if_else", "hybrid", "table"}
+        "auto" takes nested tests up to `treekit.export.nesting.SMALL` nodes, which
+        people can read.  Of larger models those of fewer trees than a row walks by
+        turns (`treekit.export.c_packed.EIGHT`) are hybrids: one walk waits for each
+        node of the table, where nested tests are guessed.  All others are tables,
+        whose walks wait together.  Sources of integer arithmetic are never hybrids:
+        they are for small processors, which guess little and have no room.
 
     Raises
     ------
@@ -31,6 +38,12 @@ def c_form(
     """
     if model.missing == "fractional":
         return divided_source_form(model, leaves, derived, wanted, types)
+    if wanted == "hybrid":
+        return hybrid_form(model, leaves, derived, "as the setting form asks", types)
     name, reason = choose_form(wanted, model.n_nodes)
-    make = if_else_form if name == "if_else" else packed_form
-    return make(model, leaves, derived, reason, types)
+    if name == "if_else":
+        return if_else_form(model, leaves, derived, reason, types)
+    if wanted == "auto" and model.n_trees < EIGHT and not types.whole:
+        reason = f"the model has {model.n_nodes} nodes, and fewer than {EIGHT} trees"
+        return hybrid_form(model, leaves, derived, reason, types)
+    return packed_form(model, leaves, derived, reason, types)

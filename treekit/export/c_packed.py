@@ -15,13 +15,14 @@ from treekit.export.table import LeafTable
 from treekit.model.derived import DerivedColumns
 from treekit.model.ensemble import Model
 
-__all__ = ["packed_form"]
+__all__ = ["EIGHT", "packed_form"]
 
 _BLOCK = 256  # rows that stay in the first cache while a tree is walked
 _LEAST_BLOCK = 16
 _BLOCK_BYTES = 1 << 16
 _SMALL_BLOCK_BYTES = 1 << 13  # of processors without floating point, whose stack is small
-_EIGHT = 8  # trees that a row walks by turns: 1.29 us where four take 1.69 (measured)
+EIGHT = 8
+"""Trees that a row walks by turns: 1.29 us where four take 1.69 (measured)."""
 
 
 def packed_form(
@@ -51,12 +52,13 @@ def packed_form(
             "level_steps": [f"c/walk/{levels}.jinja"] if levels else [],
             "nominal_tables": ["c/walk/nominal_table.jinja"] if len(nominal) else [],
             "encode_levels": ["c/walk/encode_levels.jinja"] if len(nominal) else [],
-            "eight_trees": ["c/walk/eight_trees.jinja"] if model.n_trees >= _EIGHT else [],
+            "eight_trees": ["c/walk/eight_trees.jinja"] if model.n_trees >= EIGHT else [],
             "cell_bits": packed.cell_bits,
             "cell_mask": Code(f"{(1 << packed.cell_bits) - 1}u"),
             "step_shift": 2 + packed.cell_bits,
             "word": Code("uint32_t" if packed.packed else "uint64_t"),
             "block": block,
+            "walks": [f"c/walk/{name}.jinja" for name in ("next", "encode", "sums_cells")],
         }
         | _cells(derived, types),
         tables=_tables(packed, levels, nominal, bool(block)),

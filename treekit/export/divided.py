@@ -67,9 +67,9 @@ class DividedTable:
 
 def divided_form(wanted: str) -> tuple[Form, str]:
     """Form of the source, always tables, and the reason; nested tests send a row one way."""
-    if wanted == "if_else":
+    if wanted in ("if_else", "hybrid"):
         raise ExportError(
-            "form='if_else' sends each row one way, and the model's missing policy is "
+            f"form={wanted!r} sends each row one way, and the model's missing policy is "
             "'fractional', where rows divide: choose form='table' or 'auto'"
         )
     return "table", "rows divide where a value is missing"

@@ -1,12 +1,11 @@
 """Reading back the packed tables of C source, to compare them with the model.
 
-See ``templates/c/table.jinja`` for what a node is, and `treekit.model.pack` for
-how numbers become keys.
+See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_tests` for
+nested tests above them, and `treekit.model.pack` for how numbers become keys.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.ensemble import Model
-from treekit.model.portable import double_threshold
+from treekit.verify.read_numbers import of_keys, table_numbers
+from treekit.verify.read_tests import tests_in, with_tests
 from treekit.verify.structure import Structure, Tables, proved
 
 __all__ = ["structure_of_c"]
@@ -30,6 +30,7 @@ _TABLE = re.compile(
     r"|nodes|roots|sets|branches)\[\d+\](?:\[\d+\])? = \{\n(.*?)\n\};$",
     re.MULTILINE | re.DOTALL,
 )
+_HYBRID = re.compile(r"^static uint32_t \w+_reach\(uint32_t at, ", re.MULTILINE)
 _LE_NO, _LE_YES, _IN, _MISSING = range(4)
 
 
@@ -40,22 +41,15 @@ def structure_of_c(path: Path, model: Model) -> Structure:
         contents = dict(_TABLE.findall(text))
         if "nodes" not in contents or model.missing == "fractional":
             raise VerificationError("of C source verify reads packed tables alone")
-        arrays = {name: _numbers(content) for name, content in contents.items()}
+        arrays = {name: table_numbers(content) for name, content in contents.items()}
         nodes, leaves = _nodes(text, arrays, model.schema), _leaves(text, arrays, model.schema)
-        return proved(model, _tables(nodes, leaves, arrays, model.schema))
+        tables, ends = _tables(nodes, leaves, arrays, model.schema)
+        structure = proved(model, tables)
+        if structure.proved and _HYBRID.search(text):  # rows start above, batches in the table
+            structure = proved(model, with_tests(tests_in(text), tables, ends, model.schema))
+        return structure
     except (VerificationError, LookupError, SyntaxError, ValueError) as error:
         return Structure(False, f"not proved: its tables cannot be read ({error})")
-
-
-def _numbers(content: str) -> Array:
-    """Whole numbers, 64-bit ones of sixteen hexadecimal digits each, or the bytes of texts."""
-    if content.startswith("0x"):
-        digits = re.sub(r"0x|[,\s]+", "", content)
-        return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
-    if content.startswith('"'):  # escapes are those of Python's bytes
-        lines = (line.rstrip(",") for line in content.split("\n"))
-        return np.frombuffer(b"".join(ast.literal_eval("b" + line) for line in lines), np.uint8)
-    return np.fromstring(content.replace("u", ""), dtype=np.int64, sep=",")
 
 
 class _Nodes:
@@ -79,8 +73,10 @@ class _Nodes:
 
 
 def _nodes(text: str, arrays: Arrays, schema: Schema) -> _Nodes:
-    mask = re.search(r"\(test >> 2\) & (\d+)u", text)
-    shift = re.search(r"return at \+ \(uint32_t\)\(test >> (\d+)\) \+ branch", text)
+    mask = re.search(
+        r"_CELL\(test\) \(\(uint32_t\)\(\(test\) >> 2\) & (\d+)u\)$", text, re.MULTILINE
+    )
+    shift = re.search(r"_STEP\(test\) \(\(uint32_t\)\(\(test\) >> (\d+)\)\)$", text, re.MULTILINE)
     if mask is None or shift is None:
         raise VerificationError("a walk that is not treekit's")
     words = arrays["nodes"]
@@ -99,8 +95,11 @@ def _nodes(text: str, arrays: Arrays, schema: Schema) -> _Nodes:
     return nodes
 
 
-def _tables(nodes: _Nodes, leaves: Array, arrays: Arrays, schema: Schema) -> Tables:
-    """Packed nodes as binary ones: a question to levels becomes one for each branch but one."""
+def _tables(nodes: _Nodes, leaves: Array, arrays: Arrays, schema: Schema) -> tuple[Tables, Array]:
+    """Packed nodes as binary ones, and which of them, or which leaf, each node has become.
+
+    A question to levels becomes one for each branch but one.
+    """
     chain = _Chains(nodes, arrays, schema)
     length = np.where(nodes.leaf, 0, np.where(nodes.levels, chain.length, 1))
     start = np.cumsum(length) - length
@@ -119,7 +118,7 @@ def _tables(nodes: _Nodes, leaves: Array, arrays: Arrays, schema: Schema) -> Tab
     no[at] = np.where(last, elsewhere, at + 1)
     sizes = np.zeros(len(source), dtype=np.int64)
     sizes[at[asked]] = chain.sizes
-    return Tables(
+    tables = Tables(
         feature=feature,
         kind=kind,
         value=value,
@@ -130,6 +129,7 @@ def _tables(nodes: _Nodes, leaves: Array, arrays: Arrays, schema: Schema) -> Tab
         set_codes=chain.codes,
         leaves=leaves,
     )
+    return tables, ends
 
 
 class _Chains:
@@ -186,21 +186,8 @@ def _questions(nodes: _Nodes, schema: Schema) -> tuple[Array, Array]:
     codes, numbers = compares & schema.nominal[column], compares & ~schema.nominal[column]
     value[codes] = key[codes]
     with np.errstate(invalid="ignore", over="ignore"):
-        value[numbers] = _thresholds(key[numbers], schema)
+        value[numbers] = of_keys(key[numbers], schema)
     return kind, value
-
-
-def _thresholds(key: Array, schema: Schema) -> Array:
-    """The doubles that ordered integers stand for; NaN where they are none."""
-    if schema.dtype == "float64":
-        top = np.uint64(1 << 63)
-        number = np.where(key & top, key ^ top, ~key).astype(np.uint64).view(np.float64)
-        return np.where(np.isfinite(number), number, np.nan)
-    low = key.astype(np.uint32)
-    bits = np.where(low >> np.uint32(31), low ^ np.uint32(1 << 31), ~low).astype(np.uint32)
-    single = bits.view(np.float32)
-    finite = np.isfinite(single)
-    return np.where(finite, double_threshold(np.where(finite, single, 0)), np.nan)
 
 
 def _leaves(text: str, arrays: Arrays, schema: Schema) -> Array:
