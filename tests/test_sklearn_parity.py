@@ -11,6 +11,7 @@ import sklearn.tree
 from sklearn import ensemble
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.inspection import partial_dependence
 
 import treekit
@@ -295,9 +296,16 @@ def test_the_pruning_path_of_numbers_is_scikit_learn_s():
     mine, theirs = (tree.cost_complexity_pruning_path(x, y) for tree in (own, other))
     np.testing.assert_allclose(mine.ccp_alphas[-20:], theirs.ccp_alphas[-20:], rtol=1e-9)
     np.testing.assert_allclose(mine.impurities[-20:], theirs.impurities[-20:], rtol=1e-9)
+    with pytest.raises(NotFittedError):
+        own.cost_complexity_pruning_path()
+    fitted = own.fit(x, y).cost_complexity_pruning_path()  # the same, and nothing is grown
+    np.testing.assert_array_equal(fitted.ccp_alphas, mine.ccp_alphas)
+    np.testing.assert_array_equal(fitted.impurities, mine.impurities)
     alpha = float(mine.ccp_alphas[-6:-4].mean())
     pruned = own.set_params(ccp_alpha=alpha).fit(x, y)
     assert pruned.get_n_leaves() == other.set_params(ccp_alpha=alpha).fit(x, y).get_n_leaves() > 1
+    with pytest.raises(SettingError, match="was pruned by 'cost_complexity'"):
+        pruned.cost_complexity_pruning_path()
 
 
 def test_a_forest_is_pruned_by_an_alpha_tree_by_tree():

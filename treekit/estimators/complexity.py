@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.prune import weakest_links
+from treekit.kernels.prune import breaking_links, weakest_links
 from treekit.model.tree import Split, Tree
 
 __all__ = ["impurity_path"]
@@ -32,19 +32,12 @@ def impurity_path(
     weight = tree.weight[0]
     risk = tree.weight * impurity
     alpha_of, _ = weakest_links(
-        tree.kind, tree.first_child, tree.n_children, tree.parent, risk, risk[None, :]
+        tree.kind, tree.first_child, tree.n_children, risk, np.empty((0, tree.n_nodes))
     )
+    link = breaking_links(tree.kind, tree.parent, alpha_of)
     inner = np.flatnonzero(tree.kind != Split.LEAF)
-    parent = tree.parent[inner]
-    # A link breaks by itself unless the one above breaks at the same alpha.
-    alone = (parent < 0) | (alpha_of[np.maximum(parent, 0)] > alpha_of[inner])
-    link = np.full(tree.n_nodes, -1)
-    link[inner[alone]] = inner[alone]
-    for depth in range(1, tree.depth):
-        level = inner[(tree.depths[inner] == depth) & (link[inner] < 0)]
-        link[level] = link[tree.parent[level]]
     lost = np.bincount(link[inner], tree.n_children[inner] - 1.0, minlength=tree.n_nodes)
-    breaks = inner[alone]
+    breaks = inner[link[inner] == inner]
     breaks = breaks[np.argsort(alpha_of[breaks], kind="stable")]
     # What a link holds back is its alpha times the leaves that go with it.
     gained = np.cumsum(alpha_of[breaks] * lost[breaks])

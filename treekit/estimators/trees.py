@@ -43,27 +43,49 @@ class TreeBase(EstimatorBase):
         leaf = self.apply(X)
         return path_matrix(self.model_.trees[0].parent, leaf)
 
-    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
+    def cost_complexity_pruning_path(
+        self, X: Any = None, y: Any = None, sample_weight: Any = None
+    ) -> Bunch:
         """The alphas that break the links of the unpruned tree, and the impurities left.
+
+        Parameters
+        ----------
+        X, y : table and target, optional
+            To grow the tree from.  Without them it is the one that was fitted: nothing
+            is grown, and the path takes a small part of a fit.
 
         Returns
         -------
         Bunch
             ``ccp_alphas`` and ``impurities``, (links + 1,) float64 each, ascending; any
             of the alphas may be given as `ccp_alpha`.
+
+        Raises
+        ------
+        SettingError
+            If the fitted tree was pruned, or its impurities are not known.
         """
-        whole = clone(self).set_params(pruner="none", pruner_settings=None, ccp_alpha=0.0)
-        whole.fit(X, y, sample_weight)
+        whole = self
+        if X is not None or y is not None:
+            whole = clone(self).set_params(pruner="none", pruner_settings=None, ccp_alpha=0.0)
+            whole.fit(X, y, sample_weight)
+        check_is_fitted(whole, "model_")
+        pruner = whole.model_.settings.get("pruner")
+        if pruner not in (None, "none"):
+            raise SettingError(
+                f"the fitted tree was pruned by {pruner!r}, and its path is that of the whole "
+                "tree; give X and y to grow it"
+            )
         tree = whole.model_.trees[0]
         if self._task == "classification":
             impurity = class_impurity(whole.model_, tree)
-        elif whole._facts is None or whole._facts.impurity is None:
+        elif (facts := getattr(whole, "_facts", None)) is None or facts.impurity is None:
             raise SettingError(
                 "the spread of rows that go down several branches is not known; use "
                 "missing='direction'"
             )
         else:
-            impurity = whole._facts.impurity
+            impurity = facts.impurity
         alphas, impurities = impurity_path(tree, impurity)
         return Bunch(ccp_alphas=alphas, impurities=impurities)
 

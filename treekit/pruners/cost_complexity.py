@@ -136,7 +136,7 @@ def pruning_sequence(
     sums.append(np.full(tree.n_nodes, np.nan) if squares is None else squares)
     # Not yet as shares: counts are exact, and equal links come out equal.
     alpha_of, steps = weakest_links(
-        tree.kind, tree.first_child, tree.n_children, tree.parent,
+        tree.kind, tree.first_child, tree.n_children,
         risk if node_risk is None else node_risk, np.array(sums),
     )  # fmt: skip
     weight = losses.weight(grown.stats[0])
