@@ -69,10 +69,16 @@ def _cells(figures: list[Figure], own: Measured, sides: dict[str, Measured]) -> 
 
 
 def _judged(side: str, sides: dict[str, Measured]) -> str:
-    """A peer is compared with treekit's first side, treekit's sides with the first peer."""
+    """Which of the others did the same work; if none, how the first one differs."""
     ours = side.startswith(OWN)
-    others = [own for name, own in sides.items() if name.startswith(OWN) != ours and own.rounds]
-    if not others:
-        return ""
-    why = fairness(sides[side], others[0]) if ours else fairness(others[0], sides[side])
-    return f"not comparable: {why}" if why else "yes"
+    others = {
+        name: own for name, own in sides.items() if name.startswith(OWN) != ours and own.rounds
+    }
+    reasons = {
+        name: fairness(*((sides[side], other) if ours else (other, sides[side])))
+        for name, other in others.items()
+    }
+    same = [name for name, why in reasons.items() if not why]
+    if same:
+        return f"as {', '.join(same)}"
+    return f"not comparable: {next(iter(reasons.values()))}" if reasons else ""

@@ -31,6 +31,7 @@ LIBRARIES = {
 _MODULES = {
     "sklearn": "scikit", "ydf": "yggdrasil", "ydf discretized": "yggdrasil",
     "lightgbm": "light", "xgboost": "extreme", "treekit": "own", "treekit exact": "own",
+    "treekit entropy": "own",
     "treekit hellinger": "own",
 }  # fmt: skip
 

@@ -1,7 +1,9 @@
 """treekit: by histogram, and by exact search (`treekit exact`).
 
-`treekit hellinger` is the histogram side with a third party's criterion, the
-plugin `treekit-hellinger`; its trees differ, so its cost is no peer's.
+`treekit entropy` is the histogram side by the criterion that YDF has, without
+which the two grow trees of other sizes.  `treekit hellinger` is it with a third
+party's criterion, the plugin `treekit-hellinger`; its trees differ, so its cost
+is no peer's.
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ class Treekit(Learner):
             "max_features": work.tried,
             "seed": work.seed,
         }
+        if self.criterion is not None:
+            settings["criterion"] = self.criterion
         if work.forest:
             settings |= {"ensemble": "forest", "trees": work.trees}
             settings |= {"n_jobs": work.threads, "oob": False}
@@ -76,5 +80,7 @@ class Treekit(Learner):
 
 
 def made(side: str) -> Learner:
-    criterion = "hellinger" if "hellinger" in side else None
-    return Treekit("exact" if "exact" in side else "histogram", criterion)
+    _, _, kind = side.partition(" ")
+    if kind in ("", "exact"):
+        return Treekit(kind or "histogram")
+    return Treekit(criterion=kind)
