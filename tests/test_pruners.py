@@ -16,6 +16,7 @@ from tests.growing import recipe_of
 from tests.reference import prune as reference
 from tests.reference.grow import Problem
 from treekit import DataError, registry
+from treekit.data.matrix import make_table
 from treekit.grow.builder import grow_tree
 from treekit.grow.recipe import GrownTree
 from treekit.model.tree import Tree
@@ -258,3 +259,24 @@ def test_a_count_that_a_tree_rules_out_costs_without_end(judged: Any) -> None:
     assert np.isinf(risk[0])
     assert np.isfinite(risk[-3:]).all()
     assert model.n_leaves == told["leaves"][int(risk.argmin())]
+
+
+def test_the_folds_and_the_whole_tree_share_one_coded_table(monkeypatch):
+    coded, grown_on = [], []
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        coded.append(make_table(*arguments, **settings))
+        return coded[-1]
+
+    def watched(recipe: Any, *arguments: Any) -> GrownTree:
+        grown_on.append(recipe.table)
+        return grow_tree(recipe, *arguments)
+
+    monkeypatch.setattr("treekit.training.recipe.make_table", counted)
+    monkeypatch.setattr("treekit.training.run.grow_tree", watched)
+    rng = np.random.default_rng(0)
+    x = rng.random(60)
+    table = {"x": x, "z": rng.random(60), "y": np.where(x + 0.4 * rng.random(60) > 0.7, "a", "b")}
+    treekit.train(table, "y", pruner="cost_complexity", **{"pruner.folds": 3}, seed=0)
+    assert len(coded) == 1
+    assert [table is coded[0] for table in grown_on] == [True] * 3

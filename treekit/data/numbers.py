@@ -35,6 +35,9 @@ Loss: TypeAlias = Literal["values", "range"] | None
 _PART = 1 << 18
 """Rows that are looked at together."""
 
+_SAMPLE = 1 << 11
+"""Rows that tell whether a column seems to hold few different numbers."""
+
 
 def numeric_cells(table: Table, name: str) -> Floats:
     """Column `name` as numbers, NaN = missing.
@@ -129,6 +132,8 @@ def _has_many_floats(column: Floats) -> bool:
     The slots of a hash table that are taken are never more than the different
     numbers; slots are multiples of an odd constant (Knuth 1973, section 6.4).
     """
+    if len(column) > 2 * _SAMPLE and not _has_many_floats(column[:_SAMPLE]):
+        return False  # most likely no: the other way of telling is quick then
     shift = 32 - min(max(2 * len(column), 16).bit_length(), 28)
     taken = np.zeros(1 << (32 - shift), dtype=np.bool_)
     for part in _parts(column):

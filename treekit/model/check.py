@@ -30,7 +30,7 @@ __all__ = [
     "check_trees",
 ]
 
-GROUP = 2**17
+GROUP = 2**15
 """Nodes of trees that are checked at once: a call an array is dear for a small tree, and the
 copy of a large forest in one piece for its memory."""
 

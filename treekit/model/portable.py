@@ -61,6 +61,9 @@ MASS = 2**24
 """The mass of one row, where missing values send parts of it down several branches."""
 
 _SCALE_BITS = 30
+_BLOCK = 1 << 14
+"""Rows that are spread together: their dozen arrays stay in the cache."""
+
 _HALF_BITS = 27
 
 
@@ -90,6 +93,13 @@ def quotas(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
         Each row sums to `units`.
     """
     w = np.atleast_2d(np.asarray(weights, dtype=np.float64))
+    result = np.empty(w.shape, dtype=np.int64)
+    for first in range(0, len(w), _BLOCK):
+        result[first : first + _BLOCK] = _quotas(w[first : first + _BLOCK], units)
+    return result
+
+
+def _quotas(w: npt.NDArray[np.float64], units: int) -> npt.NDArray[np.int64]:
     whole = _whole_weights(w)
     total = whole.sum(axis=1, keepdims=True)
     # (whole * units) needs up to 83 bits: long division in two digits of 27 bits.
