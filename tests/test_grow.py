@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import numba as nb
 import numpy as np
 import pytest
 
@@ -17,7 +18,8 @@ from treekit.criteria.ranks import quantile_loss
 from treekit.grow.builder import grow_tree
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
-from treekit.kernels import ranks
+from treekit.kernels import bitset, rank_groups, rank_sweep, tally
+from treekit.kernels.bitset import words_for
 from treekit.model.tree import Split
 
 CLASSES = ["gini", "entropy", "gain_ratio"]
@@ -311,30 +313,88 @@ def test_trees_by_quantile_loss_equal_the_oracle(
         same_tree(problem, grown, reference.grow(problem))
 
 
-def test_the_quantile_walks_and_descends_to_the_same_place() -> None:
-    rng = np.random.default_rng(0)
-    for rows in (2, 3, 17, 200):
-        w = rng.integers(1, 9, rows).astype(float)
-        y = np.sort(rng.integers(0, 12, rows)).astype(float)
-        values = np.column_stack([w, y, w * (y - 5)])
-        order = rng.permutation(rows).astype(np.uint32)
-        ends = np.arange(1, rows + 1, dtype=np.uint32)
-        links = np.empty((rows + 2, 2), np.uint32)
-        walked, found = np.empty((2, 2 * rows - 1, 4))
-        for gone, from_left, last in ((-1, True, rows - 1), (-1, False, rows - 1)):
-            for tree, sides in ((np.empty((0, 2)), walked), (np.empty((rows + 1, 2)), found)):
-                ranks.sweep(values, 0.3, order, ends, gone, from_left, last, links, sides, tree)
-        np.testing.assert_array_equal(walked[:-1], found[:-1])
-        for cut in range(rows - 1):
-            for side, chosen in enumerate((order[: cut + 1], order[cut + 1 :])):
+@pytest.mark.parametrize("rows", [2, 3, 17, 64, 65, 200, 5000])
+def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    w = rng.integers(1, 9, rows).astype(float)
+    y = np.sort(rng.integers(0, 12 * rows, rows)).astype(float)
+    values = np.column_stack([w, y, w * (y - 5)])
+    order = rng.permutation(rows).astype(np.uint32)
+    ends = np.unique(np.append(rng.integers(1, rows, rows // 2), [1, rows])).astype(np.uint32)
+    start = np.empty(rank_sweep.START + 8 * rows + 4)
+    mass, place, _ = rank_sweep.lay_out(values, 0.3, start)
+    bits = np.empty(2 * words_for(rows), np.uint64)
+    ways = [(rank_sweep.sweep, 0), (rank_sweep.sweep_many, 0), (rank_sweep.sweep_many, rows + 1)]
+    for aside, joins in ((-1, True), (len(ends) - 1, True), (len(ends) - 1, False)):
+        cuts = len(ends) - 1 - (aside >= 0)
+        if cuts < 1:
+            continue
+        found = np.empty((len(ways), 2 * cuts + 1, 4))
+        for (sweep, planted), sides in zip(ways, found, strict=True):
+            sweep(
+                mass, place, np.uint64(rows), 0.3, start, order, ends, aside, joins, cuts,
+                bits, np.empty((2, planted, 2)), sides,
+            )  # fmt: skip
+        known = 2 * cuts + (aside >= 0)
+        for sides in found[1:]:
+            np.testing.assert_array_equal(sides[:known], found[0, :known])
+        last = order[ends[-2] :] if aside >= 0 else order[:0]
+        for cut in rng.choice(cuts, min(cuts, 20), replace=False):
+            rest = order[ends[cut] : len(order) - len(last)]
+            left = np.append(order[: ends[cut]], last) if joins else order[: ends[cut]]
+            for side, chosen in enumerate((left, rest)):
                 own = [(Fraction(float(y[i])), int(w[i])) for i in chosen]
                 expected = [float(s) for s in reference.quantile_stats(own, Fraction(3, 10))]
-                assert walked[2 * cut + side] == pytest.approx(expected, abs=1e-12)
+                assert found[0, 2 * cut + side] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("rows", [2, 9, 64, 65, 300])
+@pytest.mark.parametrize("largest", [0, 3, 300, 1 << 20, (1 << 32) - 2])
+def test_rows_are_grouped_by_code_in_their_own_order(rows: int, largest: int) -> None:
+    rng = np.random.default_rng(rows)
+    codes = rng.integers(0, largest + 1, 2 * rows).astype(np.uint32)
+    ids = rng.permutation(2 * rows)[:rows].astype(np.uint32)
+    work = np.empty((rank_groups.PLACES + 1, rows), np.uint32)
+    counts, words = np.empty(100_000, np.uint32), np.empty(2000, np.uint64)
+    count = rank_groups.group_rows(codes, ids, np.uint32(largest + 1), work, counts, words)
+    present, sizes = np.unique(codes[ids], return_counts=True)
+    assert count == len(present)
+    if count > 1:
+        assert work[tally.CODE_OF, :count].tolist() == present.tolist()
+        assert work[rank_groups.ENDS, :count].tolist() == sizes.cumsum().tolist()
+        assert work[tally.ORDER].tolist() == np.argsort(codes[ids], kind="stable").tolist()
+
+
+@pytest.mark.parametrize("size", [1, 5, 64, 65, 4096, 4097, 300_000])
+def test_sets_of_bits_know_the_member_on_either_side(size: int) -> None:
+    rng = np.random.default_rng(size)
+    words = np.empty(words_for(size), np.uint64)
+    for full in (True, False):
+        assert bitset.fill(words, np.uint64(size), full) == len(words)
+        changed = rng.choice(size, min(size, 300), replace=False)
+        for number in changed:
+            (bitset.discard if full else bitset.insert)(words, np.uint64(size), np.uint64(number))
+        members = np.setdiff1d(np.arange(size), changed) if full else np.sort(changed)
+        for number in (*changed[:100], 0, size - 1):
+            later, earlier = members[members > number], members[members < number]
+            expected = (
+                later[0] if len(later) else size,
+                earlier[-1] if len(earlier) else size,
+            )
+            assert neighbours(words, np.uint64(size), np.uint64(number)) == expected
+
+
+@nb.njit
+def neighbours(words: Any, size: Any, number: Any) -> Any:
+    return bitset.above(words, size, number), bitset.below(words, size, number)
 
 
 def test_only_unequal_weights_need_a_tree_of_sums() -> None:
     counts = np.random.default_rng(0).poisson(1.0, 1000) + 1.0
     column = np.zeros(1000)
-    assert not ranks.needs_tree(np.column_stack([counts, column, column]))
-    counts[0] = 0.01
-    assert ranks.needs_tree(np.column_stack([counts, column, column]))
+    start = np.empty(rank_sweep.START + 8004)
+    for lightest, planted in ((counts[0], 0), (0.01, 1001)):
+        counts[0] = lightest
+        values = np.column_stack([counts, column, column])
+        *_, trees = rank_sweep.lay_out(values, 0.5, start)
+        assert trees.shape == (2, planted, 2)

@@ -28,12 +28,15 @@ from treekit.grow.plugins import Origin
 from treekit.grow.route import route
 from treekit.kernels import (
     axis,
+    bitset,
     derived,
     divided,
     fractional,
     move,
     predict,
     rank_axis,
+    rank_groups,
+    rank_sweep,
     ranks,
     tally,
 )
@@ -156,7 +159,7 @@ def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     part = compile_criterion(quantile_loss(0.5), 4, True, Origin("criterion", "quantile"))
     search: Any = rank_axis.find_rank_axis
     search.compile(recipe_of(problem, part).splitter.find.pointer_signature.args)
-    signed, checked = signed_in(rank_axis, ranks)
+    signed, checked = signed_in(rank_axis, rank_groups, rank_sweep, ranks, bitset)
     assert signed == []
     assert checked >= 8
 

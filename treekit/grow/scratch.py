@@ -6,8 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.target import Target
+from treekit.kernels.bitset import words_for
 from treekit.kernels.cuts import STEPS
 from treekit.kernels.node import Scratch, Table
+from treekit.kernels.rank_groups import PLACES
+from treekit.kernels.rank_sweep import START
 
 __all__ = ["make_scratch"]
 
@@ -33,7 +36,7 @@ def make_scratch(
     # Branches of levels, or a column and a weight for each term of a sum.
     levels = max(int(table.n_codes[table.nominal > 0].max(initial=0)), 2 * len(table.n_codes)) + 2
     n_features = len(table.n_codes)
-    return Scratch(
+    scratch = Scratch(
         features=np.arange(n_features),
         state=np.array([seed], np.uint64),
         words=np.empty(4, np.uint64),
@@ -49,6 +52,24 @@ def make_scratch(
         offers=_offers(table, target, signs),
         levels=np.empty(max(levels, codes) if intervals else levels, np.int32),
         options=np.array(options),
+    )
+    return scratch if target.quantile is None else _for_ranks(scratch, codes, room)
+
+
+def _for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
+    """The same for a rank target, whose search sorts rows and knows both sides of each cut.
+
+    Words hold the codes present, then the rows on either side; counts are of codes,
+    too; `ordered` has both sides of each cut, and `start` the rows of a node
+    (`treekit.kernels.rank_sweep`).
+    """
+    cuts = min(codes, room)
+    return scratch._replace(
+        words=np.empty(max(codes // 64 + 1, 2 * words_for(room)), np.uint64),
+        work=np.empty((PLACES + 1, room), np.uint32),
+        counts=np.empty(max(len(scratch.counts), codes), np.uint32),
+        ordered=np.empty((max(len(scratch.keys), 2 * cuts + 1), 4)),
+        start=np.empty(START + 8 * room + 4),  # trees of sums, of which most nodes need none, last
     )
 
 

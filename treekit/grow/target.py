@@ -183,7 +183,9 @@ def number_target(
     # One row weighs so much, whether it is a row of weight w or one of w copies.
     one = 1.0 if whole else float(w.sum()) / np.count_nonzero(w)
     one = one if draw_weights is None else float(unit[0])
-    step = step_of(reach(float(np.abs(distance) @ w), one * float(np.abs(distance).max())))
+    apart = np.abs(distance)
+    # No `@`: threads that BLAS wakes for it go on spinning, and its order of adding varies.
+    step = step_of(reach(float((apart * w).sum()), one * float(apart.max())))
     # With whole weights first y, then the product: w copies of a row must add up
     # to the row of weight w.  With others that would round y as coarsely as w * y.
     wy = unit * on_grid(distance, step) if whole else on_grid(unit * distance, step)

@@ -23,6 +23,7 @@ __all__ = [
     "MATRIX",
     "Pointer",
     "borrowed",
+    "highest_bit",
     "lowest_bit",
     "read_only",
     "stack_cells",
@@ -150,5 +151,16 @@ def lowest_bit(typingctx, word):
 
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return nb.uint64(nb.uint64), codegen
+
+
+@intrinsic
+def highest_bit(typingctx, word):
+    """Position of the highest set bit of a uint64 that is not 0."""
+
+    def codegen(context, builder, signature, args):
+        zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
+        return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
 
     return nb.uint64(nb.uint64), codegen
