@@ -18,7 +18,7 @@ from treekit.criteria.ranks import quantile_loss
 from treekit.grow.builder import grow_tree
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
-from treekit.kernels import bitset, rank_groups, rank_sweep, tally
+from treekit.kernels import bitset, rank_groups, rank_many, rank_sweep, ranks, tally
 from treekit.kernels.bitset import words_for
 from treekit.model.tree import Split
 
@@ -321,10 +321,10 @@ def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int
     values = np.column_stack([w, y, w * (y - 5)])
     order = rng.permutation(rows).astype(np.uint32)
     ends = np.unique(np.append(rng.integers(1, rows, rows // 2), [1, rows])).astype(np.uint32)
-    start = np.empty(rank_sweep.START + 8 * rows + 4)
-    mass, place, _ = rank_sweep.lay_out(values, 0.3, start)
+    start = np.empty(ranks.START + 8 * rows + 4)
+    mass, place, _ = ranks.lay_out(values, 0.3, start)
     bits = np.empty(2 * words_for(rows), np.uint64)
-    ways = [(rank_sweep.sweep, 0), (rank_sweep.sweep_many, 0), (rank_sweep.sweep_many, rows + 1)]
+    ways = [(rank_sweep.sweep, 0), (rank_many.sweep_many, 0), (rank_many.sweep_many, rows + 1)]
     for aside, joins in ((-1, True), (len(ends) - 1, True), (len(ends) - 1, False)):
         cuts = len(ends) - 1 - (aside >= 0)
         if cuts < 1:
@@ -392,9 +392,9 @@ def neighbours(words: Any, size: Any, number: Any) -> Any:
 def test_only_unequal_weights_need_a_tree_of_sums() -> None:
     counts = np.random.default_rng(0).poisson(1.0, 1000) + 1.0
     column = np.zeros(1000)
-    start = np.empty(rank_sweep.START + 8004)
+    start = np.empty(ranks.START + 8004)
     for lightest, planted in ((counts[0], 0), (0.01, 1001)):
         counts[0] = lightest
         values = np.column_stack([counts, column, column])
-        *_, trees = rank_sweep.lay_out(values, 0.5, start)
+        *_, trees = ranks.lay_out(values, 0.5, start)
         assert trees.shape == (2, planted, 2)

@@ -36,7 +36,8 @@ from treekit.kernels import (
     predict,
     rank_axis,
     rank_groups,
-    rank_sweep,
+    rank_levels,
+    rank_many,
     ranks,
     tally,
 )
@@ -159,7 +160,7 @@ def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     part = compile_criterion(quantile_loss(0.5), 4, True, Origin("criterion", "quantile"))
     search: Any = rank_axis.find_rank_axis
     search.compile(recipe_of(problem, part).splitter.find.pointer_signature.args)
-    signed, checked = signed_in(rank_axis, rank_groups, rank_sweep, ranks, bitset)
+    signed, checked = signed_in(rank_axis, rank_groups, rank_levels, rank_many, ranks, bitset)
     assert signed == []
     assert checked >= 8
 

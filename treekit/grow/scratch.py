@@ -10,7 +10,7 @@ from treekit.kernels.bitset import words_for
 from treekit.kernels.cuts import STEPS
 from treekit.kernels.node import Scratch, Table
 from treekit.kernels.rank_groups import PLACES
-from treekit.kernels.rank_sweep import START
+from treekit.kernels.ranks import START
 
 __all__ = ["make_scratch"]
 
@@ -61,7 +61,7 @@ def _for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
 
     Words hold the codes present, then the rows on either side; counts are of codes,
     too; `ordered` has both sides of each cut, and `start` the rows of a node
-    (`treekit.kernels.rank_sweep`).
+    (`treekit.kernels.ranks`).
     """
     cuts = min(codes, room)
     return scratch._replace(

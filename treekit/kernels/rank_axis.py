@@ -35,8 +35,9 @@ from treekit.kernels.found import (
 )
 from treekit.kernels.pointers import borrowed
 from treekit.kernels.rank_groups import ENDS, PLACES, STOPS, group_rows
-from treekit.kernels.rank_sweep import lay_out, sweep
-from treekit.kernels.ranks import summarise
+from treekit.kernels.rank_levels import tell, try_branches
+from treekit.kernels.rank_sweep import sweep
+from treekit.kernels.ranks import lay_out, summarise
 from treekit.kernels.tally import CODE_OF, ORDER, OTHER, order_by_key
 
 __all__ = ["find_rank_axis"]
@@ -117,7 +118,7 @@ def find_rank_axis(
             if known_only and known < 2:
                 continue
             if nominal[feature] == 2:
-                _try_branches(
+                try_branches(
                     many, known_only, empty, feature, n_codes[feature], known, count, size,
                     stats, limit, impurity, values, quantile, work, compact, levels, best,
                     out, numbers,
@@ -136,7 +137,7 @@ def find_rank_axis(
                 offers[np.uint64(0), feature] = numbers[SCORE]
                 offers[np.uint64(1), feature] = many(stats, own, 1)
                 if not finite(offers[np.uint64(1), feature]):
-                    _tell(best, own[0])
+                    tell(best, own[0])
                     out[KIND] = BAD_NUMBER
                     return
         if not use_choose:
@@ -148,13 +149,6 @@ def find_rank_axis(
         if math.isnan(offers[np.uint64(0), np.uint64(chosen)]):
             out[KIND] = BAD_CHOICE
             return
-
-
-@kernel
-def _tell(best, stats):
-    """Leave statistics where the error about a NaN finds them."""
-    for k in range(np.uint64(4)):
-        best[k + np.uint64(2)] = stats[k]
 
 
 @inlined
@@ -195,7 +189,7 @@ def _try_cuts(
             key(compact, known, attempt, keys)
             for j in range(np.uint64(known)):
                 if not finite(keys[j]):
-                    _tell(best, compact[j])
+                    tell(best, compact[j])
                     out[KIND] = BAD_ORDER
                     return
             order_by_key(keys, known, places)  # equal keys stay in the order of codes
@@ -259,97 +253,3 @@ def _arrange(places, known, count, order, ends, arranged, stops):
             arranged[to] = order[i]
             to += one
         stops[j] = np.uint32(to)
-
-
-@inlined
-def _try_branches(
-    many,
-    known_only,
-    empty,
-    feature,
-    codes_in_all,
-    known,
-    count,
-    size,
-    stats,
-    limit,
-    impurity,
-    values,
-    quantile,
-    work,
-    compact,
-    levels,
-    best,
-    out,
-    numbers,
-):
-    """One branch for each level, as in `treekit.kernels.levels`."""
-    order, other, ends = work[np.uint64(ORDER)], work[np.uint64(OTHER)], work[np.uint64(ENDS)]
-    code_of, zero, one = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1)
-    heaviest, enough = zero, 0
-    for j in range(np.uint64(known)):
-        if compact[j, zero] > compact[heaviest, zero]:
-            heaviest = j
-        enough += 1 if compact[j, zero] >= limit else 0
-    if known < 2 or enough < 2:
-        return
-    totals, last = stats, np.uint64(known) - one
-    if count > known and known_only:
-        totals = compact[np.uint64(known)]  # of the missing rows nothing else is asked
-        _all_but(order, ends[last], size, other)
-        summarise(values, other, 0, ends[last], quantile, totals)
-    elif count > known:
-        _join(order, ends, heaviest, np.uint64(known), other)
-        first = ends[heaviest - one] if heaviest > zero else 0
-        joined = ends[heaviest] - first + ends[last + one] - ends[last]
-        summarise(values, other, 0, joined, quantile, compact[heaviest])
-    score = many(totals, compact[:known], 0) * totals[zero] / stats[zero]
-    if not finite(score):
-        _tell(best, compact[0])
-        out[KIND] = BAD_NUMBER
-        return
-    if not better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
-        return
-    out[KIND], out[FEATURE], out[CUT], out[RANK] = MULTIWAY, np.int64(feature), 0, 0
-    out[MISSING_BRANCH], out[BRANCHES] = np.int64(heaviest), known
-    out[LEVELS] = np.int64(codes_in_all)
-    numbers[SCORE] = score
-    for level in range(np.uint64(out[LEVELS])):
-        levels[level] = np.int32(level) if empty else -1
-    if empty:
-        out[MISSING_BRANCH] = np.int64(code_of[heaviest])
-        out[BRANCHES] = out[LEVELS]
-        return
-    for j in range(np.uint64(known)):
-        levels[np.uint64(code_of[j])] = np.int32(j)
-
-
-@kernel
-def _all_but(order, known, rows, kept):
-    """The first `known` positions of `order`, ascending."""
-    there = np.zeros(rows, np.bool_)
-    for j in range(np.uint64(known)):
-        there[np.uint64(order[j])] = True
-    to = np.uint64(0)
-    for i in range(np.uint64(rows)):
-        if there[i]:
-            kept[to] = np.uint32(i)
-            to += np.uint64(1)
-
-
-@kernel
-def _join(order, ends, one_group, other_group, joined):
-    """Rows of two groups in one order, ascending."""
-    one = np.uint64(1)
-    a = np.uint64(ends[one_group - one]) if one_group > np.uint64(0) else np.uint64(0)
-    b = np.uint64(ends[other_group - one])
-    a_end, b_end = np.uint64(ends[one_group]), np.uint64(ends[other_group])
-    to = np.uint64(0)
-    while a < a_end or b < b_end:
-        if b == b_end or (a < a_end and order[a] < order[b]):
-            joined[to] = order[a]
-            a += one
-        else:
-            joined[to] = order[b]
-            b += one
-        to += one
