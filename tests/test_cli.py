@@ -353,7 +353,22 @@ def test_a_long_compilation_of_kernels_is_announced_once(
     with waiting.compile_notice():
         compile_one("treekit.kernels.grow")
         compile_one("treekit.kernels.node")
-    assert capsys.readouterr().err == "compiling kernels for the first time\n"
+    told = capsys.readouterr().err  # not a terminal: no line for each kernel
+    assert re.fullmatch(
+        r"compiling kernels for the first time\ncompiled 2 kernels in \d+ s\n", told
+    )
+
+
+def test_a_terminal_is_told_which_kernel_compiles_and_for_how_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with waiting.compile_notice():
+        compile_one("treekit.kernels.grow")
+    told = capsys.readouterr().err
+    assert re.search(r"\r\x1b\[Kkernel 1, add: \d+ s", told)
+    assert re.search(r"\r\x1b\[K.*compiled 1 kernels in \d+ s", told)
 
 
 @pytest.mark.parametrize(

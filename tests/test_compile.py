@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import treekit
+from treekit import splitting
 from treekit.criteria import classes
 from treekit.grow.fingerprint import fingerprint
+from treekit.grow.splitter import _compiled_find
 from treekit.kernels import kept, predict
 from treekit.kernels.compile import compiling, kernel
 from treekit.kernels.pointers import Pointer
@@ -165,3 +167,21 @@ def test_python_s_collector_rests_while_kernels_compile_and_is_left_as_it_was():
             pass
         assert gc.get_threshold() != usual
     assert gc.get_threshold() == usual
+
+
+def first_cut(node, criterion, rng):
+    return splitting.threshold(node, 0, 0, criterion.score(node.stats, np.zeros((2, 2))))
+
+
+def second_cut(node, criterion, rng):
+    return splitting.threshold(node, 0, 1, criterion.score(node.stats, np.zeros((2, 2))))
+
+
+def test_what_a_splitter_compiles_to_is_told_by_contents():
+    told = [
+        fingerprint(_compiled_find(find, False, False), False)
+        for find in (first_cut, first_cut, second_cut)
+    ]
+    assert None not in told
+    assert told[0] == told[1] != told[2]
+    assert told[0] != fingerprint(_compiled_find(first_cut, True, False), False)

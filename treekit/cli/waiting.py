@@ -51,44 +51,72 @@ class _Notice:
     """Times the compilations of kernels; all nest, and come from several threads under one lock.
 
     What is compiled in every process, a component around the kernels, does not count.
+    How many kernels there will be is not known: each says what it calls as it compiles.
     """
 
     def __init__(self) -> None:
         self.depth = 0
         self.timed: int | None = None  # depth of the outermost kernel that compiles
+        self.kernels: list[str] = []
         self.spent = 0.0
         self.since = 0.0
         self.said = False
         self.timer: threading.Timer | None = None
+        self.lock = threading.Lock()  # of the terminal's line
 
     def begin(self, dispatcher: Any) -> None:
         """A compilation starts."""
         self.depth += 1
-        of_kernel = dispatcher.py_func.__module__.startswith("treekit.kernels.")
-        if of_kernel and self.timed is None and not self.said:
+        if not dispatcher.py_func.__module__.startswith("treekit.kernels."):
+            return
+        self.kernels.append(dispatcher.py_func.__name__.strip("_"))
+        if self.timed is None:
             kept = dispatcher.stats.cache_path is not None
             self.timed, self.since = self.depth, monotonic()
-            self.timer = threading.Timer(max(PATIENCE - self.spent, 0.0), self._say, [kept])
-            self.timer.daemon = True
-            self.timer.start()
+            self._later(max(PATIENCE - self.spent, 0.0), kept)
 
     def end(self) -> None:
         """The compilation that started last is done."""
         if self.timed == self.depth:
-            self.spent += monotonic() - self.since
-            self.timed = None
-            self.stop()
+            with self.lock:
+                self.spent += monotonic() - self.since
+                self.timed = None
+                self._draw("")
+            self._cancel()
         self.depth -= 1
 
-    def _say(self, kept: bool) -> None:
-        self.said = True
-        later = "; later runs load them from disk" if kept else ""
-        click.secho(f"compiling kernels for the first time{later}", dim=True, err=True)
+    def _later(self, seconds: float, kept: bool) -> None:
+        self.timer = threading.Timer(seconds, self._tell, [kept])
+        self.timer.daemon = True
+        self.timer.start()
 
-    def stop(self) -> None:
-        """Say nothing any more."""
+    def _tell(self, kept: bool) -> None:
+        with self.lock:
+            if self.timed is None:
+                return
+            if not self.said:
+                self.said = True
+                later = "; later runs load them from disk" if kept else ""
+                click.secho(f"compiling kernels for the first time{later}", dim=True, err=True)
+            seconds = self.spent + monotonic() - self.since
+            self._draw(f"kernel {len(self.kernels)}, {self.kernels[-1]}: {seconds:.0f} s")
+            self._later(1.0, kept)
+
+    def _draw(self, text: str) -> None:
+        """The one line that a terminal shows and then forgets."""
+        if self.said and sys.stderr.isatty():
+            click.secho(f"\r\x1b[K{text}", dim=True, err=True, nl=False)
+
+    def _cancel(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
+
+    def stop(self) -> None:
+        """Say what it came to, and nothing any more."""
+        self._cancel()
+        if self.said:
+            count = len(self.kernels)
+            click.secho(f"compiled {count} kernels in {self.spent:.0f} s", dim=True, err=True)
 
 
 @contextmanager

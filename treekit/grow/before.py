@@ -9,6 +9,7 @@ from typing import Any
 from numba import types
 
 from treekit.grow.criterion import FROZEN_CELLS, FROZEN_MATRIX
+from treekit.grow.fingerprint import fingerprint
 from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only
 
@@ -40,6 +41,6 @@ def compile_before(function: Callable[..., bool], origin: Origin) -> Pointer:
             )
         )  # fmt: skip
 
-    pointer = Pointer(before, BEFORE)
+    pointer = Pointer(before, BEFORE, mark=fingerprint(before))
     pointer.origin = origin
     return pointer

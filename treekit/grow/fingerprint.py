@@ -88,6 +88,10 @@ def _told(value: Any, seen: dict[int, int]) -> Any:
         return "compiled", _told(options, seen), _told(value.py_func, seen)
     if isinstance(value, _Intrinsic):
         return "intrinsic", _told(value._defn, seen)
+    if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+        record: Any = value
+        defaults = _told(sorted(record._field_defaults.items()), seen)
+        return "record", record.__module__, record.__qualname__, record._fields, defaults
     if isinstance(value, np.dtype | Type) or value is Ellipsis:
         return type(value).__name__, repr(value)
     raise TypeError(f"a {type(value).__name__} is not told by contents")

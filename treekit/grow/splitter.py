@@ -19,6 +19,7 @@ from treekit.data.matrix import Coding
 from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import criterion as criteria
 from treekit.grow.asking import shown
+from treekit.grow.fingerprint import fingerprint
 from treekit.grow.identity import identity
 from treekit.grow.plugins import Origin, current, jitable, numba_complaint
 from treekit.grow.proposed import (
@@ -128,7 +129,8 @@ def _plugin_pointer(
 ) -> Pointer:
     del own  # the key
     _register_makers()
-    return Pointer(_compiled_find(find.core, sums, intervals), signature)
+    call = _compiled_find(find.core, sums, intervals)
+    return Pointer(call, signature, mark=fingerprint(call, sums, intervals))
 
 
 def _own(find: Any, signature: Any) -> Pointer:
