@@ -32,6 +32,7 @@ from treekit.kernels import (
     derived,
     divided,
     fractional,
+    keys,
     move,
     predict,
     rank_axis,
@@ -39,13 +40,15 @@ from treekit.kernels import (
     rank_levels,
     rank_many,
     ranks,
+    single,
+    straight,
     tally,
 )
 from treekit.kernels import grow as growing
 from treekit.kernels import route as leading
 from treekit.kernels.node import Ways
 from treekit.model import predict as scorer
-from treekit.model.build import build_tree, leaf, oblique, subset
+from treekit.model.build import build_tree, leaf, oblique, subset, threshold
 from treekit.model.ensemble import make_model
 
 PACKAGE = Path(axis.__file__).parent.parent
@@ -173,10 +176,20 @@ def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
     model = make_model(schema, [tree], missing=missing)
     scorer.sums(model, np.zeros((20, 2)))
     scorer.leaf_indices(model, np.zeros((20, 2)))
-    modules = (divided,) if missing == "fractional" else (predict, derived)
+    modules = (divided, keys) if missing == "fractional" else (predict, derived, keys)
     signed, checked = signed_in(*modules)
     assert signed == []
     assert checked >= 4
+
+
+def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
+    schema = Schema((Column("x"),), classes=(0, 1))
+    model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
+    model.scorer()(np.zeros(1, np.float32))
+    scorer.leaf_indices(model, np.zeros((20, 1)))
+    signed, checked = signed_in(single, straight)
+    assert signed == []
+    assert checked >= 2
 
 
 def test_the_rule_sees_a_signed_subscript() -> None:

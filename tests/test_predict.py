@@ -13,7 +13,7 @@ from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError
-from treekit.kernels.predict import FEW_ROWS
+from treekit.kernels.keys import GROUP
 from treekit.model import predict as scorer
 from treekit.model.build import (
     Surrogate,
@@ -105,9 +105,9 @@ def test_sums_of_any_model_equal_the_oracles(data):
     matrix = data.draw(matrices(model))
     expected = oracle_sums(model, matrix)
     np.testing.assert_array_equal(scorer.sums(model, matrix), expected)
-    # More rows than the single-row path takes.
-    many = np.repeat(matrix, FEW_ROWS, axis=0)
-    np.testing.assert_array_equal(scorer.sums(model, many), np.repeat(expected, FEW_ROWS, axis=0))
+    # More than a group of rows.
+    many = np.repeat(matrix, GROUP, axis=0)
+    np.testing.assert_array_equal(scorer.sums(model, many), np.repeat(expected, GROUP, axis=0))
 
 
 @SLOW

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from treekit.estimators.inputs import column_kinds, read_input
 from treekit.estimators.limits import seed_of, signs_by_name, weight_limits
 from treekit.estimators.parameters import Parameters
 from treekit.model.ensemble import Model
-from treekit.model.predict import leaf_indices, sums
+from treekit.model.predict import answers, leaf_indices
 from treekit.training import Fitted, fit
 from treekit.training.importance import Importances, gain_importances, measure_importances
 from treekit.training.tasks import answers_numbers
@@ -274,9 +274,9 @@ class EstimatorBase(Parameters, BaseEstimator):
         x = read_input(self, X, reset=False)
         return encode_rows(x, model.schema, missing=model.missing, unknown=model.unknown)
 
-    def _sums(self, X: Any) -> npt.NDArray[np.int64]:
-        matrix = self._encode(X)
-        return sums(self.model_, matrix, self._n_threads())
+    def _answers(self, X: Any, say: Callable[[Model, npt.NDArray[np.int64]], Any]) -> Any:
+        """What `say` makes of the rows' sums; see `treekit.model.predict.answers`."""
+        return answers(self.model_, self._encode(X), say, self._n_threads())
 
     def _n_threads(self) -> int:
         return 1

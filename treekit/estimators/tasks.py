@@ -41,8 +41,7 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The label of each row: (rows,) or (rows, outputs), of the type of ``classes_``."""
         # The labels in the type that they came in.
-        votes = self._sums(X)
-        codes = label_codes(self.model_, votes)
+        codes = self._answers(X, label_codes)
         said = [labels[codes[:, k]] for k, labels in enumerate(self._labels())]
         return said[0] if len(said) == 1 else np.column_stack(said)
 
@@ -51,9 +50,7 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
         Of several outputs a list of such arrays.
         """
-        votes = self._sums(X)
-        shares: Any = probabilities(self.model_, votes)
-        return shares
+        return self._answers(X, probabilities)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; of several outputs the share of rows whose labels all are right."""
@@ -190,8 +187,8 @@ class RegressorBase(RegressorMixin, EstimatorBase):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """The predicted number of each row: (rows,) or (rows, outputs) float64."""
-        total = self._sums(X)
-        return decide(self.model_, total)
+        numbers: npt.NDArray[np.float64] = self._answers(X, decide)
+        return numbers
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
         numbers: npt.NDArray[np.float64] = _targets(self, y, np.float64)

@@ -21,7 +21,8 @@ class PackedColumns(NamedTuple):
     """The fields of `treekit.model.derived.DerivedColumns` that the loops read.
 
     Subscripts and branches are uint64.  `level_branch` is `UNKNOWN` for levels
-    that a test does not know, and `level_feature` means nothing for linear tests.
+    that a test does not know; `level_cell`, which means nothing for linear tests, is
+    the right cell of `level_feature` (see `treekit.kernels.keys`).
     """
 
     test_start: Array
@@ -30,13 +31,13 @@ class PackedColumns(NamedTuple):
     term_start: Array
     term_feature: Array
     term_weight: Array
-    level_feature: Array
+    level_cell: Array
     level_start: Array
     level_branch: Array
 
 
 @kernel
-def derived_key(columns: Any, column: Any, keys: Array, rows: Array, row: Any) -> Any:
+def derived_key(columns: Any, column: Any, keys: Array, at: Any, rows: Array, row: Any) -> Any:
     """Branch 0 or 1 that a derived column says, or the key of a missing value.
 
     Parameters
@@ -44,8 +45,10 @@ def derived_key(columns: Any, column: Any, keys: Array, rows: Array, row: Any) -
     columns : PackedColumns
     column : uint64
         Number of the derived column, from 0.
-    keys : (rows, features) uint32 or uint64
-        Encoded rows; nominal columns hold their code.
+    keys : (keys,) uint32 or uint64
+        Groups of encoded rows; see `treekit.kernels.keys`.
+    at : uint64
+        The row's first cell.
     rows : (rows, features) float32 or float64
         The rows themselves, numbers of the model's input type.
     row : uint64
@@ -55,7 +58,7 @@ def derived_key(columns: Any, column: Any, keys: Array, rows: Array, row: Any) -
     for test in range(columns.test_start[column], columns.test_start[column + np.uint64(1)]):
         first, last = columns.term_start[test], columns.term_start[test + np.uint64(1)]
         if first == last:  # a test by levels
-            code = keys[row, columns.level_feature[test]]
+            code = keys[at + columns.level_cell[test]]
             if code != missing:
                 branch = columns.level_branch[columns.level_start[test] + np.uint64(code)]
                 if branch != np.uint64(UNKNOWN):
@@ -64,9 +67,9 @@ def derived_key(columns: Any, column: Any, keys: Array, rows: Array, row: Any) -
             # Products of two floats are exact in double, so that a fused
             # multiply-add could not differ either.
             total = 0.0
-            for at in range(first, last):
-                x = np.float64(rows[row, columns.term_feature[at]])
-                total += columns.term_weight[at] * x
+            for term in range(first, last):
+                x = np.float64(rows[row, columns.term_feature[term]])
+                total += columns.term_weight[term] * x
             if total == total:
                 return word(columns.below[test] ^ np.uint64(total > columns.threshold[test]))
     return missing

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.predict import encode, key_of
+from treekit.kernels.keys import GROUP, encode, first_cell, group_width
+from treekit.kernels.predict import cell_of
 
 __all__ = ["DIVIDES", "add_divided_units", "largest_parts"]
 
@@ -27,17 +28,18 @@ _MASS = 1 << _MASS_BITS
 
 
 @kernel
-def _answer(trees: Any, root: Any, at: Any, keys: Array, rows: Array, row: Any) -> Any:
-    """The branch that a row takes at an inner node, or `DIVIDES`."""
-    key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
-    feature, wrap = (test >> np.uint64(2)) & trees.feature_mask, test & np.uint64(1)
-    own = key_of(trees.derived, feature, keys, rows, row)
-    cell = keys.dtype.type(own + wrap)
-    if test & np.uint64(2):
+def _answer(trees: Any, key: Any, test: Any, keys: Array, at: Any, rows: Array, row: Any) -> Any:
+    """The branch that a row takes at an inner node of this key and test, or `DIVIDES`."""
+    asked, group = np.uint64(test & trees.cell_mask), np.uint64(GROUP)
+    width = group_width(len(trees.columns))
+    cell = cell_of(trees.derived, asked, keys, at, width, rows, row)
+    if test & np.uint64(1):
         return np.uint64(trees.table[np.uint64(key) + np.uint64(cell)])
-    unknown = own == keys.dtype.type(~keys.dtype.type(0))
-    asks_missing = wrap != 0 and key == 0
-    if unknown and not asks_missing:
+    # Cells of numbers: 0 is a zero, from 1 on right and left ones by turns.
+    in_left = (asked // group) & np.uint64(1) == 0
+    missing = keys.dtype.type(0) if in_left else keys.dtype.type(~keys.dtype.type(0))
+    asks_missing = in_left and key == 0
+    if cell == missing and not asks_missing:
         return np.uint64(DIVIDES)
     return np.uint64(cell > key)
 
@@ -61,14 +63,16 @@ def _parts(
     """
     root, at, part = trees.roots[tree], np.uint64(0), np.int64(_MASS)
     held, found = np.uint64(0), np.uint64(0)
+    first = first_cell(row, group_width(len(trees.columns)))
     while part > 0:
         while True:  # down to a leaf, or to where the row divides
-            child = np.uint64(trees.nodes[root + at, np.uint64(1)] >> trees.child_shift)
+            key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
+            child = np.uint64(test >> trees.child_shift)
             if child == at:
-                leaf[found], mass[found] = root + at, part
+                leaf[found], mass[found] = key, part
                 found += np.uint64(1)
                 break
-            branch = _answer(trees, root, at, keys, rows, row)
+            branch = _answer(trees, key, test, keys, first, rows, row)
             if branch == np.uint64(DIVIDES):
                 waiting[held, np.uint64(0)] = child
                 waiting[held, np.uint64(1)] = part
@@ -94,7 +98,6 @@ def add_divided_units(
     trees: Any,
     rows: Array,
     block: Any,
-    leaf_row: Array,
     units: Array,
     shares: Array,
     most: Any,
@@ -108,44 +111,50 @@ def add_divided_units(
         Bounds of `treekit.model.fractional.mass_bounds`, tree after tree.
     most : uint64
         Leaves of the tree that has most.
-    trees, rows, block, leaf_row, units, sums
+    trees, rows, block, units, sums
         As in `treekit.kernels.predict.add_units`.
     """
     n, outputs = np.uint64(len(rows)), np.uint64(units.shape[1])
-    keys = np.empty((min(n, block), rows.shape[1]), trees.nodes.dtype)
+    keys = np.empty(
+        (min(n, block) // np.uint64(GROUP) + np.uint64(1)) * group_width(len(trees.columns)),
+        trees.nodes.dtype,
+    )
     leaf, mass = np.empty(most, np.int64), np.empty(most, np.int64)
-    waiting = np.empty((np.uint64(trees.depths.max()) + np.uint64(1), 2), np.int64)
+    waiting = np.empty((trees.deepest + np.uint64(1), 2), np.int64)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
-        encode(part, trees.nominal, trees.n_levels, keys)
-        for t in range(np.uint64(len(trees.depths))):
+        encode(part, trees.columns, trees.n_codes, keys)
+        for t in range(np.uint64(len(trees.tops.depth))):
             for r in range(count):
                 found = _parts(trees, shares, t, keys, part, r, waiting, leaf, mass)
                 for i in range(found):
-                    at = np.uint64(leaf_row[np.uint64(leaf[i])])
+                    at = np.uint64(leaf[i])
                     for k in range(outputs):
                         sums[start + r, k] += units[at, k] * mass[i]
 
 
 @kernel
 def largest_parts(
-    trees: Any, rows: Array, block: Any, shares: Array, most: Any, nodes: Array
+    trees: Any, rows: Array, block: Any, said: Array, shares: Array, most: Any, answers: Array
 ) -> None:
-    """Write the leaf with most of each row's mass, for each tree, into `nodes`.
+    """Write what `said` (leaves,) int32 of the leaf with most of each row's mass, for each tree.
 
-    Of equal parts the lowest node.  `nodes` is (rows, trees) int32, numbers
-    count from the tree's root; the other parameters are as in `add_divided_units`.
+    Of equal parts the first leaf.  `answers` is (rows, trees) int32; the other
+    parameters are as in `add_divided_units`.
     """
     n = np.uint64(len(rows))
-    keys = np.empty((min(n, block), rows.shape[1]), trees.nodes.dtype)
+    keys = np.empty(
+        (min(n, block) // np.uint64(GROUP) + np.uint64(1)) * group_width(len(trees.columns)),
+        trees.nodes.dtype,
+    )
     leaf, mass = np.empty(most, np.int64), np.empty(most, np.int64)
-    waiting = np.empty((np.uint64(trees.depths.max()) + np.uint64(1), 2), np.int64)
+    waiting = np.empty((trees.deepest + np.uint64(1), 2), np.int64)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
-        encode(part, trees.nominal, trees.n_levels, keys)
-        for t in range(np.uint64(len(trees.depths))):
+        encode(part, trees.columns, trees.n_codes, keys)
+        for t in range(np.uint64(len(trees.tops.depth))):
             for r in range(count):
                 found = _parts(trees, shares, t, keys, part, r, waiting, leaf, mass)
                 best = np.uint64(0)
@@ -153,4 +162,4 @@ def largest_parts(
                     same = mass[i] == mass[best] and leaf[i] < leaf[best]
                     if mass[i] > mass[best] or same:
                         best = i
-                nodes[start + r, t] = np.int32(leaf[best] - np.int64(trees.roots[t]))
+                answers[start + r, t] = said[np.uint64(leaf[best])]

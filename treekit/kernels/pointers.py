@@ -25,6 +25,7 @@ __all__ = [
     "borrowed",
     "highest_bit",
     "lowest_bit",
+    "prefetch",
     "read_only",
     "stack_cells",
     "stack_matrix",
@@ -164,3 +165,26 @@ def highest_bit(typingctx, word):
         return builder.sub(ir.Constant(ir.IntType(64), 63), zeros)
 
     return nb.uint64(nb.uint64), codegen
+
+
+@intrinsic
+def prefetch(typingctx, array, row):
+    """Ask for the memory at the start of a row of a C-contiguous array, to be read soon."""
+
+    def codegen(context, builder, signature, args):
+        view = make_array(signature.args[0])(context, builder, args[0])
+        step = cgutils.unpack_tuple(builder, view.strides)[0]
+        at = builder.ptrtoint(view.data, step.type)
+        place = builder.inttoptr(
+            builder.add(at, builder.mul(args[1], step)), ir.IntType(8).as_pointer()
+        )
+        number = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch",
+            fnty=ir.FunctionType(ir.VoidType(), [place.type, number, number, number]),
+        )
+        read, everywhere, data = (ir.Constant(number, value) for value in (0, 3, 1))
+        builder.call(function, [place, read, everywhere, data])
+        return context.get_dummy_value()
+
+    return types.none(array, row), codegen

@@ -1,24 +1,26 @@
 """Scoring loops over packed nodes.
 
-A cell becomes an unsigned key in the order of the numbers, missing the largest
-of all.  A packed node is two words of the key's type, side by side: its own
-key and, from the lowest bit up, ``wrap | table | feature | child``.  A node
-adds its wrap bit to the cell's key, which turns missing from the largest key
-into 0 (and moves all others up by one, as the packer did with the node's key):
+A node is two words side by side: its key, and from the lowest bit up
+``flag | cell | child``.  Which cell of `treekit.kernels.keys` it asks is a
+multiple of 8, so that the flag has room below it:
 
-- threshold: ``cell + wrap > key`` is the branch: missing goes right, or left
-  if wrapped;
-- missing or not: key 0, wrapped: only missing is not larger;
-- levels (table bit, wrapped): ``table[key + cell + wrap]`` is the branch:
-  entry 0 for missing, entry 1 + code for a level;
-- leaf: the largest key, not wrapped, and its own number as child: it stays.
+- threshold: ``cell > key`` is the branch; missing goes right in a right cell and
+  left in a left one;
+- missing or not: key 0 and a left cell: only missing is not larger;
+- levels (flag): ``table[key + cell]`` of a left cell is the branch: entry 0 for
+  missing, entry 1 + code for a level;
+- leaf: the zero that every row has is never larger than a key, and the child is the
+  leaf itself: a row stays there.  Its key is the number of the leaf in the model.
 
 A derived column (see `treekit.kernels.derived`) is evaluated when a row comes to
-its node; its key is 0, 1 or missing.
+its node; it is 0, 1 or missing.
 
-So a step has no branch to mispredict, and eight rows (for single rows: four
-trees) at a time hide its latency.  Blocks of rows keep their keys and one tree
-in the cache.
+So a step has no branch to mispredict, and eight rows at a time hide its latency.
+The first levels of a tree are complete (a leaf above their end is repeated), and
+need neither a child's number nor a test for the end: the children of node h, from
+1, are 2h and 2h + 1.  Below them four steps are taken at a time, and rows that have
+come to a leaf drop out.  Measured against steps from node to node alone, which
+end when none of eight rows moves: 1.7 times faster at depth 8, and at depth 30.
 """
 
 from __future__ import annotations
@@ -30,13 +32,39 @@ import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
 from treekit.kernels.derived import PackedColumns, derived_key
+from treekit.kernels.keys import GROUP, encode, first_cell, group_width
+from treekit.kernels.pointers import prefetch
 
-__all__ = ["PackedTrees", "add_units", "encode", "key_of", "leaf_nodes"]
+__all__ = ["PackedTrees", "Tops", "add_units", "cell_of", "down", "leaf_rows", "step"]
 
 Array = npt.NDArray[Any]
 
-FEW_ROWS = 8
-"""Fewer rows are walked one at a time through four trees at a time."""
+
+class Tops(NamedTuple):
+    """The complete first levels of all trees.
+
+    Attributes
+    ----------
+    start : (trees,) uint64
+        Tree t's node h, from 1, is at ``start[t] + h`` of `key` and `cell`, and
+        its end e, from 0, at ``start[t] + e`` of `ends`.
+    depth : (trees,) uint64
+        Levels of each.
+    below : (trees,) bool
+        Whether the ends are nodes, else they are numbers of leaves.
+    key : (places,) uint32 or uint64
+    cell : (places,) uint32
+        With the flag of levels in the lowest bit.
+    ends : (places,) uint32
+        Where the rows go: a node counted from the root, or a leaf of the model.
+    """
+
+    start: Array
+    depth: Array
+    below: Array
+    key: Array
+    cell: Array
+    ends: Array
 
 
 class PackedTrees(NamedTuple):
@@ -48,148 +76,199 @@ class PackedTrees(NamedTuple):
         Packed nodes, tree after tree; children count from the tree's root.
     roots : (trees + 1,) uint64
         Where each tree starts in `nodes`.
-    depths : (trees,) uint64
+    tops : Tops
     table : (entries,) uint32, or None
         Branches of the level splits; None if the model has none.
     derived : PackedColumns, or None
         What columns beyond those of the rows ask; None if there are none.
-    feature_mask, child_shift : uint64
-        Where a node's second word holds feature (above two bits) and child.
-    nominal, n_levels : (nominal columns,) uint64
-        Which columns hold codes, and the sizes of their vocabularies.
+    cell_mask, child_shift : uint64
+        Where a node's second word holds cell and child.
+    columns, n_codes : (columns,) uint64
+        Which columns the nodes ask; see `treekit.kernels.keys.encode`.
+    deepest : uint64
+        Levels of the deepest tree.
     """
 
     nodes: Array
     roots: Array
-    depths: Array
+    tops: Tops
     table: Array | None
     derived: PackedColumns | None
-    feature_mask: np.uint64
+    cell_mask: np.uint64
     child_shift: np.uint64
-    nominal: Array
-    n_levels: Array
+    columns: Array
+    n_codes: Array
+    deepest: np.uint64
 
 
 @kernel
-def encode(rows: Array, nominal: Array, n_levels: Array, keys: Array) -> None:
-    """Write the ordered keys of `rows` (rows, features) float into `keys`."""
-    word = keys.dtype.type
-    missing = word(~word(0))
-    top = word(missing - (missing >> np.uint64(1)))
-    bits = rows.view(keys.dtype)
-    for r in range(np.uint64(len(rows))):
-        for f in range(np.uint64(rows.shape[1])):
-            b = bits[r, f]
-            # Floats order as integers do, the negative ones backwards; -0.0 is 0.0.
-            key = word(~b) if b > top else word(b | top)
-            keys[r, f] = key if rows[r, f] == rows[r, f] else missing
-        for i in range(np.uint64(len(nominal))):
-            cell = rows[r, nominal[i]]
-            # Whatever is not a code of the vocabulary is missing.
-            known = cell >= 0 and cell < n_levels[i] and cell == np.floor(cell)
-            keys[r, nominal[i]] = word(cell) if known else missing
-
-
-@kernel
-def _branch(table: Any, test: Any, key: Any, cell: Any) -> Any:
-    """Branch that a (wrapped) cell takes; without a table this compiles to the comparison."""
+def _branch(table: Any, flag: Any, key: Any, cell: Any) -> Any:
+    """Branch that a cell takes; without a table this compiles to the comparison."""
     branch = np.uint64(cell > key)
     if table is not None:
         # A threshold looks up entry 0 for nothing: 1.7 times faster than a
         # jump that depends on the node (measured on mixed columns).
-        levels = np.uint64((test >> np.uint64(1)) & np.uint64(1))
-        branch ^= (branch ^ np.uint64(table[(key + cell) * levels])) & (np.uint64(0) - levels)
+        levels = flag & np.uint64(1)
+        entry = np.uint64(table[(np.uint64(key) + np.uint64(cell)) * levels])
+        branch ^= (branch ^ entry) & (np.uint64(0) - levels)
     return branch
 
 
 @kernel
-def key_of(derived: Any, feature: Any, keys: Array, rows: Array, row: Any) -> Any:
-    """Key of a row's column; without derived columns this compiles to the look-up."""
-    if derived is not None:
-        width = np.uint64(keys.shape[1])
-        if feature >= width:
-            return derived_key(derived, feature - width, keys, rows, row)
-    return keys[row, feature]
+def cell_of(
+    derived: Any, cell: Any, keys: Array, at: Any, width: Any, rows: Array, row: Any
+) -> Any:
+    """What a row holds in a cell; without derived columns this compiles to the look-up.
+
+    `at` is the row's `first_cell` among the `keys`, `row` its number in `rows`.
+    """
+    if derived is not None and cell >= width:
+        column = (cell - width) // np.uint64(GROUP)
+        key = derived_key(derived, column >> np.uint64(1), keys, at, rows, row)
+        # A left cell is one more: missing becomes 0.
+        return keys.dtype.type(key + (column & np.uint64(1)))
+    return keys[at + cell]
 
 
 @kernel
-def _step(trees: Any, root: Any, at: Any, keys: Array, rows: Array, row: Any) -> Any:
-    """The node that a row visits after node `at` of the tree at `root`."""
-    key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
-    feature = (test >> np.uint64(2)) & trees.feature_mask
-    own = key_of(trees.derived, feature, keys, rows, row)
-    cell = keys.dtype.type(own + (test & np.uint64(1)))
-    branch = _branch(trees.table, test, np.uint64(key), np.uint64(cell))
-    return np.uint64(test >> trees.child_shift) + branch
+def down(key: Array, cell: Array, table: Any, place: Any, keys: Array, at: Any) -> Any:
+    """Branch of a row, whose first cell is `at`, from a place in the complete levels."""
+    asked, flag = np.uint64(cell[place]), np.uint64(0)
+    if table is not None:
+        flag = asked & np.uint64(1)
+        asked ^= flag
+    return _branch(table, flag, key[place], keys[at + asked])
 
 
 @kernel
-def _leaves_of_rows(trees: Any, tree: Any, keys: Array, rows: Array, n: Any, leaf: Array) -> None:
-    """Walk one tree, eight rows at a time; `leaf` (rows,) int64 gets nodes of `trees`."""
-    root, depth, zero, stride = trees.roots[tree], trees.depths[tree], np.uint64(0), np.uint64(8)
-    for r in range(zero, n - n % stride, stride):
-        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
-        for level in range(depth):
-            b0 = _step(trees, root, a0, keys, rows, r)
-            b1 = _step(trees, root, a1, keys, rows, r + np.uint64(1))
-            b2 = _step(trees, root, a2, keys, rows, r + np.uint64(2))
-            b3 = _step(trees, root, a3, keys, rows, r + np.uint64(3))
-            b4 = _step(trees, root, a4, keys, rows, r + np.uint64(4))
-            b5 = _step(trees, root, a5, keys, rows, r + np.uint64(5))
-            b6 = _step(trees, root, a6, keys, rows, r + np.uint64(6))
-            b7 = _step(trees, root, a7, keys, rows, r + np.uint64(7))
-            if level & np.uint64(3) == np.uint64(3):  # in deep trees most rows end early
-                moved = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3)
-                if moved | (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7) == zero:
-                    break
-            a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-        leaf[r], leaf[r + np.uint64(1)] = root + a0, root + a1
-        leaf[r + np.uint64(2)], leaf[r + np.uint64(3)] = root + a2, root + a3
-        leaf[r + np.uint64(4)], leaf[r + np.uint64(5)] = root + a4, root + a5
-        leaf[r + np.uint64(6)], leaf[r + np.uint64(7)] = root + a6, root + a7
-    for r in range(n - n % stride, n):
-        leaf[r] = root + _leaf_of_row(trees, root, depth, keys, rows, r)
+def step(
+    nodes: Array,
+    table: Any,
+    derived: Any,
+    mask: Any,
+    shift: Any,
+    width: Any,
+    node: Any,
+    keys: Array,
+    at: Any,
+    rows: Array,
+    row: Any,
+) -> Any:
+    """What a row visits after a `node` of the tree of `nodes`."""
+    key, test = nodes[node, np.uint64(0)], nodes[node, np.uint64(1)]
+    own = cell_of(derived, test & mask, keys, at, width, rows, row)
+    return np.uint64(test >> shift) + _branch(table, np.uint64(test), key, own)
 
 
 @kernel
-def _leaf_of_row(trees: Any, root: Any, depth: Any, keys: Array, rows: Array, row: Any) -> Any:
-    """The leaf of one row in one tree, counted from the root."""
-    at = np.uint64(0)
-    for _ in range(depth):
-        after = _step(trees, root, at, keys, rows, row)
-        if after == at:
-            break
-        at = after
-    return at
+def _through_the_top(trees: Any, tree: Any, keys: Array, n: Any, found: Array) -> None:
+    """Walk `n` rows down a tree's complete levels; `found` (rows,) gets the ends."""
+    one, at = np.uint64(1), np.uint64(0)
+    start, depth = trees.tops.start[tree], trees.tops.depth[tree]
+    size = one << depth
+    # Slices: their addresses stay in registers, and no step adds the start.
+    key, cell = trees.tops.key[start : start + size], trees.tops.cell[start : start + size]
+    ends, table = trees.tops.ends[start : start + size], trees.table
+    width = group_width(len(trees.columns))
+    for r in range(np.uint64(0), n, np.uint64(GROUP)):
+        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = one
+        for _ in range(depth):
+            a0 += a0 + down(key, cell, table, a0, keys, at)
+            a1 += a1 + down(key, cell, table, a1, keys, at + one)
+            a2 += a2 + down(key, cell, table, a2, keys, at + np.uint64(2))
+            a3 += a3 + down(key, cell, table, a3, keys, at + np.uint64(3))
+            a4 += a4 + down(key, cell, table, a4, keys, at + np.uint64(4))
+            a5 += a5 + down(key, cell, table, a5, keys, at + np.uint64(5))
+            a6 += a6 + down(key, cell, table, a6, keys, at + np.uint64(6))
+            a7 += a7 + down(key, cell, table, a7, keys, at + np.uint64(7))
+        found[r], found[r + one] = ends[a0 - size], ends[a1 - size]
+        found[r + np.uint64(2)], found[r + np.uint64(3)] = ends[a2 - size], ends[a3 - size]
+        found[r + np.uint64(4)], found[r + np.uint64(5)] = ends[a4 - size], ends[a5 - size]
+        found[r + np.uint64(6)], found[r + np.uint64(7)] = ends[a6 - size], ends[a7 - size]
+        at += width
 
 
 @kernel
-def _leaves_of_trees(trees: Any, keys: Array, rows: Array, row: Any, leaf: Array) -> None:
-    """Walk one row, four trees at a time; `leaf` (trees,) int64 gets nodes of `trees`."""
-    n, zero, stride = np.uint64(len(trees.depths)), np.uint64(0), np.uint64(4)
-    roots = trees.roots
-    for t in range(zero, n - n % stride, stride):
-        r0, r1 = roots[t], roots[t + np.uint64(1)]
-        r2, r3 = roots[t + np.uint64(2)], roots[t + np.uint64(3)]
-        a0 = a1 = a2 = a3 = zero
-        moved = True
-        while moved:  # a leaf stays where it is
-            b0 = _step(trees, r0, a0, keys, rows, row)
-            b1 = _step(trees, r1, a1, keys, rows, row)
-            b2 = _step(trees, r2, a2, keys, rows, row)
-            b3 = _step(trees, r3, a3, keys, rows, row)
-            moved = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3) != zero
-            a0, a1, a2, a3 = b0, b1, b2, b3
-        leaf[t], leaf[t + np.uint64(1)] = r0 + a0, r1 + a1
-        leaf[t + np.uint64(2)], leaf[t + np.uint64(3)] = r2 + a2, r3 + a3
-    for t in range(n - n % stride, n):
-        leaf[t] = roots[t] + _leaf_of_row(trees, roots[t], trees.depths[t], keys, rows, row)
-
-
-@kernel
-def add_units(
-    trees: Any, rows: Array, block: Any, leaf_row: Array, units: Array, sums: Array
+def _below_the_top(
+    trees: Any, tree: Any, keys: Array, rows: Array, n: Any, walking: Array, found: Array
 ) -> None:
+    """Walk `n` rows from the nodes `found` to leaves; `found` gets their numbers.
+
+    `walking` (rows + 8,) uint32 is for the rows that have not come to a leaf.
+    """
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    five, six, seven, group = np.uint64(5), np.uint64(6), np.uint64(7), np.uint64(GROUP)
+    nodes = trees.nodes[trees.roots[tree] : trees.roots[tree + one]]
+    table, derived, mask, shift = trees.table, trees.derived, trees.cell_mask, trees.child_shift
+    w = group_width(len(trees.columns))
+    if n >= np.uint64(len(nodes)) // np.uint64(64):
+        for i in range(np.uint64(0), np.uint64(len(nodes)), group):
+            prefetch(nodes, i)
+    for r in range(n):
+        walking[r] = r
+    left = n
+    while left > 0:
+        for i in range(left, (left + seven) // group * group):
+            walking[i] = walking[left - one]
+        kept = np.uint64(0)
+        for i in range(np.uint64(0), left, group):
+            r0, r1 = np.uint64(walking[i]), np.uint64(walking[i + one])
+            r2, r3 = np.uint64(walking[i + two]), np.uint64(walking[i + three])
+            r4, r5 = np.uint64(walking[i + four]), np.uint64(walking[i + five])
+            r6, r7 = np.uint64(walking[i + six]), np.uint64(walking[i + seven])
+            k0, k1, k2, k3 = (
+                first_cell(r0, w),
+                first_cell(r1, w),
+                first_cell(r2, w),
+                first_cell(r3, w),
+            )
+            k4, k5, k6, k7 = (
+                first_cell(r4, w),
+                first_cell(r5, w),
+                first_cell(r6, w),
+                first_cell(r7, w),
+            )
+            b0, b1 = np.uint64(found[r0]), np.uint64(found[r1])
+            b2, b3 = np.uint64(found[r2]), np.uint64(found[r3])
+            b4, b5 = np.uint64(found[r4]), np.uint64(found[r5])
+            b6, b7 = np.uint64(found[r6]), np.uint64(found[r7])
+            a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
+            for _ in range(four):
+                a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
+                b0 = step(nodes, table, derived, mask, shift, w, a0, keys, k0, rows, r0)
+                b1 = step(nodes, table, derived, mask, shift, w, a1, keys, k1, rows, r1)
+                b2 = step(nodes, table, derived, mask, shift, w, a2, keys, k2, rows, r2)
+                b3 = step(nodes, table, derived, mask, shift, w, a3, keys, k3, rows, r3)
+                b4 = step(nodes, table, derived, mask, shift, w, a4, keys, k4, rows, r4)
+                b5 = step(nodes, table, derived, mask, shift, w, a5, keys, k5, rows, r5)
+                b6 = step(nodes, table, derived, mask, shift, w, a6, keys, k6, rows, r6)
+                b7 = step(nodes, table, derived, mask, shift, w, a7, keys, k7, rows, r7)
+            found[r0], found[r1], found[r2], found[r3] = b0, b1, b2, b3
+            found[r4], found[r5], found[r6], found[r7] = b4, b5, b6, b7
+            # A row that is done is overwritten by the next one.
+            walking[kept] = r0
+            kept += np.uint64(a0 != b0)
+            walking[kept] = r1
+            kept += np.uint64((a1 != b1) & (i + one < left))
+            walking[kept] = r2
+            kept += np.uint64((a2 != b2) & (i + two < left))
+            walking[kept] = r3
+            kept += np.uint64((a3 != b3) & (i + three < left))
+            walking[kept] = r4
+            kept += np.uint64((a4 != b4) & (i + four < left))
+            walking[kept] = r5
+            kept += np.uint64((a5 != b5) & (i + five < left))
+            walking[kept] = r6
+            kept += np.uint64((a6 != b6) & (i + six < left))
+            walking[kept] = r7
+            kept += np.uint64((a7 != b7) & (i + seven < left))
+        left = kept
+    for r in range(n):
+        found[r] = nodes[np.uint64(found[r]), np.uint64(0)]
+
+
+@kernel
+def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) -> None:
     """Add the integer leaf values of every tree to each row's `sums`.
 
     Parameters
@@ -197,50 +276,53 @@ def add_units(
     trees : PackedTrees
     rows : (rows, features) float32 or float64, as wide as the keys
     block : uint64
-        Rows that are walked through a tree before the next tree's turn.
-    leaf_row : (nodes,) int32
-        Row of `units` of each node that is a leaf.
+        Rows that are walked through a tree before the next tree's turn; a
+        multiple of 8.
     units : (leaves, outputs) int64
     sums : (rows, outputs) int64, written
     """
-    n, outputs = np.uint64(len(rows)), np.uint64(units.shape[1])
-    n_trees = np.uint64(len(trees.depths))
-    keys = np.empty((min(n, block), rows.shape[1]), trees.nodes.dtype)
-    leaf = np.empty(max(min(n, block), n_trees), np.int64)
+    n, group, outputs = np.uint64(len(rows)), np.uint64(GROUP), np.uint64(units.shape[1])
+    n_trees = np.uint64(len(trees.tops.depth))
+    most = (min(n, block) + group - np.uint64(1)) // group * group
+    keys = np.empty(most // group * group_width(len(trees.columns)), trees.nodes.dtype)
+    found, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
-        encode(part, trees.nominal, trees.n_levels, keys)
-        if count < np.uint64(FEW_ROWS):
-            for r in range(count):
-                _leaves_of_trees(trees, keys, part, r, leaf)
-                for t in range(n_trees):
-                    at = np.uint64(leaf_row[np.uint64(leaf[t])])
-                    for k in range(outputs):
-                        sums[start + r, k] += units[at, k]
-            continue
+        encode(part, trees.columns, trees.n_codes, keys)
         for t in range(n_trees):
-            _leaves_of_rows(trees, t, keys, part, count, leaf)
+            _through_the_top(trees, t, keys, count, found)
+            if trees.tops.below[t]:
+                _below_the_top(trees, t, keys, part, count, walking, found)
+            if outputs == 2:  # a loop over two costs as much as what it adds
+                for r in range(count):
+                    leaf, to = np.uint64(found[r]), start + r
+                    sums[to, np.uint64(0)] += units[leaf, np.uint64(0)]
+                    sums[to, np.uint64(1)] += units[leaf, np.uint64(1)]
+                continue
             for r in range(count):
-                at = np.uint64(leaf_row[np.uint64(leaf[r])])
+                leaf = np.uint64(found[r])
                 for k in range(outputs):
-                    sums[start + r, k] += units[at, k]
+                    sums[start + r, k] += units[leaf, k]
 
 
 @kernel
-def leaf_nodes(trees: Any, rows: Array, block: Any, nodes: Array) -> None:
-    """Write the leaf of each row in each tree into `nodes` (rows, trees) int32.
+def leaf_rows(trees: Any, rows: Array, block: Any, said: Array, answers: Array) -> None:
+    """Write what `said` (leaves,) int32 of each row's leaf in each tree.
 
-    Numbers count from the tree's root; the other parameters are as in `add_units`.
+    `answers` is (rows, trees) int32; the other parameters are as in `add_units`.
     """
-    n, n_trees = np.uint64(len(rows)), np.uint64(len(trees.depths))
-    keys = np.empty((min(n, block), rows.shape[1]), trees.nodes.dtype)
-    leaf = np.empty(max(min(n, block), n_trees), np.int64)
+    n, group = np.uint64(len(rows)), np.uint64(GROUP)
+    most = (min(n, block) + group - np.uint64(1)) // group * group
+    keys = np.empty(most // group * group_width(len(trees.columns)), trees.nodes.dtype)
+    found, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
-        encode(part, trees.nominal, trees.n_levels, keys)
-        for t in range(n_trees):
-            _leaves_of_rows(trees, t, keys, part, count, leaf)
+        encode(part, trees.columns, trees.n_codes, keys)
+        for t in range(np.uint64(len(trees.tops.depth))):
+            _through_the_top(trees, t, keys, count, found)
+            if trees.tops.below[t]:
+                _below_the_top(trees, t, keys, part, count, walking, found)
             for r in range(count):
-                nodes[start + r, t] = np.int32(leaf[r] - np.int64(trees.roots[t]))
+                answers[start + r, t] = said[np.uint64(found[r])]

@@ -21,6 +21,8 @@ from treekit.model.votes import spread, units_each
 
 if TYPE_CHECKING:
     from treekit.model.pack import PackedModel
+    from treekit.model.scorer import Scorer
+    from treekit.model.straight import StraightTree
     from treekit.plot import Picture
     from treekit.rules import RuleList
 
@@ -182,6 +184,13 @@ class Model:
 
         return pack(self)
 
+    @cached_property
+    def straight(self) -> StraightTree | None:
+        """A single plain tree for its own loops, made once; see `treekit.model.straight`."""
+        from treekit.model.straight import straight_tree
+
+        return straight_tree(self)
+
     def predict(self, rows: Any) -> npt.NDArray[Any]:
         """The label, or the number, of each row of any table.
 
@@ -209,6 +218,12 @@ class Model:
         from treekit.model.predict import predict_proba
 
         return predict_proba(self, rows)
+
+    def scorer(self) -> Scorer:
+        """A handle that scores one row in microseconds; see `treekit.model.scorer`."""
+        from treekit.model.scorer import Scorer
+
+        return Scorer(self)
 
     def save(self, path: str | Path) -> None:
         """Write the model file atomically; see `treekit.model.store`."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from treekit.model.derived import DerivedColumns, derive
 from treekit.model.fractional import mass_bounds
 from treekit.model.joined import join
+from treekit.model.tops import MAX_TOP, make_tops
 from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths, ranges
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PackedModel", "level_table", "node_keys", "ordered_keys", "pack"]
 
+_CELL = 8
+"""Places between two cells of a row; `treekit.kernels.keys.GROUP`, which imports numba."""
+
 
 class PackedModel(NamedTuple):
     """A model as the scorer wants it.
@@ -26,21 +30,21 @@ class PackedModel(NamedTuple):
     Attributes
     ----------
     trees : PackedTrees
-    leaf_row : (nodes,) int32
-        Row of `Model.units` of each leaf.
+    node_of_leaf : (leaves,) int32
+        Node of each row of `Model.units`, counted from its tree's root.
     shares : (nodes, 2) int64, or None
         Bounds of `mass_bounds`, tree after tree; None if rows never divide.
     """
 
     trees: PackedTrees
-    leaf_row: npt.NDArray[np.int32]
+    node_of_leaf: npt.NDArray[np.int32]
     shares: npt.NDArray[np.int64] | None
 
 
 def pack(model: Model) -> PackedModel:
     """The trees as the kernels want them.
 
-    Keys are 32 bits wide if the input type is float32 and a node's column and
+    Keys are 32 bits wide if the input type is float32 and a node's cell and
     child fit beside them, else 64.
     """
     from treekit.kernels.predict import PackedTrees
@@ -49,51 +53,69 @@ def pack(model: Model) -> PackedModel:
     nodes, roots = join(model.trees)
     divides = model.missing == "fractional"
     derived = derive(model)
-    feature_bits = max(schema.n_features + derived.n_columns - 1, 1).bit_length()
-    child_bits = int(np.diff(roots).max()).bit_length()
-    narrow = schema.dtype == "float32" and 2 + feature_bits + child_bits <= 32
-    asks_levels = (derived.column < 0) & (
-        (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
-    )
+    columns = _asked_columns(nodes, derived)
+    plain = derived.column < 0
+    asks_levels = plain & ((nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY))
     table, table_start = level_table(nodes, asks_levels, divides)
-    narrow = narrow and len(table) < 1 << 31
+    leaf = nodes.kind == Split.LEAF
+    cell_bits = (2 * _CELL * (len(columns) + derived.n_columns + 1)).bit_length()
+    child_bits = int(np.diff(roots).max()).bit_length()
+    narrow = schema.dtype == "float32" and cell_bits + child_bits <= 32 and len(table) < 1 << 31
     word, real = (np.uint32, np.float32) if narrow else (np.uint64, np.float64)
     key, wrap = node_keys(nodes, derived, np.dtype(word), np.dtype(real))
+    key[wrap & plain & (nodes.kind == Split.THRESHOLD)] -= word(1)  # cells are not moved up
     key[asks_levels] = table_start
-    feature = np.where(derived.column < 0, nodes.feature, schema.n_features + derived.column)
-    leaf = nodes.kind == Split.LEAF
+    key[leaf] = np.arange(np.count_nonzero(leaf))
+    cell = _cells(nodes, derived, columns, wrap | asks_levels) | asks_levels.astype(np.uint64)
     own = np.arange(nodes.n_nodes)
     child = np.where(leaf, own, nodes.first_child) - np.repeat(roots[:-1], np.diff(roots))
-    test = (
-        (wrap | asks_levels).astype(np.uint64)
-        | (asks_levels.astype(np.uint64) << 1)
-        | (np.where(leaf, 0, feature).astype(np.uint64) << 2)
-        | (child.astype(np.uint64) << (2 + feature_bits))
-    )
-    depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
+    test = cell | (child.astype(np.uint64) << np.uint64(cell_bits))
+    depth = np.maximum.reduceat(node_depths(nodes, roots[:-1], MAX_DEPTH), roots[:-1])
     # Each None is one more variant to compile: spared where speed matters less.
     full = divides or derived.n_columns > 0
     packed = PackedTrees(
         nodes=np.stack([key, test.astype(word)], axis=1),
         roots=roots.astype(np.uint64),
-        depths=np.maximum.reduceat(depths, roots[:-1]).astype(np.uint64),
+        tops=make_tops(nodes, roots, depth, key, cell, 0 if full else MAX_TOP),
         table=table if len(table) else np.zeros(1, np.uint32) if full else None,
-        derived=_packed_columns(derived) if full else None,
-        feature_mask=np.uint64((1 << feature_bits) - 1),
-        child_shift=np.uint64(2 + feature_bits),
-        nominal=np.flatnonzero(schema.nominal).astype(np.uint64),
-        n_levels=schema.n_levels[schema.nominal].astype(np.uint64),
+        derived=_packed_columns(derived, columns) if full else None,
+        cell_mask=np.uint64((1 << cell_bits) - 2),
+        child_shift=np.uint64(cell_bits),
+        columns=columns.astype(np.uint64),
+        n_codes=np.where(schema.nominal, schema.n_levels + 1, 0)[columns].astype(np.uint64),
+        deepest=np.uint64(depth.max()),
     )
-    leaf_row = (np.cumsum(leaf) - leaf).astype(np.int32)
+    node_of_leaf = (own - np.repeat(roots[:-1], np.diff(roots)))[leaf].astype(np.int32)
     shares = np.concatenate([mass_bounds(tree) for tree in model.trees]) if divides else None
-    return PackedModel(packed, leaf_row, shares)
+    return PackedModel(packed, node_of_leaf, shares)
 
 
-def _packed_columns(derived: DerivedColumns) -> PackedColumns:
+def _asked_columns(nodes: Tree, derived: DerivedColumns) -> npt.NDArray[np.int64]:
+    """The columns that plain nodes and tests by levels ask, ascending."""
+    plain = nodes.feature[(nodes.kind != Split.LEAF) & (derived.column < 0)]
+    by_levels = derived.level_feature[derived.level_feature >= 0]
+    return np.unique(np.concatenate([plain.astype(np.int64), by_levels]))
+
+
+def _cells(
+    nodes: Tree,
+    derived: DerivedColumns,
+    columns: npt.NDArray[np.int64],
+    left: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.uint64]:
+    """What each node asks: a cell of a column, of a derived column, or, in leaves, the zero."""
+    place = np.searchsorted(columns, nodes.feature)
+    place = np.where(derived.column < 0, place, len(columns) + derived.column)
+    cell = _CELL * (2 * place + 1 + left)
+    return np.where(nodes.kind == Split.LEAF, 0, cell).astype(np.uint64)
+
+
+def _packed_columns(derived: DerivedColumns, columns: npt.NDArray[np.int64]) -> PackedColumns:
     from treekit.kernels.derived import UNKNOWN, PackedColumns
 
     arrays = derived._asdict()
     arrays["level_branch"] = np.where(derived.level_branch < 0, UNKNOWN, derived.level_branch)
+    arrays["level_cell"] = _CELL * (2 * np.searchsorted(columns, derived.level_feature) + 1)
     return PackedColumns(
         **{
             name: array if array.dtype == np.float64 else array.astype(np.uint64)
@@ -133,7 +155,11 @@ def ordered_keys(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def node_keys(
     nodes: Tree, derived: DerivedColumns, word: np.dtype[Any], real: np.dtype[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """First word and wrap bit of each node that asks no levels; see `treekit.kernels.predict`."""
+    """First word and wrap bit of each node that asks no levels.
+
+    A wrapped node is for cells that have moved up by one, so that missing, else the
+    largest key, is 0: its own key has moved up, too.
+    """
     largest = np.iinfo(word).max
     key = np.full(nodes.n_nodes, largest, dtype=word)
     at = (nodes.kind == Split.THRESHOLD) & (derived.column < 0)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Output, Schema
+from treekit.data.schema import Output
 from treekit.errors import DataError, ModelError
+from treekit.model.accepted import Matrix, accepted
 from treekit.model.links import values_of
 from treekit.model.votes import least_cost
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from treekit.model.ensemble import Model
 
 __all__ = [
+    "answers",
     "decide",
     "label_codes",
     "leaf_indices",
@@ -32,8 +34,6 @@ __all__ = [
     "probabilities",
     "sums",
 ]
-
-Matrix = npt.NDArray[np.floating[Any]]
 
 _CACHE_BYTES = 1 << 20
 """Up to this size all packed nodes stay in the second cache between blocks of rows."""
@@ -53,7 +53,8 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     DataError
         If the rows do not fit the schema, or a policy refuses a cell.
     """
-    return decide(model, sums(model, _encoded(model, rows), n_threads))
+    said: npt.NDArray[Any] = answers(model, _encoded(model, rows), decide, n_threads)
+    return said
 
 
 def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
@@ -61,7 +62,33 @@ def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
 
     A list of such arrays if the model has several outputs.
     """
-    return probabilities(model, sums(model, _encoded(model, rows), n_threads))
+    return answers(model, _encoded(model, rows), probabilities, n_threads)
+
+
+def answers(
+    model: Model,
+    matrix: Matrix,
+    say: Callable[[Model, npt.NDArray[np.int64]], Any],
+    n_threads: int = 1,
+) -> Any:
+    """What `say`, such as `decide`, makes of the sums of each row.
+
+    Of a single tree whose rows do not divide, the sums are those of a leaf, and `say`
+    is asked once a leaf.  `matrix`, `n_threads` and errors are those of `sums`.
+
+    Returns
+    -------
+    (rows, ...) array, or list of such, as `say` returns
+    """
+    if model.n_trees > 1 or model.mass > 1:
+        return say(model, sums(model, matrix, n_threads))
+    leaf = _leaves(model, matrix, n_threads)[:, 0]
+    if len(leaf) < model.n_leaves:
+        return say(model, model.units[leaf])
+    said = say(model, model.units)
+    if isinstance(said, list):
+        return [own.take(leaf, axis=0) for own in said]
+    return said.take(leaf, axis=0)
 
 
 def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -132,13 +159,15 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
     from treekit.kernels.divided import add_divided_units
     from treekit.kernels.predict import add_units
 
-    checked = _checked(model, matrix)
-    trees, leaf_row, shares = model.packed
+    if model.straight is not None:
+        return model.units.take(_leaves(model, matrix, n_threads)[:, 0], axis=0)
+    checked = accepted(model, matrix)
+    trees, _, shares = model.packed
     result = np.zeros((len(checked), model.schema.n_values), dtype=np.int64)
     cells, block = _cells(trees, checked)
 
     def score(part: slice) -> None:
-        given = trees, cells[part], block, leaf_row, model.units
+        given = trees, cells[part], block, model.units
         if shares is None:
             add_units(*given, result[part])
         else:
@@ -156,21 +185,40 @@ def leaf_indices(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArra
 
     Parameters and errors are those of `sums`.
     """
-    from treekit.kernels.divided import largest_parts
-    from treekit.kernels.predict import leaf_nodes
+    return _leaves(model, matrix, n_threads, nodes=True)
 
-    checked = _checked(model, matrix)
-    trees, _, shares = model.packed
-    result = np.empty((len(checked), model.n_trees), dtype=np.int32)
-    cells, block = _cells(trees, checked)
+
+def _leaves(
+    model: Model, matrix: Matrix, n_threads: int, *, nodes: bool = False
+) -> npt.NDArray[np.int32]:
+    """(rows, trees) int32: the leaf of each row, as a row of `Model.units` or as a node."""
+    from treekit.kernels.divided import largest_parts
+    from treekit.kernels.predict import leaf_rows
+    from treekit.kernels.straight import leaves_of_rows
+
+    cells = accepted(model, matrix)
+    result = np.empty((len(cells), model.n_trees), dtype=np.int32)
+    straight = model.straight
+    if straight is not None:
+        said = straight.node if nodes else straight.leaf
+
+        def walk(part: slice) -> None:
+            leaves_of_rows(*straight.walk, said, cells[part], result[part, 0])
+
+        _share(walk, len(cells), n_threads)
+        return result
+    trees, node_of_leaf, shares = model.packed
+    said = node_of_leaf if nodes else np.arange(model.n_leaves, dtype=np.int32)
+    cells, block = _cells(trees, cells)
 
     def find(part: slice) -> None:
+        given = trees, cells[part], block, said
         if shares is None:
-            leaf_nodes(trees, cells[part], block, result[part])
+            leaf_rows(*given, result[part])
         else:
-            largest_parts(trees, cells[part], block, shares, _most_leaves(model), result[part])
+            largest_parts(*given, shares, _most_leaves(model), result[part])
 
-    _share(find, len(checked), n_threads)
+    _share(find, len(cells), n_threads)
     return result
 
 
@@ -196,63 +244,12 @@ def _label_array(output: Output) -> npt.NDArray[Any]:
     return labels
 
 
-def _checked(model: Model, matrix: Matrix) -> Matrix:
-    """`matrix` in the model's input type and C order, if its policies allow each cell."""
-    schema = model.schema
-    if getattr(matrix, "dtype", None) not in (np.float32, np.float64):
-        raise DataError(
-            "an encoded matrix is a float32 or float64 array; "
-            "use predict for tables, or encode_rows first"
-        )
-    if matrix.ndim != 2 or matrix.shape[1] != schema.n_features:
-        raise DataError(
-            f"the matrix has shape {matrix.shape}; the model needs (rows, {schema.n_features})"
-        )
-    with np.errstate(over="ignore"):  # beyond the largest float32 is infinite there too
-        result = np.ascontiguousarray(matrix, dtype=schema.dtype)
-    if model.unknown == "error":
-        _refuse_unknown(result, schema)
-    if model.missing == "error":
-        _refuse_missing(result, schema)
-    return result
-
-
-def _unknown_codes(codes: npt.NDArray[Any], n_levels: int) -> npt.NDArray[np.bool_]:
-    known = (codes >= 0) & (codes < n_levels) & (codes == np.floor(codes))
-    unknown: npt.NDArray[np.bool_] = ~known & ~np.isnan(codes)
-    return unknown
-
-
-def _refuse_unknown(matrix: Matrix, schema: Schema) -> None:
-    for f in np.flatnonzero(schema.nominal):
-        column = schema.columns[f]
-        unknown = _unknown_codes(matrix[:, f], len(column.levels))
-        if unknown.any():
-            row = int(unknown.argmax())
-            raise DataError(
-                f"row {row}: {matrix[row, f]} is not a code of column {column.name!r} "
-                f"({len(column.levels)} levels), and the model's unknown policy is 'error'"
-            )
-
-
-def _refuse_missing(matrix: Matrix, schema: Schema) -> None:
-    for f, column in enumerate(schema.columns):
-        missing = np.isnan(matrix[:, f])
-        if column.kind == "nominal":
-            missing |= _unknown_codes(matrix[:, f], len(column.levels))
-        if missing.any():
-            raise DataError(
-                f"row {int(missing.argmax())}: column {column.name!r} is missing, and the "
-                "model's missing policy is 'error'; fill it, or train with missing='direction'"
-            )
-
-
 def _cells(packed: PackedTrees, matrix: Matrix) -> tuple[Matrix, np.uint64]:
     """`matrix` as wide as the keys, and the block size for trees of this size."""
     real = np.float32 if packed.nodes.dtype == np.uint32 else np.float64
-    # Small models: the trees stay cached, so do few rows.  Large ones: each tree
-    # comes from memory once a block (16,384 rows: six times faster than 64, measured).
-    block = 256 if packed.nodes.nbytes <= _CACHE_BYTES else 16_384
+    # Small models: the trees stay in the second cache, so that few rows may stay in the
+    # first.  Large ones: each tree comes from memory once a block.
+    block = 64 if packed.nodes.nbytes <= _CACHE_BYTES else 4096
     return matrix.astype(real, copy=False), np.uint64(block)
 
 

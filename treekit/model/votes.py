@@ -58,5 +58,10 @@ def least_cost(
 ) -> npt.NDArray[np.int64]:
     """(rows,) int64: the first class of most votes, or of least expected cost."""
     label: npt.NDArray[np.int64]
-    label = votes.argmax(axis=1) if costs is None else (votes @ costs).argmin(axis=1)
+    if costs is not None:
+        label = (votes @ costs).argmin(axis=1)
+    elif votes.shape[1] == 2:  # an argmax along a short axis costs a call a row
+        label = (votes[:, 1] > votes[:, 0]).astype(np.int64)
+    else:
+        label = votes.argmax(axis=1)
     return label
