@@ -33,7 +33,7 @@ import numpy.typing as npt
 from treekit.kernels.compile import kernel
 from treekit.kernels.derived import PackedColumns, derived_key
 from treekit.kernels.keys import GROUP, encode, first_cell, group_width
-from treekit.kernels.pointers import prefetch
+from treekit.kernels.pointers import borrowed, prefetch
 
 __all__ = ["PackedTrees", "Tops", "add_units", "cell_of", "down", "leaf_rows", "step"]
 
@@ -161,15 +161,24 @@ def step(
 
 
 @kernel
-def _through_the_top(trees: Any, tree: Any, keys: Array, n: Any, found: Array) -> None:
-    """Walk `n` rows down a tree's complete levels; `found` (rows,) gets the ends."""
+def _through_the_top(
+    key: Array,
+    cell: Array,
+    ends: Array,
+    table: Any,
+    depth: Any,
+    width: Any,
+    keys: Array,
+    n: Any,
+    found: Array,
+) -> None:
+    """Walk `n` rows down the complete levels of one tree; `found` (rows,) gets the ends.
+
+    `key`, `cell` and `ends` are the tree's own: their addresses stay in registers, and
+    no step adds where the tree starts.
+    """
     one, at = np.uint64(1), np.uint64(0)
-    start, depth = trees.tops.start[tree], trees.tops.depth[tree]
     size = one << depth
-    # Slices: their addresses stay in registers, and no step adds the start.
-    key, cell = trees.tops.key[start : start + size], trees.tops.cell[start : start + size]
-    ends, table = trees.tops.ends[start : start + size], trees.table
-    width = group_width(len(trees.columns))
     for r in range(np.uint64(0), n, np.uint64(GROUP)):
         a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = one
         for _ in range(depth):
@@ -283,15 +292,20 @@ def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) ->
     """
     n, group, outputs = np.uint64(len(rows)), np.uint64(GROUP), np.uint64(units.shape[1])
     n_trees = np.uint64(len(trees.tops.depth))
+    width = group_width(len(trees.columns))
+    key, cell, ends = borrowed(trees.tops.key), borrowed(trees.tops.cell), borrowed(trees.tops.ends)
     most = (min(n, block) + group - np.uint64(1)) // group * group
-    keys = np.empty(most // group * group_width(len(trees.columns)), trees.nodes.dtype)
+    keys = np.empty(most // group * width, trees.nodes.dtype)
     found, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
         encode(part, trees.columns, trees.n_codes, keys)
         for t in range(n_trees):
-            _through_the_top(trees, t, keys, count, found)
+            first, depth = trees.tops.start[t], trees.tops.depth[t]
+            end = first + (np.uint64(1) << depth)
+            top = key[first:end], cell[first:end], ends[first:end]
+            _through_the_top(*top, trees.table, depth, width, keys, count, found)
             if trees.tops.below[t]:
                 _below_the_top(trees, t, keys, part, count, walking, found)
             if outputs == 2:  # a loop over two costs as much as what it adds
@@ -313,15 +327,20 @@ def leaf_rows(trees: Any, rows: Array, block: Any, said: Array, answers: Array) 
     `answers` is (rows, trees) int32; the other parameters are as in `add_units`.
     """
     n, group = np.uint64(len(rows)), np.uint64(GROUP)
+    width = group_width(len(trees.columns))
+    key, cell, ends = borrowed(trees.tops.key), borrowed(trees.tops.cell), borrowed(trees.tops.ends)
     most = (min(n, block) + group - np.uint64(1)) // group * group
-    keys = np.empty(most // group * group_width(len(trees.columns)), trees.nodes.dtype)
+    keys = np.empty(most // group * width, trees.nodes.dtype)
     found, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
         encode(part, trees.columns, trees.n_codes, keys)
         for t in range(np.uint64(len(trees.tops.depth))):
-            _through_the_top(trees, t, keys, count, found)
+            first, depth = trees.tops.start[t], trees.tops.depth[t]
+            end = first + (np.uint64(1) << depth)
+            top = key[first:end], cell[first:end], ends[first:end]
+            _through_the_top(*top, trees.table, depth, width, keys, count, found)
             if trees.tops.below[t]:
                 _below_the_top(trees, t, keys, part, count, walking, found)
             for r in range(count):
