@@ -25,80 +25,19 @@ end when none of eight rows moves: 1.7 times faster at depth 8, and at depth 30.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.derived import PackedColumns, derived_key
+from treekit.kernels.derived import derived_key
 from treekit.kernels.keys import GROUP, encode, first_cell, group_width
 from treekit.kernels.pointers import borrowed, prefetch
 
-__all__ = ["PackedTrees", "Tops", "add_units", "cell_of", "down", "leaf_rows", "step"]
+__all__ = ["add_units", "cell_of", "down", "leaf_rows", "step"]
 
 Array = npt.NDArray[Any]
-
-
-class Tops(NamedTuple):
-    """The complete first levels of all trees.
-
-    Attributes
-    ----------
-    start : (trees,) uint64
-        Tree t's node h, from 1, is at ``start[t] + h`` of `key` and `cell`, and
-        its end e, from 0, at ``start[t] + e`` of `ends`.
-    depth : (trees,) uint64
-        Levels of each.
-    below : (trees,) bool
-        Whether the ends are nodes, else they are numbers of leaves.
-    key : (places,) uint32 or uint64
-    cell : (places,) uint32
-        With the flag of levels in the lowest bit.
-    ends : (places,) uint32
-        Where the rows go: a node counted from the root, or a leaf of the model.
-    """
-
-    start: Array
-    depth: Array
-    below: Array
-    key: Array
-    cell: Array
-    ends: Array
-
-
-class PackedTrees(NamedTuple):
-    """All trees of a model, as the loops want them.
-
-    Attributes
-    ----------
-    nodes : (nodes, 2) uint32 or uint64
-        Packed nodes, tree after tree; children count from the tree's root.
-    roots : (trees + 1,) uint64
-        Where each tree starts in `nodes`.
-    tops : Tops
-    table : (entries,) uint32, or None
-        Branches of the level splits; None if the model has none.
-    derived : PackedColumns, or None
-        What columns beyond those of the rows ask; None if there are none.
-    cell_mask, child_shift : uint64
-        Where a node's second word holds cell and child.
-    columns, n_codes : (columns,) uint64
-        Which columns the nodes ask; see `treekit.kernels.keys.encode`.
-    deepest : uint64
-        Levels of the deepest tree.
-    """
-
-    nodes: Array
-    roots: Array
-    tops: Tops
-    table: Array | None
-    derived: PackedColumns | None
-    cell_mask: np.uint64
-    child_shift: np.uint64
-    columns: Array
-    n_codes: Array
-    deepest: np.uint64
 
 
 @kernel
@@ -282,7 +221,7 @@ def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) ->
 
     Parameters
     ----------
-    trees : PackedTrees
+    trees : treekit.kernels.packed.PackedTrees
     rows : (rows, features) float32 or float64, as wide as the keys
     block : uint64
         Rows that are walked through a tree before the next tree's turn; a

@@ -65,9 +65,9 @@ def sum_row(
     ----------
     row : (features,) float32 or float64
     nodes, roots, table, child_shift, columns, n_codes
-        Of `treekit.kernels.predict.PackedTrees`; a model without levels has any table.
+        Of `treekit.kernels.packed.PackedTrees`; a model without levels has any table.
     start, depth, below, key, cell, ends
-        Of `treekit.kernels.predict.Tops`.
+        Of `treekit.kernels.packed.Tops`.
     codes_of : (features,) uint64
         As `n_codes`, of all columns.
     refuse : uint64

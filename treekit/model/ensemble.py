@@ -140,8 +140,7 @@ class Model:
     def margins(self) -> bool:
         """Whether leaves hold margins of the classes, as boosting makes them, and no votes.
 
-        The label is the first class of the largest sum.  Of two classes the first
-        one's margin is 0.
+        The label is the first class of the largest sum.  Of two the first one's is 0.
         """
         return self.schema.task == "classification" and self.combine == "sum"
 
@@ -212,8 +211,7 @@ class Model:
     def predict_proba(self, rows: Any) -> Any:
         """(rows, classes) float64: the probability of each class, in schema order.
 
-        Its share of the votes; with margins, what the link makes of them.  A list of
-        such arrays if the model has several outputs.
+        A list of such arrays if the model has several outputs.
         """
         from treekit.model.predict import predict_proba
 

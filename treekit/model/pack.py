@@ -15,7 +15,7 @@ from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths, ranges
 
 if TYPE_CHECKING:
     from treekit.kernels.derived import PackedColumns
-    from treekit.kernels.predict import PackedTrees
+    from treekit.kernels.packed import PackedTrees
     from treekit.model.ensemble import Model
 
 __all__ = ["PackedModel", "level_table", "node_keys", "ordered_keys", "pack"]
@@ -47,7 +47,7 @@ def pack(model: Model) -> PackedModel:
     Keys are 32 bits wide if the input type is float32 and a node's cell and
     child fit beside them, else 64.
     """
-    from treekit.kernels.predict import PackedTrees
+    from treekit.kernels.packed import PackedTrees
 
     schema = model.schema
     nodes, roots = join(model.trees)

@@ -21,7 +21,7 @@ from treekit.model.links import values_of
 from treekit.model.votes import least_cost
 
 if TYPE_CHECKING:
-    from treekit.kernels.predict import PackedTrees
+    from treekit.kernels.packed import PackedTrees
     from treekit.model.ensemble import Model
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from treekit.model.tree import Split, Tree
 
 if TYPE_CHECKING:
-    from treekit.kernels.predict import Tops
+    from treekit.kernels.packed import Tops
 
 __all__ = ["MAX_TOP", "make_tops"]
 
@@ -41,7 +41,7 @@ def make_tops(
     most : int
         None are complete in a tree where a node has other than two branches.
     """
-    from treekit.kernels.predict import Tops
+    from treekit.kernels.packed import Tops
 
     sizes = np.diff(roots)
     levels = np.minimum(np.minimum(depth, most), np.frexp(sizes)[1])
