@@ -9,6 +9,7 @@ table of bits where every split has two branches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 __all__ = ["PackedNodes", "packed_nodes"]
 
 _FLAG_BITS = 2
+_MOST = 2**31 - 1
+_GROUP = 1 << 18  # nodes that are joined at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,39 +64,76 @@ class PackedNodes:
 def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> PackedNodes:
     """Pack the trees of a model whose rows do not divide.
 
+    Some trees at a time: joined, the nodes of a large forest would take as much
+    memory as the model does.
+
     Raises
     ------
     ExportError
-        If there are more branches of levels than 32 bits count.
+        If there are more nodes, or branches of levels, than 32 bits count.
     """
-    schema = model.schema
-    single = schema.dtype == "float32"
-    nodes, roots = join(model.trees)
-    word, real = (np.uint32, np.float32) if single else (np.uint64, np.float64)
-    key, wrap = node_keys(nodes, derived, np.dtype(word), np.dtype(real))
-    asks_levels = (derived.column < 0) & (
-        (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
-    )
-    entries, start = level_table(nodes, asks_levels, False)
-    if len(entries) > np.iinfo(np.int32).max:
-        raise ExportError("the category splits of the model need more than 2**31 branches")
-    leaf = nodes.kind == Split.LEAF
-    key[asks_levels] = start
-    key[leaf] = leaves.row
-    test, cell_bits = _tests(nodes, derived, wrap | asks_levels, asks_levels, schema.n_features)
+    sizes = np.array([tree.n_nodes for tree in model.trees])
+    if sizes.sum() > _MOST:
+        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    single, n_features = model.schema.dtype == "float32", model.schema.n_features
+    key = np.empty(sizes.sum(), np.uint32 if single else np.uint64)
+    test = np.empty(sizes.sum(), np.uint64)
+    cell_bits = (n_features + derived.n_columns).bit_length()
+    entries: list[npt.NDArray[np.uint32]] = []
+    depth: list[npt.NDArray[np.int64]] = []
+    first = first_leaf = first_entry = 0
+    for trees in _groups(model.trees):
+        nodes, roots = join(trees)
+        own = slice(first, first + nodes.n_nodes)
+        plain = derived.column[own] < 0
+        part = derived._replace(column=derived.column[own])
+        key[own], wrap = node_keys(nodes, part, key.dtype, np.dtype(model.schema.dtype))
+        asks_levels = plain & ((nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY))
+        table, start = level_table(nodes, asks_levels, False)
+        entries.append(table)
+        if first_entry + len(table) > _MOST:
+            raise ExportError("the category splits of the model need more than 2**31 branches")
+        key[own][asks_levels] = start + first_entry
+        leaf = nodes.kind == Split.LEAF
+        n_leaves = int(np.count_nonzero(leaf))
+        key[own][leaf] = leaves.row[first_leaf : first_leaf + n_leaves]
+        test[own] = _tests(nodes, part, wrap | asks_levels, asks_levels, n_features, cell_bits)
+        depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
+        depth.append(np.maximum.reduceat(depths, roots[:-1]))
+        first, first_leaf, first_entry = own.stop, first_leaf + n_leaves, first_entry + len(table)
+    levels = np.concatenate(entries)
     packed = single and int(test.max()) < 1 << 32
-    wide = key.astype(np.uint64)
-    binary = not len(entries) or int(entries.max()) < 2
-    depth = node_depths(nodes, roots[:-1], MAX_DEPTH)
+    binary = not len(levels) or int(levels.max()) < 2
     return PackedNodes(
-        nodes=wide | test << np.uint64(32) if packed else np.stack([wide, test], axis=1).ravel(),
+        nodes=_words(key, test, packed),
         packed=packed,
         cell_bits=cell_bits,
-        levels=np.packbits(entries.astype(np.bool_), bitorder="little") if binary else entries,
+        levels=np.packbits(levels.astype(np.bool_), bitorder="little") if binary else levels,
         binary=binary,
-        root=roots[:-1].astype(np.uint32),
-        depth=np.maximum.reduceat(depth, roots[:-1]),
+        root=(np.cumsum(sizes) - sizes).astype(np.uint32),
+        depth=np.concatenate(depth),
     )
+
+
+def _groups(trees: tuple[Tree, ...]) -> Iterator[tuple[Tree, ...]]:
+    """The trees in order, some at a time."""
+    first = n_nodes = 0
+    for at, tree in enumerate(trees):
+        n_nodes += tree.n_nodes
+        if n_nodes > _GROUP or at + 1 == len(trees):
+            yield trees[first : at + 1]
+            first, n_nodes = at + 1, 0
+
+
+def _words(
+    key: npt.NDArray[Any], test: npt.NDArray[np.uint64], packed: bool
+) -> npt.NDArray[np.uint64]:
+    """Keys and tests as `PackedNodes.nodes`; `test` is overwritten."""
+    if not packed:
+        return np.stack([key.astype(np.uint64), test], axis=1).ravel()
+    test <<= np.uint64(32)
+    test |= key
+    return test
 
 
 def _tests(
@@ -102,15 +142,16 @@ def _tests(
     wrap: npt.NDArray[np.bool_],
     asks_levels: npt.NDArray[np.bool_],
     n_features: int,
-) -> tuple[npt.NDArray[np.uint64], int]:
-    """The test of each node, and how many bits hold its cell."""
+    cell_bits: int,
+) -> npt.NDArray[np.uint64]:
+    """The test of each node."""
     leaf = nodes.kind == Split.LEAF
     own = np.arange(nodes.n_nodes)
     cell = np.where(leaf, n_features, nodes.feature)
     cell = np.where(derived.column < 0, cell, n_features + 1 + derived.column)
     step = np.where(leaf, 0, nodes.first_child - own)
-    cell_bits = (n_features + derived.n_columns).bit_length()
     shift = np.uint64(_FLAG_BITS + cell_bits)
     test = wrap.astype(np.uint64) | asks_levels.astype(np.uint64) << np.uint64(1)
     test |= cell.astype(np.uint64) << np.uint64(_FLAG_BITS)
-    return test | step.astype(np.uint64) << shift, cell_bits
+    test |= step.astype(np.uint64) << shift
+    return test

@@ -66,9 +66,19 @@ class DerivedColumns(NamedTuple):
 
 def derive(model: Model) -> DerivedColumns:
     """The derived columns of a model's trees, in node order; none for plain trees."""
+    if not any(map(_derives, model.trees)):
+        # Joined, the nodes of a large forest would take as much memory as it does.
+        nodes, _ = join(model.trees[:1])
+        column = np.full(sum(tree.n_nodes for tree in model.trees), -1)
+        return _columns(nodes, np.empty(0, np.int64), model.schema.nominal)._replace(column=column)
     nodes, _ = join(model.trees)
     asks = (nodes.kind == Split.OBLIQUE) | (np.diff(nodes.surrogate_start) > 0)
     return _columns(nodes, np.flatnonzero(asks), model.schema.nominal)
+
+
+def _derives(tree: Tree) -> bool:
+    """Whether a tree has a node that asks a derived column."""
+    return len(tree.surrogate_feature) > 0 or bool((tree.kind == Split.OBLIQUE).any())
 
 
 def asked(model: Model) -> DerivedColumns:
