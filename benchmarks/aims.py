@@ -210,7 +210,7 @@ AIMS: tuple[Aim, ...] = (
     Aim("generated-c-deep-memory", "the same, most memory", "generated-c-deep", "", 1024.0,
         "1 GB", figure="most", form=".0f", unit="MB"),
     Aim("cost-complexity", "cost-complexity path, 100,000 rows", "cost-complexity", "", 0.1,
-        "a tenth of a fit", figure="above", unit="of a fit"),
+        "a tenth of a fit", figure="share", unit="of a fit"),
     Aim("import", "import treekit", "startup", "import", 0.3, "0.3 s"),
     Aim("help", "treekit --help", "startup", "--help", 0.3, "0.3 s"),
     Aim("first-training", "the first training on a machine", "startup",

@@ -51,7 +51,7 @@ def _process(arguments: list[str], environment: Mapping[str, str]) -> tuple[dict
 def _trained(code: str, environment: Mapping[str, str]) -> dict[str, float]:
     """The same, and what the training alone took, imports of its own included."""
     figures, printed = _process(["-c", code], environment)
-    return figures | {"train": float(printed)}
+    return figures | {"train": float(printed.split()[-1])}
 
 
 def _run(options: Options) -> Iterator[Entry]:
