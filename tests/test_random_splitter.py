@@ -19,6 +19,7 @@ from treekit import RandomForestClassifier, RandomForestRegressor
 from treekit.data.encode import encode_rows
 from treekit.data.keys import keys_of
 from treekit.kernels.drawn import KEYS
+from treekit.kernels.sides import ALIKE, add_side, pack
 from treekit.model.portable import floor_to
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Split
@@ -214,6 +215,37 @@ def test_classes_are_counted_alike_in_integers_and_in_numbers():
     np.testing.assert_array_equal(light.feature, heavy.feature)
     np.testing.assert_array_equal(light.threshold, heavy.threshold)
     np.testing.assert_array_equal(light.weight * 2.0**40, heavy.weight)
+
+
+@pytest.mark.parametrize("kind", ["whole weights", "halves", "alike numbers", "weighted numbers"])
+def test_a_side_is_the_sum_of_its_rows(kind):
+    rng = np.random.default_rng(7)
+    for m in (1, 2, 3, 4, 7, 30):
+        s = 2 if kind == "alike numbers" else 3
+        codes = np.where(rng.random(m) < 0.2, KEYS, rng.integers(0, 5, m)).astype(np.uint32)
+        values = rng.integers(-8, 9, (m, s)) / 4
+        values[:, 0] = 1.0 if kind == "alike numbers" else rng.integers(1, 4, m)
+        cells = np.empty(0, np.uint32)
+        if not kind.endswith("numbers"):
+            cells = rng.integers(0, s, m).astype(np.uint32)
+            values = values[:, :1] * (0.5 if kind == "halves" else 1.0)
+        rows, packed, sums = np.uint64(m), np.empty(m, np.uint64), np.empty(s)
+        total = float(values[:, 0].sum())
+        with np.errstate(over="ignore"):  # of unsigned numbers, which wrap around
+            form = pack.py_func(cells, values, rows, np.uint64(s), total, packed)
+            for least, most in ((0, 2), (0, KEYS), (KEYS, KEYS)):
+                ends = np.uint32(least), np.uint32(most)
+                words = form, packed
+                add_side.py_func(codes, *ends, cells, values, words, rows, np.uint64(s), sums)
+                inside = (codes >= least) & (codes <= most)
+                own = values[inside]
+                if len(cells):
+                    own = own * np.eye(s)[cells[inside]]
+                np.testing.assert_array_equal(sums, own.sum(axis=0))
+    if kind == "alike numbers":
+        assert form == ALIKE
+    if kind == "weighted numbers":
+        assert form == 0
 
 
 def test_accuracy_is_level_with_another_program():

@@ -97,7 +97,7 @@ def find_random(
     buffer, sides = borrowed(work[0]), borrowed(work[1])
     packed = borrowed(work[2:].reshape(-1).view(np.uint64))
     s, m = np.uint64(len(stats)), np.uint64(len(ids))
-    bits = pack(cells, values, m, s, weight, packed)
+    form = pack(cells, values, m, s, weight, packed)
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     draw = n_try < n_features
@@ -138,7 +138,7 @@ def find_random(
                 count = tally(
                     codes[feature], absent, ids, cells, values, s, work, words, counts, flat
                 )
-                bits = np.uint64(0)  # its work overwrote what was packed
+                form = np.uint64(0)  # its work overwrote what was packed
                 known = count
                 if work[np.uint64(CODE_OF), np.uint64(count - 1)] == absent:
                     known -= 1
@@ -174,7 +174,7 @@ def find_random(
                     sides,
                     cells,
                     values,
-                    (bits, packed),
+                    (form, packed),
                     m,
                     stats,
                     weight,

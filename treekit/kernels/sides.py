@@ -15,25 +15,39 @@ from treekit.kernels.compile import inlined
 
 __all__ = ["add_side", "pack"]
 
+ALIKE = np.uint64(64)
+"""What `pack` says of numbers whose rows all weigh 1."""
+
 
 @inlined
 def pack(cells, values, m, s, weight, packed):
-    """One word a row with its weight in the field of its class, where that can be.
+    """Prepare the statistics of a node's rows for `add_side`, where that pays.
+
+    Classes: a word a row, with its weight in the field of its class; `s` fields
+    lie in a word, the first class lowest.  One number of rows that weigh 1:
+    ``packed`` are the bits of cell 1.
 
     Returns
     -------
-    bits : uint64
-        Width of a field; `s` fields lie in a word, the first class lowest.
-        0: statistics are dense, weights not whole, or the sum of all weights,
-        `weight`, does not fit a field.
+    form : uint64
+        Width of a field; `ALIKE`; or 0: weights are not whole, or their sum,
+        `weight`, does not fit a field, or rows have other statistics.
     """
-    zero = np.uint64(0)
-    if np.uint64(len(cells)) == zero or s < np.uint64(2) or s > np.uint64(32):
+    zero, one = np.uint64(0), np.uint64(1)
+    whole = True
+    if np.uint64(len(cells)) == zero:
+        if s != np.uint64(2):
+            return zero
+        sums = packed.view(np.float64)
+        for i in range(m):
+            whole &= values[i, zero] == 1.0
+            sums[i] = values[i, one]
+        return ALIKE if whole else zero
+    if s < np.uint64(2) or s > np.uint64(32):
         return zero
     bits = np.uint64(64) // s
-    if not weight < np.float64(np.uint64(1) << bits):
+    if not weight < np.float64(one << bits):
         return zero
-    whole = True
     for i in range(m):
         value = values[i, zero]
         count = np.int64(value)
@@ -50,19 +64,35 @@ def add_side(codes, least, most, cells, values, words, m, s, sums):
     ----------
     codes : (m,) uint32
         Of the node's rows.
-    words : (bits, packed)
+    words : (form, packed)
         Of `pack`.
     """
-    bits, packed = words
-    zero, one = np.uint64(0), np.uint64(1)
-    span = most - least  # of unsigned codes: one comparison tells both ends
-    if bits > zero:
+    form, packed = words
+    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    span = np.uint32(most - least)  # of unsigned codes: one comparison tells both ends
+    if form == ALIKE:
+        count, at, three = zero, zero, np.uint64(3)
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four chains of additions do not wait for each other
+        for i in range(m):
+            count += np.uint64(np.uint32(codes[i] - least) <= span)
+        while at + three < m:
+            a += _within(codes[at], least, span, packed[at])
+            b += _within(codes[at + one], least, span, packed[at + one])
+            c += _within(codes[at + two], least, span, packed[at + two])
+            d += _within(codes[at + three], least, span, packed[at + three])
+            at += three + one
+        while at < m:
+            a += _within(codes[at], least, span, packed[at])
+            at += one
+        sums[zero] = np.float64(np.int64(count))
+        sums[one] = (a + b) + (c + d)
+    elif form > zero:
         total = zero
         for i in range(m):
             total += packed[i] if np.uint32(codes[i] - least) <= span else zero
-        mask = (one << bits) - one
+        mask = (one << form) - one
         for k in range(s):
-            sums[k] = np.float64(np.int64((total >> (k * bits)) & mask))
+            sums[k] = np.float64(np.int64((total >> (k * form)) & mask))
     elif len(cells) > 0:
         for k in range(s):
             sums[k] = 0.0
@@ -71,8 +101,15 @@ def add_side(codes, least, most, cells, values, words, m, s, sums):
             sums[np.uint64(cells[i])] += values[i, zero] * inside
     else:
         for k in range(s):
-            sums[k] = 0.0
-        for i in range(m):
-            inside = np.float64(np.uint32(codes[i] - least) <= span)
-            for k in range(s):
-                sums[k] += values[i, k] * inside
+            total_of_cell = 0.0
+            for i in range(m):
+                inside = np.uint32(codes[i] - least) <= span
+                total_of_cell += values[i, k] * inside
+            sums[k] = total_of_cell
+
+
+@inlined
+def _within(code, least, span, bits):
+    """The number of these bits, or 0 where the code is not within the span: no branch."""
+    inside = np.uint64(np.uint32(code - least) <= span)
+    return np.uint64(bits & (np.uint64(0) - inside)).view(np.float64)
