@@ -276,7 +276,8 @@ class EstimatorBase(Parameters, BaseEstimator):
 
     def _answers(self, X: Any, say: Callable[[Model, npt.NDArray[np.int64]], Any]) -> Any:
         """What `say` makes of the rows' sums; see `treekit.model.predict.answers`."""
-        return answers(self.model_, self._encode(X), say, self._n_threads())
+        matrix = self._encode(X)  # says first whether there is a model
+        return answers(self.model_, matrix, say, self._n_threads())
 
     def _n_threads(self) -> int:
         return 1
