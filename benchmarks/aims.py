@@ -183,7 +183,7 @@ AIMS: tuple[Aim, ...] = (
         "the model and the code matrix", ":model and codes", figure="memory", form=".0f",
         unit="MB"),
     Aim("one-row", "one row from Python, 100 trees of depth 8", "one-row", "", 10.0,
-        "10 us", form=".1f", **_US),
+        "10 us", side="treekit handle", form=".1f", **_US),
     Aim("batch", "100,000 rows, 100 trees of depth 8, one thread", "batch", "", 1 / 6,
         "a sixth of onnxruntime's", "onnxruntime", form=".2f", **_US),
     Aim("batch-deep", "rows, fully grown (5 million nodes), one thread", "batch-deep", "", 1 / 5,

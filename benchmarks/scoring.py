@@ -66,6 +66,12 @@ def _treekit(models: Models, rows: Any) -> Ask:
     return lambda: models.model.predict_proba(rows)
 
 
+def _handle(models: Models, rows: Any) -> Ask:
+    """The warm handle, which answers one row."""
+    score, row = models.model.scorer(), rows[0]
+    return lambda: score.proba(row)
+
+
 def _graph(models: Models, rows: Any, options: Options) -> Ask:
     import treekit
 
@@ -94,7 +100,10 @@ def answering(side: str, models: Models, rows: Any, options: Options) -> Ask:
         return _compiled(side, models, rows, options)
     if side == "treekit ONNX":
         return _graph(models, rows, options)
-    makers = {"sklearn": _sklearn, "ydf": _ydf, "onnxruntime": _onnxruntime, "treekit": _treekit}
+    makers = {
+        "sklearn": _sklearn, "ydf": _ydf, "onnxruntime": _onnxruntime, "treekit": _treekit,
+        "treekit handle": _handle,
+    }  # fmt: skip
     return makers[side](models, rows)
 
 
@@ -157,8 +166,9 @@ _PEERS = ("sklearn", "ydf", "onnxruntime")
 _OWN = ("treekit", "treekit ONNX")
 _add = partial(Benchmark, run=_run, figures=FIGURES, own=_OWN, peers=_PEERS, rounds=7)
 register(
-    _add("one-row", "one row from Python, 100 trees of depth 8", parameters=_parameters(1, 100, 8))
-)
+    _add("one-row", "one row from Python, 100 trees of depth 8", parameters=_parameters(1, 100, 8),
+         own=("treekit", "treekit handle", "treekit ONNX"))
+)  # fmt: skip
 register(
     _add("batch", "a batch from Python, 100 trees of depth 8",
          parameters=_parameters(100_000, 100, 8))
