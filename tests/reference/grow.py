@@ -271,11 +271,12 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
         return
     for attempt, lefts in enumerate(_searches(p, feature, known, stats)):
         for at, chosen in enumerate([*lefts, known]):
+            of_left = set(chosen)
             for missing in (1, 0) if lost else (1,):
                 if len(chosen) == len(known) and not (lost and missing == 1):
                     continue
                 left = [i for v in chosen for i in groups[v]] + (lost if not missing else [])
-                right = [i for v in known if v not in chosen for i in groups[v]]
+                right = [i for v in known if v not in of_left for i in groups[v]]
                 right += lost if missing else []
                 children = [_stats(p, weights, left), _stats(p, weights, right)]
                 heavy = [weight_of(p, c) for c in children]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import product
@@ -36,8 +37,11 @@ def prunings(tree: Tree, node: int = 0) -> Iterator[frozenset[int]]:
 def best_prunings(tree: Tree, risk: Sequence[Fraction]) -> list[frozenset[int]]:
     """The leaf sets of least total risk."""
     every = list(prunings(tree))
-    costs = [sum((risk[leaf] for leaf in leaves), Fraction(0)) for leaves in every]
-    return [leaves for leaves, cost in zip(every, costs, strict=True) if cost == min(costs)]
+    unit = math.lcm(*(part.denominator for part in risk))
+    whole = [int(part * unit) for part in risk]  # sums of integers are exact, and quick
+    costs = [sum(whole[leaf] for leaf in leaves) for leaves in every]
+    least = min(costs)
+    return [leaves for leaves, cost in zip(every, costs, strict=True) if cost == least]
 
 
 def weakest_links(tree: Tree, risk: Sequence[Fraction]) -> list[tuple[Fraction, list[int]]]:
