@@ -170,18 +170,20 @@ def own_stats(p: Problem, stats: Sequence[Fraction], k: int) -> Sequence[Fractio
     return stats[first : first + size] if size else [stats[0], stats[first]]
 
 
-def quantile_stats(rows: list[tuple[Fraction, int]], level: Fraction) -> list[Fraction]:
+def quantile_stats(rows: list[tuple[Fraction | int, int]], level: Fraction) -> list[Fraction]:
     """Weight, the middle of all weighted quantiles, and weighted distances below and above it."""
     copies = sorted(y for y, w in rows for _ in range(w))
     if not copies:
         return [Fraction(0)] * 4
     target = level * len(copies)
     at = math.ceil(target)
-    middle = copies[at - 1]
+    middle = Fraction(copies[at - 1])
     if at == target:
-        middle = (copies[at - 1] + copies[at]) / 2
-    below = sum((middle - y for y in copies if y < middle), Fraction(0))
-    above = sum((y - middle for y in copies if y > middle), Fraction(0))
+        middle = Fraction(copies[at - 1] + copies[at]) / 2
+    smaller = [y for y in copies if y < middle]
+    larger = [y for y in copies if y > middle]
+    below = len(smaller) * middle - sum(smaller)
+    above = sum(larger) - len(larger) * middle
     return [Fraction(len(copies)), middle, below, above]
 
 
