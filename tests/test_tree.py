@@ -460,3 +460,14 @@ def test_models_and_trees_are_told_apart_by_identity():
 def test_a_model_that_makes_no_sense_is_refused(arguments, words):
     with pytest.raises(ModelError, match=words):
         make_model(**({"schema": SCHEMA, "trees": [every_kind()]} | arguments))
+
+
+def test_trees_share_the_starts_of_what_they_do_not_own():
+    stump = build_tree(threshold("age", 2.5, leaf([1, 0]), leaf([0, 1])), SCHEMA)
+    starts = [stump.level_start, stump.term_start, stump.surrogate_start]
+    own = replace(stump, level_start=np.zeros(4, np.int64)).level_start
+    for start in [*starts, own]:
+        assert start.tolist() == [0, 0, 0, 0]
+        assert start.dtype == np.int64
+        assert not start.flags.writeable
+        assert np.shares_memory(start, starts[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from treekit import registry
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
 from treekit.model.ensemble import Model
+from treekit.model.levels import node_levels
 from treekit.model.predict import leaf_indices
 from treekit.model.tree import Tree
 from treekit.training.classes import class_weights
@@ -52,13 +54,17 @@ def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
     weights = _weights(model, dataset)
     counted = weights > 0
     leaf = leaf_indices(model, dataset.matrix())[counted, 0]
-    samples = _upwards(tree, np.bincount(leaf, minlength=tree.n_nodes).astype(np.float64))
-    impurity = None
-    if model.schema.task == "regression":
-        targets = np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T
-        spreads = [_variance(tree, leaf, y, weights[counted]) for y in targets]
-        impurity = np.asarray(np.mean(spreads, axis=0))
-    return NodeFacts(samples.astype(np.int64), impurity)
+    sums = [np.ones(len(leaf))]
+    numbers = model.schema.task == "regression"
+    if numbers:
+        w = weights[counted]
+        sums.append(w)
+        for y in np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T:
+            apart = y - np.average(y, weights=w)
+            sums += [w * apart, w * apart * apart]
+    total = _upwards(tree, leaf, sums)
+    impurity = _variance(total[1], total[2::2], total[3::2]) if numbers else None
+    return NodeFacts(total[0].astype(np.int64), impurity)
 
 
 def _weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
@@ -69,30 +75,29 @@ def _weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
 
 
 def _variance(
-    tree: Tree,
-    leaf: npt.NDArray[np.int64],
-    y: npt.NDArray[np.float64],
-    w: npt.NDArray[np.float64],
+    weight: npt.NDArray[np.float64],
+    first: npt.NDArray[np.float64],
+    second: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """(nodes,) of the numbers `y` (rows,) of weights `w` that end in each `leaf`."""
-    y = y - np.average(y, weights=w)
-    sums = [
-        _upwards(tree, np.bincount(leaf, part, minlength=tree.n_nodes).astype(np.float64))
-        for part in (w, w * y, w * y * y)
-    ]
-    weight = np.maximum(sums[0], 5e-324)
-    return np.asarray(np.maximum(sums[2] / weight - (sums[1] / weight) ** 2, 0.0))
+    """(nodes,) of numbers, the mean over the outputs, from sums and sums of squares of each."""
+    weight = np.maximum(weight, 5e-324)
+    return np.asarray(np.maximum(second / weight - (first / weight) ** 2, 0.0).mean(axis=0))
 
 
-def _upwards(tree: Tree, total: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Sums of the leaves added to all nodes above them, a level of the tree at a time."""
-    parent, depths = tree.parent, tree.depths
-    by_depth = np.argsort(depths, kind="stable")
-    ends = np.cumsum(np.bincount(depths))
-    for level in range(len(ends) - 1, 0, -1):
-        nodes = by_depth[ends[level - 1] : ends[level]]
-        np.add.at(total, parent[nodes], total[nodes])
-    return total
+def _upwards(
+    tree: Tree, leaf: npt.NDArray[np.int32], parts: Sequence[npt.NDArray[np.float64]]
+) -> npt.NDArray[np.float64]:
+    """(parts, nodes) float64: sums of each part (rows,) over the rows that reach a node on their way."""
+    total = np.empty((tree.n_nodes, len(parts)))
+    for column, part in zip(total.T, parts, strict=True):
+        column[:] = np.bincount(leaf, part, minlength=tree.n_nodes)
+    for parents, _ in reversed(list(node_levels(tree, np.zeros(1, np.int64)))):
+        counts = tree.n_children[parents]
+        for branch in range(int(counts.max())):
+            # One after the other, in the order of the branches: sums are rounded.
+            own = parents if branch < counts.min() else parents[counts > branch]
+            total[own] += total[tree.first_child[own] + branch]
+    return total.T
 
 
 def class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:

@@ -22,7 +22,8 @@ from treekit.model.derived import DerivedColumns
 from treekit.model.ensemble import Model
 from treekit.model.joined import join
 from treekit.model.pack import level_table, node_keys
-from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
+from treekit.model.levels import node_depths
+from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = ["PackedNodes", "packed_nodes"]
 

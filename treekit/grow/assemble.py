@@ -12,6 +12,7 @@ from treekit.grow.surrogates import surrogate_fields
 from treekit.grow.values import node_values
 from treekit.kernels.grow import Grown
 from treekit.kernels.node import Rows, Table
+from treekit.model.idle import no_entries
 from treekit.model.portable import floor_to, threshold_between
 from treekit.model.tree import Split, Tree
 
@@ -26,7 +27,7 @@ def assemble(
     `rows` and `held`, of `held_table`, are as they were before growth cut them up.
     """
     g = grown.nodes[:n]
-    kind = g["kind"]
+    kind = np.ascontiguousarray(g["kind"])
     inner = kind != Split.LEAF
     level_branch, level_start = _pooled(grown, g, (kind == Split.SUBSET) | (kind == Split.MULTIWAY))
     # A column, and the bits of its weight, by turns; see `treekit.kernels.oblique`.
@@ -45,7 +46,7 @@ def assemble(
         value=node_values(recipe.target, recipe.criterion, said),
         weight=g["weight"].copy(),
         gain=np.where(inner, g["gain"], 0.0),
-        term_start=term_start // 2,
+        term_start=term_start // 2 if len(terms) else term_start,
         term_feature=terms[::2],
         term_weight=terms[1::2].copy().view(np.float32),
         **surrogate_fields(grown, inner, recipe.table, recipe.splitter.coding, recipe.dtype),
@@ -60,6 +61,9 @@ def assemble(
         own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
         own = own * at.share[:, None]
         return GrownTree(tree, stats, said, held_stats, at.ids, at.leaf, own, rows, at.share)
+    if not len(held.ids):
+        nobody = np.empty(0, np.int64)
+        return GrownTree(tree, stats, said, held_stats, held.ids, nobody, held.values, rows)
     leaves = tree.leaves
     leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
     counts = g["held_end"][leaves] - g["held_begin"][leaves]
@@ -71,6 +75,8 @@ def _pooled(
     grown: Grown, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """What the nodes of a mask own in the pool, and where each one's part begins."""
+    if not owners.any():
+        return grown.levels[:0], no_entries(len(g))
     sizes = np.where(owners, g["n_levels"], 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     offset = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
@@ -80,20 +86,25 @@ def _pooled(
 def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
     """The splitter's own thresholds, or midpoints between the codes on either side."""
     table = recipe.table
-    at = g["kind"] == Split.THRESHOLD
-    given = floor_to(np.where(at, g["threshold"], np.nan), recipe.dtype)
-    own = at & np.isnan(given)
+    kind = np.ascontiguousarray(g["kind"])
+    given = np.full(len(g), np.nan)
+    own = np.flatnonzero(kind == Split.THRESHOLD)
+    proposed = g["threshold"][own]
+    known = ~np.isnan(proposed)
+    given[own[known]] = floor_to(proposed[known], recipe.dtype)
+    own = own[~known]
     base = table.value_start[g["feature"][own]]
     cut = g["cut"][own]
     after = g["after"][own] if recipe.splitter.coding == "exact" else cut + 1
-    given[g["kind"] == Split.OBLIQUE] = g["threshold"][g["kind"] == Split.OBLIQUE]
+    oblique = np.flatnonzero(kind == Split.OBLIQUE)
+    given[oblique] = g["threshold"][oblique]
     given[own] = threshold_between(table.high[base + cut], table.low[base + after], recipe.dtype)
     if recipe.ways.value_below:
         for f in np.unique(g["feature"][own]).tolist():
-            asking = own & (g["feature"] == f)
+            here = g["feature"][own] == f
+            asking = own[here]
             start = int(table.value_start[f])
             values = table.high[start : start + int(table.n_codes[f])]
-            here = asking[own]
             middle = 0.5 * table.high[base + cut] + 0.5 * table.low[base + after]
             # As decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it is above that.
             most = np.maximum(given[own], middle + recipe.ways.resolution)[here]

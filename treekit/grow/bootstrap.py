@@ -42,14 +42,14 @@ class Bootstrap:
     n_draws: int
     unit: float = 1.0
 
-    def sample(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-        """Times that each of `ids` is drawn: (rows,) float64."""
+    def sample(self, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Times that each of `ids` is drawn: (rows,) int64."""
         n = len(self.ids)
-        total = float(n) if self.ends is None else float(self.ends[-1])
-        at = rng.random(self.n_draws) * total
+        at = rng.random(self.n_draws)
+        at *= float(n) if self.ends is None else float(self.ends[-1])
         # Position p falls in the row whose weight spans it; with weights of 1, row floor(p).
         drawn = at.astype(np.int64) if self.ends is None else self.ends.searchsorted(at, "right")
-        return np.bincount(drawn, minlength=n).astype(np.float64)
+        return np.bincount(drawn, minlength=n)
 
 
 def make_bootstrap(

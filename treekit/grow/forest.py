@@ -152,10 +152,10 @@ def _sample(
         return target.rows(ids, None), none
     times = np.zeros(len(target.values))
     times[draws.ids] = draws.sample(rng)
-    drawn = times[ids] > 0
-    rows = target.rows(ids[drawn], times[ids[drawn]])
+    drawn = np.flatnonzero(times).astype(np.uint32)
+    rows = target.rows(drawn, times[drawn])
     if not out_of_bag:
         return rows, none
-    rest = ids[~drawn]
+    rest = ids[times[ids] == 0]
     own = target.draw_weights
     return rows, target.rows(rest, None if own is None else own[rest] / draws.unit)

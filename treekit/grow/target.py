@@ -112,13 +112,18 @@ class Target:
         a rank target are sorted by y.
         """
         weight = self.values[ids, 0]
-        times = np.ones(len(ids)) if repeats is None else repeats
-        keep = (weight * times) > 0
-        ids, times = ids[keep], times[keep]
+        keep = (weight if repeats is None else weight * repeats) > 0
+        if not keep.all():
+            ids = ids[keep]
+            repeats = None if repeats is None else repeats[keep]
         if self.quantile is not None:
             order = np.argsort(self.values[ids, 1], kind="stable")
-            ids, times = ids[order], times[order]
-        values = np.ascontiguousarray(self.values[ids] * times[:, None])
+            ids = ids[order]
+            repeats = None if repeats is None else repeats[order]
+        # A copy, row by row: growth moves rows about.
+        values = np.ascontiguousarray(self.values[ids])
+        if repeats is not None:
+            values *= repeats[:, None]
         if self.quantile is not None:
             values[:, 1] = self.values[ids, 1]
         return Rows(

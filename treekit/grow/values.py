@@ -23,7 +23,7 @@ def node_values(
     if target.layout is not None:
         return _answers(target.layout, target.n_answers, criterion, stats)
     if not target.dense:
-        return stats
+        return stats.copy()  # of the nodes alone, not of what growth had room for
     if target.counts_classes:
         return stats[:, 1:]
     leaf_value = criterion.functions.leaf_value

@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
+from treekit.model.idle import is_idle
 from treekit.model.joined import join
+from treekit.model.levels import node_depths
 from treekit.model.plain import to_json
 from treekit.model.policies import check_policies, check_units
-from treekit.model.tree import DTYPES, MAX_DEPTH, PER_NODE, Split, Tree, node_depths
+from treekit.model.tree import DTYPES, MAX_DEPTH, PER_NODE, Split, Tree
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
@@ -134,6 +136,8 @@ def _shapes(nodes: Tree, schema: Schema) -> dict[str, tuple[int, ...]]:
 def _owned(nodes: Tree, owner: str) -> int:
     """Entries that the starts of `owner` give out; -1 if these are no starts."""
     start = getattr(nodes, f"{owner}_start")
+    if is_idle(start, len(start) - 1 if start.ndim == 1 else -1):
+        return 0
     ascending = (
         start.ndim == 1 and len(start) and start[0] == 0 and bool(np.all(np.diff(start) >= 0))
     )
@@ -154,7 +158,7 @@ def _check_links(
     two = nodes.kind[inner] != Split.MULTIWAY
     _require(bool(np.all(counts[two] == 2)), "a two-way split does not have two children")
     _require(bool(np.all(first > inner)), "a child does not come after its parent")
-    end = roots[np.searchsorted(roots, inner, side="right")]
+    end = np.repeat(roots[1:], np.diff(roots))[inner]
     _require(bool(np.all(first + counts <= end)), "a child lies outside the tree")
     # Opened minus closed ranges of children: how many parents a node has.
     cover = np.bincount(first, minlength=nodes.n_nodes + 1)
@@ -186,6 +190,8 @@ def _require_type(values: npt.NDArray[np.float64], schema: Schema, what: str) ->
 
 def _check_levels(tree: Tree, schema: Schema) -> None:
     sets = (tree.kind == Split.SUBSET) | (tree.kind == Split.MULTIWAY)
+    if not sets.any() and tree.level_start[-1] == 0:
+        return
     expected = np.zeros(tree.n_nodes, dtype=np.int64)
     expected[sets] = schema.n_levels[tree.feature[sets]]
     _require(
@@ -202,10 +208,10 @@ def _check_levels(tree: Tree, schema: Schema) -> None:
 
 def _check_terms(tree: Tree, schema: Schema) -> None:
     oblique = tree.kind == Split.OBLIQUE
+    if not oblique.any() and tree.term_start[-1] == 0:
+        return
     counts = np.diff(tree.term_start)
     _require(bool(np.all((counts > 0) == oblique)), "only oblique splits have terms")
-    if not oblique.any():
-        return
     _require(schema.dtype == "float32", "an oblique split needs a float32 model")
     _require(bool(np.all(np.isfinite(tree.threshold[oblique]))), "a threshold is not finite")
     feature = tree.term_feature
@@ -226,6 +232,8 @@ def _check_terms(tree: Tree, schema: Schema) -> None:
 
 
 def _check_surrogates(tree: Tree, schema: Schema) -> None:
+    if tree.surrogate_start[-1] == 0:  # starts ascend: there are none
+        return
     binary = (tree.kind == Split.THRESHOLD) | (tree.kind == Split.SUBSET)
     _require(
         bool(np.all(binary | (np.diff(tree.surrogate_start) == 0))),

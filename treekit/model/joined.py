@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError
+from treekit.model.idle import no_entries
 from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
 __all__ = ["join", "separate"]
@@ -50,6 +51,9 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
     for name in starts:
         own = [getattr(tree, name) for tree in trees]
         ends = np.cumsum([0] + [int(start[-1]) for start in own])
+        if ends[-1] == 0 and not any(start.any() for start in own):
+            joined[name] = no_entries(sum(len(start) - 1 for start in own))
+            continue
         parts = [start[:-1] + at for start, at in zip(own, ends[:-1], strict=True)]
         joined[name] = np.concatenate([*parts, ends[-1:]])
     return Tree(**joined), roots

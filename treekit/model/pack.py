@@ -10,8 +10,9 @@ import numpy.typing as npt
 from treekit.model.derived import DerivedColumns, derive
 from treekit.model.fractional import mass_bounds
 from treekit.model.joined import join
+from treekit.model.levels import node_depths
 from treekit.model.tops import MAX_TOP, make_tops
-from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths, ranges
+from treekit.model.tree import MAX_DEPTH, Split, Tree, ranges
 
 if TYPE_CHECKING:
     from treekit.kernels.derived import PackedColumns

@@ -95,7 +95,17 @@ def quotas(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
     w = np.atleast_2d(np.asarray(weights, dtype=np.float64))
     result = np.empty(w.shape, dtype=np.int64)
     for first in range(0, len(w), _BLOCK):
-        result[first : first + _BLOCK] = _quotas(w[first : first + _BLOCK], units)
+        block = w[first : first + _BLOCK]
+        some = block > 0
+        if not np.all(np.isfinite(block)) or np.any(block < 0) or not np.all(some.any(axis=1)):
+            raise ModelError(
+                "class weights of a leaf must be finite, not negative, and not all zero"
+            )
+        spread = np.multiply(some, units, out=result[first : first + _BLOCK])
+        # Leaves of one class, which are most of a forest's, give it all.
+        several = np.flatnonzero(np.count_nonzero(some, axis=1) > 1)
+        if len(several):
+            spread[several] = _quotas(block[several], units)
     return result
 
 
@@ -108,6 +118,11 @@ def _quotas(w: npt.NDArray[np.float64], units: int) -> npt.NDArray[np.int64]:
     lower, remainder = np.divmod((rest << _HALF_BITS) + whole * low, total)
     share = (upper << _HALF_BITS) + lower
     short = units - share.sum(axis=1)
+    if w.shape[1] == 2:  # a sort along a short axis costs a call a row
+        second = remainder[:, 1] > remainder[:, 0]
+        share[:, 0] += short * ~second
+        share[:, 1] += short * second
+        return share
     order = np.argsort(-remainder, axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(w.shape[1]), w.shape), axis=1)
@@ -117,8 +132,6 @@ def _quotas(w: npt.NDArray[np.float64], units: int) -> npt.NDArray[np.int64]:
 
 def _whole_weights(w: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Weights as integers whose row sums stay below 2**31."""
-    if not np.all(np.isfinite(w)) or np.any(w < 0) or not np.all(w.any(axis=1)):
-        raise ModelError("class weights of a leaf must be finite, not negative, and not all zero")
     with np.errstate(over="ignore"):
         exact = (w.sum(axis=1) < 2.0**_SCALE_BITS) & np.all(w == np.floor(w), axis=1)
     if exact.all():

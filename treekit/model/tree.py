@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DTYPES", "MAX_DEPTH", "PER_NODE", "Split", "Tree", "node_depths", "ranges"]
+from treekit.model.idle import is_idle, no_entries
+from treekit.model.levels import node_depths
+
+__all__ = ["DTYPES", "MAX_DEPTH", "PER_NODE", "Split", "Tree", "ranges"]
 
 MAX_DEPTH = 5000
 """Deepest tree that every part must handle; deeper models are refused by name."""
@@ -38,7 +41,6 @@ class Split(IntEnum):
 
 _OWNED = ("level", "term", "surrogate")
 _NOTHING: npt.NDArray[Any] = np.empty(0)
-_STARTS = ("term_start", "surrogate_start", "surrogate_level_start")
 
 
 def _nothing() -> npt.NDArray[Any]:
@@ -125,9 +127,10 @@ class Tree:
         for one in fields(self):
             dtype = DTYPES[one.name]
             array = getattr(self, one.name)
-            if array is _NOTHING and one.name in _STARTS:
-                owners = self.surrogate_feature if "level" in one.name else self.kind
-                array = np.zeros(len(owners) + 1, dtype=np.int64)
+            if one.name.endswith("_start"):
+                owners = self.surrogate_feature if "surrogate_level" in one.name else self.kind
+                if array is _NOTHING or is_idle(np.asarray(array), owners.size):
+                    array = no_entries(owners.size)
             array = np.ascontiguousarray(array, dtype=dtype)
             if array.flags.writeable:
                 array = array.view()
@@ -274,18 +277,3 @@ def ranges(
     starts = np.cumsum(np.append(0, sizes))
     offset = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
     return np.repeat(start[owners], sizes) + offset, starts
-
-
-def node_depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.NDArray[np.int64]:
-    """(n,) int64: edges from the own root of each joined node, a level at a time to `bound`."""
-    depth = np.zeros(nodes.n_nodes, dtype=np.int64)
-    level = roots
-    for at in range(1, bound + 1):
-        level = level[nodes.kind[level] != Split.LEAF]
-        if not len(level):
-            break
-        counts = nodes.n_children[level]
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        level = np.repeat(nodes.first_child[level].astype(np.int64), counts) + offset
-        depth[level] = at
-    return depth
