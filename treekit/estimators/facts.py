@@ -87,7 +87,7 @@ def _variance(
 def _upwards(
     tree: Tree, leaf: npt.NDArray[np.int32], parts: Sequence[npt.NDArray[np.float64]]
 ) -> npt.NDArray[np.float64]:
-    """(parts, nodes) float64: sums of each part (rows,) over the rows that reach a node on their way."""
+    """(parts, nodes) float64: sums of each part (rows,) over the rows that pass a node."""
     total = np.empty((tree.n_nodes, len(parts)))
     for column, part in zip(total.T, parts, strict=True):
         column[:] = np.bincount(leaf, part, minlength=tree.n_nodes)

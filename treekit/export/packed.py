@@ -21,8 +21,8 @@ from treekit.export.table import LeafTable
 from treekit.model.derived import DerivedColumns
 from treekit.model.ensemble import Model
 from treekit.model.joined import join
-from treekit.model.pack import level_table, node_keys
 from treekit.model.levels import node_depths
+from treekit.model.pack import level_table, node_keys
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = ["PackedNodes", "packed_nodes"]
