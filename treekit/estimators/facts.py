@@ -92,11 +92,13 @@ def _upwards(
     for column, part in zip(total.T, parts, strict=True):
         column[:] = np.bincount(leaf, part, minlength=tree.n_nodes)
     for parents, _ in reversed(list(node_levels(tree, np.zeros(1, np.int64)))):
-        counts = tree.n_children[parents]
-        for branch in range(int(counts.max())):
+        first, counts = tree.first_child[parents], tree.n_children[parents]
+        summed = total.take(first, axis=0)
+        for branch in range(1, int(counts.max())):
             # One after the other, in the order of the branches: sums are rounded.
-            own = parents if branch < counts.min() else parents[counts > branch]
-            total[own] += total[tree.first_child[own] + branch]
+            has = counts > branch
+            summed[has] += total.take(first[has] + branch, axis=0)
+        total[parents] = summed
     return total.T
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
 from treekit.model.idle import is_idle
-from treekit.model.joined import join
+from treekit.model.joined import GROUP, groups, join
 from treekit.model.levels import node_depths
 from treekit.model.plain import to_json
 from treekit.model.policies import check_policies, check_units
@@ -31,10 +31,6 @@ __all__ = [
     "check_tree",
     "check_trees",
 ]
-
-GROUP = 2**15
-"""Nodes of trees that are checked at once: a call an array is dear for a small tree, and the
-copy of a large forest in one piece for its memory."""
 
 
 def check_model(model: Model) -> None:
@@ -59,16 +55,10 @@ def check_tree(tree: Tree, schema: Schema, margins: bool = False) -> None:
 
 def check_trees(trees: Sequence[Tree], schema: Schema, margins: bool = False) -> None:
     """`check_tree` for each of them, in the time that one of as many nodes takes."""
-    first = 0
-    while first < len(trees):
-        last, nodes = first, 0
-        while last < len(trees) and (last == first or nodes + trees[last].n_nodes <= GROUP):
-            # What is joined has the right length if each part has.
-            _check_shapes(trees[last], schema)
-            nodes += trees[last].n_nodes
-            last += 1
-        check_forest(*join(trees[first:last]), schema, margins)
-        first = last
+    for group in groups(trees, GROUP):
+        for tree in group:  # what is joined has the right length if each part has
+            _check_shapes(tree, schema)
+        check_forest(*join(group), schema, margins)
 
 
 def check_forest(

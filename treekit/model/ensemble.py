@@ -17,7 +17,7 @@ from treekit.model.links import Combine, Link
 from treekit.model.policies import check_policies
 from treekit.model.portable import MASS, Grid, grid_shape, regression_grid, sum_grid, sum_grid_of
 from treekit.model.tree import Tree
-from treekit.model.votes import spread, units_each
+from treekit.model.votes import spread_trees, units_each
 
 if TYPE_CHECKING:
     from treekit.model.pack import PackedModel
@@ -284,9 +284,9 @@ def make_model(
         provenance=provenance or {},
     )
     check_policies(frame)
-    leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
     if schema.task == "classification" and not frame.margins:
-        return replace(frame, units=_frozen(spread(frame, leaf_values)))
+        return replace(frame, units=_frozen(spread_trees(frame, trees)))
+    leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
     largest = np.maximum.reduceat(np.abs(leaf_values), frame.leaf_offsets[:-1], axis=0)
     if combine == "sum":
         grid = sum_grid_of(largest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,11 @@ from treekit.errors import ModelError
 from treekit.model.idle import no_entries
 from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
-__all__ = ["join", "separate"]
+__all__ = ["GROUP", "groups", "join", "separate"]
+
+GROUP = 2**15
+"""Nodes of trees that are worked on at once: a call an array is dear for a small tree, and the
+copy of a large forest in one piece for its memory."""
 
 _MOST_NODES = np.iinfo(np.int32).max
 
@@ -23,6 +27,18 @@ _OF_NODES = {
     "surrogate_start": ("surrogate_feature", "surrogate_threshold", "surrogate_below"),
 }
 _OF_SURROGATES = {"surrogate_level_start": ("surrogate_level_branch",)}
+
+
+def groups(trees: Sequence[Tree], most: int) -> Iterator[Sequence[Tree]]:
+    """The trees in their order, a few at a time: of up to `most` nodes in all, or just one."""
+    first = 0
+    while first < len(trees):
+        last, nodes = first + 1, trees[first].n_nodes
+        while last < len(trees) and nodes + trees[last].n_nodes <= most:
+            nodes += trees[last].n_nodes
+            last += 1
+        yield trees[first:last]
+        first = last
 
 
 def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:

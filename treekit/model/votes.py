@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
+from treekit.model.joined import GROUP, groups
 from treekit.model.portable import UNITS, quotas, units_per_tree
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Voting
+    from treekit.model.tree import Tree
 
-__all__ = ["Ballot", "least_cost", "spread", "units_each"]
+__all__ = ["Ballot", "least_cost", "spread", "spread_trees", "units_each"]
 
 
 class Ballot(Protocol):
@@ -50,7 +53,18 @@ def spread(model: Ballot, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int
             label = least_cost(quotas(weights, UNITS["float32"]), model.costs)
             weights = np.eye(last - first)[label]
         parts.append(quotas(weights, units_each(model)))
-    return np.concatenate(parts, axis=1)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def spread_trees(model: Ballot, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
+    """The votes of all leaves, tree after tree and in node order."""
+    units = np.empty((sum(tree.n_leaves for tree in trees), model.schema.n_values), dtype=np.int64)
+    at = 0
+    for group in groups(trees, GROUP):  # all weights at once would be as large as the votes
+        weights = np.concatenate([tree.value[tree.leaves] for tree in group])
+        units[at : at + len(weights)] = spread(model, weights)
+        at += len(weights)
+    return units
 
 
 def least_cost(
