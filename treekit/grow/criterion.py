@@ -32,7 +32,9 @@ from treekit.grow.fingerprint import fingerprint
 from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.found import finite
 from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
-from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix
+from treekit.kernels.pointers import (
+    CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix, unrollable,
+)  # fmt: skip
 
 __all__ = ["CompiledCriterion", "compile_criterion"]
 
@@ -171,6 +173,7 @@ def _gain(impurity: Any, dense: bool) -> Any:
                 left += share * impurity(children[b])
         return impurity(parent) - left / weight
 
+    unrollable(gain, (FROZEN_CELLS, FROZEN_MATRIX))
     return gain
 
 
@@ -186,6 +189,7 @@ def _among_known(rank: Any, dense: bool) -> Any:
         share = known[0] / parent[0] if dense else known.sum() / parent.sum()
         return share * rank(read_only(known), children)
 
+    unrollable(among_known, (FROZEN_CELLS, FROZEN_MATRIX))
     return among_known
 
 

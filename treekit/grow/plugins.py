@@ -24,6 +24,7 @@ from treekit.grow.asking import Origin, asked
 from treekit.grow.fingerprint import fingerprint
 from treekit.kernels.compile import compiling
 from treekit.kernels.kept import keep
+from treekit.kernels.pointers import unrollable
 
 __all__ = [
     "Complaint",
@@ -118,7 +119,7 @@ def attempt(
         if mark is not None:
             keep(jitted, mark)
         with compiling():
-            jitted.compile(argument_types)
+            unrollable(jitted, argument_types)
         result = jitted.overloads[argument_types].signature.return_type
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         return None, complaint_of(error)

@@ -27,7 +27,7 @@ from treekit.kernels.found import (
 )
 from treekit.kernels.levels import try_branches, try_single_levels
 from treekit.kernels.monotonic import CUTS, SIGN
-from treekit.kernels.tally import CODE_OF, ORDER, tally
+from treekit.kernels.tally import CODE_OF, ORDER, lanes_of, tally
 
 __all__ = ["draw_column", "find_axis", "side_limit"]
 
@@ -91,6 +91,8 @@ def find_axis(
         for j in range(n_features):
             offers[np.uint64(0), j] = np.nan
             offers[np.uint64(1), j] = np.nan
+    lanes, packed = scratch.lanes, scratch.packed
+    width = lanes_of(cells, values, s, weight, node.ways.whole, lanes)
     chosen = np.int64(-1)
     while True:
         out[KIND] = 0
@@ -107,7 +109,19 @@ def find_axis(
                 feature = draw_column(features, state, j)
             codes_in_all = n_codes[feature]
             count = tally(
-                codes[feature], codes_in_all, ids, cells, values, s, work, words, counts, flat
+                codes[feature],
+                codes_in_all,
+                ids,
+                cells,
+                values,
+                s,
+                work,
+                words,
+                counts,
+                flat,
+                width,
+                lanes,
+                packed,
             )
             if count == 1:
                 continue  # a constant column is no try, so that sparse tables still split

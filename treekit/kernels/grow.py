@@ -42,10 +42,11 @@ from treekit.kernels.move import (
     partition,
     total,
     total_held,
+    total_of_two,
     variance,
 )
 from treekit.kernels.nest import INTERVALS, hand_cuts, nest_stats, next_test
-from treekit.kernels.node import Node, Rows, Table
+from treekit.kernels.node import Node, Rows, Scratch, Table
 from treekit.kernels.oblique import project
 from treekit.kernels.pointers import borrowed
 from treekit.kernels.surrogates import find_surrogates, send_missing
@@ -190,6 +191,7 @@ def grow(
         borrowed(table.low),
         borrowed(table.high),
     )
+    scratch = _borrowed(scratch)
     nodes, stats, held_stats, pool = room.nodes, room.stats, room.held_stats, room.levels
     found, replies, n_found = room.found, room.replies, 0
     max_depth, max_leaves = limits.max_depth, limits.max_leaves
@@ -555,7 +557,8 @@ def grow(
             child.depth = this.depth + (0 if within else 1)
             child.begin, child.end = begin, ends[b]
             child.held_begin, child.held_end = held_begin, held_ends[b]
-            child.weight = total(cells, values, begin, ends[b], stats[at], quantile)
+            if steps is not None or quantile is not None or branches > 2:
+                child.weight = total(cells, values, begin, ends[b], stats[at], quantile)
             total_held(
                 held_cells,
                 held_values,
@@ -567,6 +570,9 @@ def grow(
             )
             empty = empty or (ends[b] == begin and not (allow_empty and this.kind == 3))
             begin, held_begin = ends[b], held_ends[b]
+        if steps is None and quantile is None and branches == 2:
+            first = nodes[np.uint64(n)].begin
+            total_of_two(cells, values, first, ends, stats, node, n, nodes)
         if empty:
             return (
                 Grown(nodes, stats, held_stats, pool, found, replies),
@@ -616,6 +622,30 @@ def grow(
     if surrogates is not None:
         found = found[:n_found]
     return Grown(nodes, stats, held_stats, pool, found, replies), n, np.int64(0)
+
+
+@inlined
+def _borrowed(scratch):
+    """Working memory whose arrays are not counted at each node; the caller keeps it alive."""
+    return Scratch(
+        borrowed(scratch.features),
+        borrowed(scratch.state),
+        borrowed(scratch.words),
+        borrowed(scratch.lanes),
+        borrowed(scratch.packed),
+        borrowed(scratch.work),
+        borrowed(scratch.counts),
+        borrowed(scratch.compact),
+        borrowed(scratch.flat),
+        borrowed(scratch.ordered),
+        borrowed(scratch.keys),
+        borrowed(scratch.start),
+        borrowed(scratch.best),
+        borrowed(scratch.pair),
+        borrowed(scratch.offers),
+        borrowed(scratch.levels),
+        borrowed(scratch.options),
+    )
 
 
 @inlined

@@ -18,6 +18,7 @@ __all__ = [
     "partition",
     "total",
     "total_held",
+    "total_of_two",
     "variance",
 ]
 
@@ -46,6 +47,27 @@ def total(cells, values, begin, end, stats, quantile):
             for k in range(s):
                 stats[k] += values[i, k]
     return stats[zero]
+
+
+@inlined
+def total_of_two(cells, values, begin, ends, stats, node, first, nodes):
+    """Statistics and weights of both branches of a node; `first` is the left one.
+
+    Those of the branch of fewer rows are added up.  Sums are exact, and so is
+    what they leave to the other branch.
+    """
+    middle = ends[0]
+    left, right = np.uint64(first), np.uint64(first) + np.uint64(1)
+    if middle - begin <= ends[1] - middle:
+        few, many = left, right
+        weight = total(cells, values, begin, middle, stats[few], None)
+    else:
+        few, many = right, left
+        weight = total(cells, values, middle, ends[1], stats[few], None)
+    for k in range(np.uint64(stats.shape[1])):
+        stats[many, k] = stats[np.uint64(node), k] - stats[few, k]
+    nodes[few].weight = weight
+    nodes[many].weight = nodes[np.uint64(node)].weight - weight
 
 
 @kernel

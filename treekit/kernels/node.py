@@ -102,6 +102,8 @@ class Ways(NamedTuple):
     levels_by_score, tolerance
         Of the criterion: see `treekit.contracts.CriterionFunctions`.  Here they
         decide between levels that are told from the rest.
+    whole : bool
+        Rows have a class, and weights are whole numbers.
     """
 
     known_only: bool = False
@@ -112,6 +114,7 @@ class Ways(NamedTuple):
     exact_levels: int = 10
     levels_by_score: bool = False
     tolerance: float = 0.0
+    whole: bool = False
 
 
 PLAIN = Ways()
@@ -129,8 +132,10 @@ class Scratch(NamedTuple):
         Permuted by the draws of columns.
     state : (1,) uint64
         Of the generator that draws columns.
-    words : (4,) uint64
-        One bit for each of 256 codes.
+    words : (4 or more,) uint64
+        One bit for each code, by 64; see `treekit.kernels.tally`.
+    lanes, packed : (rows,), (256,) uint64
+        Weights of classes side by side, of each row and of each code (zeros between uses).
     work : (4, rows) uint32
         Codes of the node's rows; two orders of them; the codes present.
     counts : (2050,) uint32
@@ -160,6 +165,8 @@ class Scratch(NamedTuple):
     features: npt.NDArray[np.int64]
     state: npt.NDArray[np.uint64]
     words: npt.NDArray[np.uint64]
+    lanes: npt.NDArray[np.uint64]
+    packed: npt.NDArray[np.uint64]
     work: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.uint32]
     compact: npt.NDArray[np.float64]

@@ -45,7 +45,7 @@ from treekit.kernels.levels import try_branches
 from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
 from treekit.kernels.pointers import borrowed
 from treekit.kernels.sides import add_side, pack
-from treekit.kernels.tally import CODE_OF, tally
+from treekit.kernels.tally import CODE_OF, NO_LANES, tally
 
 __all__ = ["find_random"]
 
@@ -136,8 +136,9 @@ def find_random(
             way = nominal[feature]
             if way == 2 and lowest != highest:
                 count = tally(
-                    codes[feature], absent, ids, cells, values, s, work, words, counts, flat
-                )
+                    codes[feature], absent, ids, cells, values, s, work, words, counts, flat,
+                    NO_LANES, scratch.lanes, scratch.packed,
+                )  # fmt: skip
                 form = np.uint64(0)  # its work overwrote what was packed
                 known = count
                 if work[np.uint64(CODE_OF), np.uint64(count - 1)] == absent:

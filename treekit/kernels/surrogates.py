@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.move import last_code, longer
-from treekit.kernels.tally import CODE_OF, tally
+from treekit.kernels.tally import CODE_OF, NO_LANES, tally
 
 __all__ = ["SURROGATE", "Surrogacy", "find_surrogates", "send_missing"]
 
@@ -144,7 +144,7 @@ def find_surrogates(
             continue
         count = tally(
             codes[f], n_codes[f], known_ids, branches, weights, np.uint64(2),
-            work, scratch.words, scratch.counts, flat,
+            work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes, scratch.packed,
         )  # fmt: skip
         if count == 1:
             continue
@@ -191,7 +191,7 @@ def find_surrogates(
             pool = longer(pool, max(2 * len(pool), used + this.n_levels))
         count = tally(
             codes[f], n_codes[f], known_ids, branches, weights, np.uint64(2),
-            work, scratch.words, scratch.counts, flat,
+            work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes, scratch.packed,
         )  # fmt: skip
         for level in range(np.uint64(this.n_levels)):
             pool[np.uint64(used) + level] = -1

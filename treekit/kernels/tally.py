@@ -1,7 +1,10 @@
 """Statistics of a node's rows, grouped by the codes of one column.
 
-All three ways give the same compact table, ascending by code: one row of
+Every way gives the same compact table, ascending by code: one row of
 statistics for each code present, and the code itself.
+
+Classes of whole weights are added up as *lanes*: the sums of all classes side
+by side in one word, so that a row costs one addition of integers.
 """
 
 from __future__ import annotations
@@ -9,9 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.pointers import borrowed, lowest_bit
+from treekit.kernels.pointers import bit_count, borrowed, lowest_bit
 
-__all__ = ["CODES", "CODE_OF", "ORDER", "OTHER", "order_by_key", "sorted_positions", "tally"]
+__all__ = [
+    "CODES", "CODE_OF", "NO_LANES", "ORDER", "OTHER", "lanes_of", "order_by_key",
+    "sorted_positions", "tally",
+]  # fmt: skip
 
 CODES, ORDER, OTHER, CODE_OF = 0, 1, 2, 3
 """Rows of ``Scratch.work``."""
@@ -22,9 +28,36 @@ SMALL = 512
 INSERTION = 48
 """Up to so many rows insertion beats a radix sort."""
 
+SPREAD = 32
+"""Up to so many codes a row a bitmap of them beats a sort of the rows."""
+
+NO_LANES = np.uint64(0)
+"""Width of lanes where sums do not fit them."""
+
+
+@inlined
+def lanes_of(cells, values, s, weight, whole, lanes):
+    """Each row's weight in the lane of its class, into `lanes` (rows,) uint64.
+
+    Returns
+    -------
+    width : uint64
+        Bits of a lane; `NO_LANES` where weights are not whole, or the `weight`
+        of all rows does not fit one.
+    """
+    width = min(np.uint64(32), np.uint64(64) // s)
+    if not whole or not weight < np.float64(np.uint64(1) << width):
+        return NO_LANES
+    for i in range(np.uint64(len(cells))):
+        own = np.uint64(np.int64(values[i, np.uint64(0)]))
+        lanes[i] = own << (width * np.uint64(cells[i]))
+    return width
+
 
 @kernel
-def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat):
+def tally(
+    codes, n_codes, ids, cells, values, s, work, words, counts, flat, width, lanes, packed
+):
     """Group a node's rows by the codes of one column.
 
     Parameters
@@ -36,8 +69,10 @@ def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat):
         The node's `Rows`.
     s : uint64
         Cells of the statistics.
-    work, words, counts, flat : arrays
+    work, words, counts, flat, lanes, packed : arrays
         Of the `Scratch`.
+    width : uint64
+        What `lanes_of` said of this node.
 
     Returns
     -------
@@ -50,11 +85,14 @@ def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat):
     buffer, code_of = borrowed(work[CODES]), borrowed(work[CODE_OF])
     slot = borrowed(work[ORDER])
     m = np.uint64(len(ids))
-    if m <= np.uint64(SMALL) and n_codes < np.uint32(256):
-        count = _mark(codes, ids, buffer, words, slot, code_of)
-        if count > np.uint64(1):
-            _add_by_slot(buffer, slot, cells, values, m, s, count, flat)
-        return np.int64(count)
+    if n_codes < np.uint32(256):
+        if width > NO_LANES:
+            return _add_lanes(codes, n_codes, ids, s, words, flat, width, lanes, packed, code_of)
+        if m <= np.uint64(SMALL):
+            count = _mark(codes, ids, buffer, words, slot, code_of)
+            if count > np.uint64(1):
+                _add_by_slot(buffer, slot, cells, values, m, s, count, flat)
+            return np.int64(count)
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(m):
         code = np.uint32(codes[ids[i]])
@@ -65,11 +103,63 @@ def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat):
         code_of[np.uint64(0)] = lowest
         return 1
     span = np.uint64(highest - lowest) + np.uint64(1)
-    if span <= max(m, np.uint64(256)):
+    if span <= max(m, np.uint64(256)) and span <= np.uint64(2048):
         return _add_all(buffer, lowest, cells, values, m, s, span, slot, code_of, flat)
+    if m > np.uint64(INSERTION) and span <= m * np.uint64(SPREAD):
+        return _add_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat)
     return _sorted_tally(
         buffer, slot, work[OTHER], counts, lowest, highest, cells, values, m, s, code_of, flat
     )
+
+
+@inlined
+def _add_lanes(codes, n_codes, ids, s, words, flat, width, lanes, packed, code_of):
+    """One addition a row, into `packed`, which holds zeros before and after."""
+    zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
+    m = np.uint64(len(ids))
+    count = zero
+    if m > np.uint64(SMALL):
+        for i in range(m):
+            packed[np.uint64(codes[ids[i]])] += lanes[i]
+        for code in range(np.uint64(n_codes) + one):
+            sums = packed[code]
+            if sums:
+                packed[code] = zero
+                _unpack(sums, width, s, flat, count)
+                code_of[count] = np.uint32(code)
+                count += one
+        return np.int64(count)
+    for w in range(np.uint64(4)):
+        words[w] = zero
+    for i in range(m):
+        code = np.uint64(codes[ids[i]])
+        packed[code] += lanes[i]
+        words[code >> np.uint64(6)] |= one << (code & low6)
+    for w in range(np.uint64(4)):
+        first = w << np.uint64(6)
+        word = words[w]
+        while word:
+            code = first + lowest_bit(word)
+            word &= word - one
+            _unpack(packed[code], width, s, flat, count)
+            packed[code] = zero
+            code_of[count] = np.uint32(code)
+            count += one
+    return np.int64(count)
+
+
+@inlined
+def _unpack(sums, width, s, flat, at):
+    """The sums of a word of lanes, as row `at` of `flat`."""
+    mask = (np.uint64(1) << width) - np.uint64(1)
+    if s == np.uint64(2):
+        flat[at + at] = np.float64(np.int64(sums & mask))
+        flat[at + at + np.uint64(1)] = np.float64(np.int64(sums >> width))
+    else:
+        base = at * s
+        for k in range(s):
+            flat[base + k] = np.float64(np.int64(sums & mask))
+            sums >>= width
 
 
 @inlined
@@ -136,6 +226,44 @@ def _add_all(buffer, lowest, cells, values, m, s, span, present, code_of, flat):
                     flat[count * s + k] = flat[j * s + k]
             code_of[count] = lowest + np.uint32(j)
             count += np.uint64(1)
+    return np.int64(count)
+
+
+@inlined
+def _add_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat):
+    """Many codes: a bitmap of those present, whose population count ranks a code.
+
+    Words of the bitmap and the codes before each of them lie side by side, in
+    ``words[: 2 * n]``.
+    """
+    zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
+    last = (span - one) >> np.uint64(6)
+    for w in range(np.uint64(2) * (last + one)):
+        words[w] = zero
+    for i in range(m):
+        code = np.uint64(buffer[i] - lowest)
+        words[(code >> np.uint64(6)) << one] |= one << (code & low6)
+    count = zero
+    for w in range(last + one):
+        word, first = words[w << one], np.uint64(lowest) + (w << np.uint64(6))
+        words[(w << one) + one] = count
+        while word:
+            code_of[count] = np.uint32(first + lowest_bit(word))
+            word &= word - one
+            count += one
+    for k in range(count * s):
+        flat[k] = 0.0
+    is_cell = len(cells) > 0
+    for i in range(m):
+        code = np.uint64(buffer[i] - lowest)
+        w = (code >> np.uint64(6)) << one
+        below = words[w] & ((one << (code & low6)) - one)
+        at = (words[w + one] + bit_count(below)) * s
+        if is_cell:
+            flat[at + np.uint64(cells[i])] += values[i, zero]
+        else:
+            for k in range(s):
+                flat[at + k] += values[i, k]
     return np.int64(count)
 
 
