@@ -39,7 +39,7 @@ def make_scratch(
     scratch = Scratch(
         features=np.arange(n_features),
         state=np.array([seed], np.uint64),
-        words=np.empty(max(2 * (codes // 64 + 1), 4), np.uint64),
+        words=np.empty(max(2 * (codes // 64 + 1), 64), np.uint64),
         lanes=np.empty(0 if target.dense else most, np.uint64),
         packed=np.zeros(256, np.uint64),
         work=np.empty((4, room), np.uint32),

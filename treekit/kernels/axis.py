@@ -27,6 +27,7 @@ from treekit.kernels.found import (
 )
 from treekit.kernels.levels import try_branches, try_single_levels
 from treekit.kernels.monotonic import CUTS, SIGN
+from treekit.kernels.pointers import borrowed
 from treekit.kernels.tally import CODE_OF, ORDER, lanes_of, tally
 
 __all__ = ["draw_column", "find_axis", "side_limit"]
@@ -72,17 +73,20 @@ def find_axis(
     Cost: tries x rows, plus tries x codes for large nodes.
     """
     table, rows = node.table, node.rows
-    codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
-    ids, cells, values = rows.ids, rows.cells, rows.values
-    stats, weight, impurity = node.stats, node.weight, node.impurity
+    codes, n_codes = borrowed(table.codes), borrowed(table.n_codes)
+    nominal = borrowed(table.nominal)
+    ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
+    stats, weight, impurity = borrowed(node.stats), node.weight, node.impurity
     limit = node.min_weight_leaf
     known_only, empty, resolution = node.ways.known_only, node.ways.empty, node.ways.resolution
     side, exact_levels, dense = node.ways.side, node.ways.exact_levels, len(cells) == 0
     by_score, tolerance = node.ways.levels_by_score, node.ways.tolerance
-    features, state, offers = scratch.features, scratch.state, scratch.offers
-    work, words, counts, flat = scratch.work, scratch.words, scratch.counts, scratch.flat
-    compact, ordered, keys = scratch.compact, scratch.ordered, scratch.keys
-    start, best, pair, levels = scratch.start, scratch.best, scratch.pair, scratch.levels
+    features, state = borrowed(scratch.features), borrowed(scratch.state)
+    offers, work, words = borrowed(scratch.offers), borrowed(scratch.work), borrowed(scratch.words)
+    counts, flat = borrowed(scratch.counts), borrowed(scratch.flat)
+    compact, ordered = borrowed(scratch.compact), borrowed(scratch.ordered)
+    keys, start, best = borrowed(scratch.keys), borrowed(scratch.start), borrowed(scratch.best)
+    pair, levels = borrowed(scratch.pair), borrowed(scratch.levels)
     s = np.uint64(len(stats))
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
@@ -91,7 +95,7 @@ def find_axis(
         for j in range(n_features):
             offers[np.uint64(0), j] = np.nan
             offers[np.uint64(1), j] = np.nan
-    lanes, packed = scratch.lanes, scratch.packed
+    lanes, packed = borrowed(scratch.lanes), borrowed(scratch.packed)
     width = lanes_of(cells, values, s, weight, node.ways.whole, lanes)
     chosen = np.int64(-1)
     while True:

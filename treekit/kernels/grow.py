@@ -181,7 +181,7 @@ def grow(
     zero = np.uint64(0)
     ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
     held_ids, held_cells, held_values = held.ids, held.cells, held.values
-    ids2, cells2, values2 = spare.ids, spare.cells, spare.values
+    ids2, cells2, values2 = borrowed(spare.ids), borrowed(spare.cells), borrowed(spare.values)
     codes, n_codes = borrowed(table.codes), borrowed(table.n_codes)
     table = Table(
         codes,
@@ -192,7 +192,15 @@ def grow(
         borrowed(table.high),
     )
     scratch = _borrowed(scratch)
-    nodes, stats, held_stats, pool = room.nodes, room.stats, room.held_stats, room.levels
+    # Of arrays that grow there is an owner, which is handed back, and a view to work on.
+    all_nodes, all_stats, all_held, all_levels = (
+        room.nodes,
+        room.stats,
+        room.held_stats,
+        room.levels,
+    )
+    nodes, stats, held_stats = borrowed(all_nodes), borrowed(all_stats), borrowed(all_held)
+    pool = borrowed(all_levels)
     found, replies, n_found = room.found, room.replies, 0
     max_depth, max_leaves = limits.max_depth, limits.max_leaves
     min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
@@ -250,7 +258,7 @@ def grow(
                 for k in range(np.uint64(len(own_stats))):
                     scratch.best[k + np.uint64(2)] = own_stats[k]
                 return (
-                    Grown(nodes, stats, held_stats, pool, found, replies),
+                    Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
                     node,
                     np.int64(BAD_NUMBER),
                 )
@@ -291,7 +299,7 @@ def grow(
                 numbers,
             )
             if out[KIND] < 0:
-                return Grown(nodes, stats, held_stats, pool, found, replies), node, out[KIND]
+                return Grown(all_nodes, all_stats, all_held, all_levels, found, replies), node, out[KIND]
             floor = max(1e-12 * own, _least_gain(noise * (end - begin) / weight, quantile))
             # A negative bound asks for splits that gain nothing, too.
             if out[KIND] == 0 or not numbers[SCORE] > (
@@ -300,7 +308,8 @@ def grow(
                 continue
             levels = out[LEVELS]
             if used + levels > len(pool):
-                pool = longer(pool, max(2 * len(pool), used + levels))
+                all_levels = longer(all_levels, max(2 * len(pool), used + levels))
+                pool = borrowed(all_levels)
             for level in range(np.uint64(levels)):
                 pool[np.uint64(used) + level] = found_levels[level]
             this.kind = out[KIND]
@@ -324,7 +333,7 @@ def grow(
                     said = priority(own_stats)
                     if not finite(said):
                         return (
-                            Grown(nodes, stats, held_stats, pool, found, replies),
+                            Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
                             node,
                             np.int64(BAD_PRIORITY),
                         )
@@ -363,9 +372,10 @@ def grow(
             held_ends = np.zeros(2 * branches, np.int64)
         if n + branches > len(nodes):
             capacity = max(2 * len(nodes), n + branches)
-            nodes = longer(nodes, capacity)
-            stats = more_rows(stats, capacity)
-            held_stats = more_rows(held_stats, capacity)
+            all_nodes = longer(all_nodes, capacity)
+            all_stats = more_rows(all_stats, capacity)
+            all_held = more_rows(all_held, capacity)
+            nodes, stats, held_stats = borrowed(all_nodes), borrowed(all_stats), borrowed(all_held)
         this = nodes[np.uint64(node)]
         column, missing_code = codes[np.uint64(this.feature)], n_codes[np.uint64(this.feature)]
         cut = np.int64(-1) if this.kind == 4 else this.cut
@@ -575,7 +585,7 @@ def grow(
             total_of_two(cells, values, first, ends, stats, node, n, nodes)
         if empty:
             return (
-                Grown(nodes, stats, held_stats, pool, found, replies),
+                Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
                 node,
                 np.int64(BAD_SPLIT),
             )
@@ -621,7 +631,7 @@ def grow(
         leaves += branches - 1
     if surrogates is not None:
         found = found[:n_found]
-    return Grown(nodes, stats, held_stats, pool, found, replies), n, np.int64(0)
+    return Grown(all_nodes, all_stats, all_held, all_levels, found, replies), n, np.int64(0)
 
 
 @inlined

@@ -132,8 +132,8 @@ class Scratch(NamedTuple):
         Permuted by the draws of columns.
     state : (1,) uint64
         Of the generator that draws columns.
-    words : (4 or more,) uint64
-        One bit for each code, by 64; see `treekit.kernels.tally`.
+    words : (64 or more,) uint64
+        One bit for each code, by 64, or rows to sort; see `treekit.kernels.tally`.
     lanes, packed : (rows,), (256,) uint64
         Weights of classes side by side, of each row and of each code (zeros between uses).
     work : (4, rows) uint32

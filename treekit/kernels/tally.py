@@ -25,6 +25,9 @@ CODES, ORDER, OTHER, CODE_OF = 0, 1, 2, 3
 SMALL = 512
 """Up to so many rows a bitmap of occupied codes beats a full histogram."""
 
+FEW = 8
+"""Up to so many rows everything else costs more than insertion."""
+
 INSERTION = 48
 """Up to so many rows insertion beats a radix sort."""
 
@@ -54,7 +57,7 @@ def lanes_of(cells, values, s, weight, whole, lanes):
     return width
 
 
-@kernel
+@inlined
 def tally(
     codes, n_codes, ids, cells, values, s, work, words, counts, flat, width, lanes, packed
 ):
@@ -85,6 +88,8 @@ def tally(
     buffer, code_of = borrowed(work[CODES]), borrowed(work[CODE_OF])
     slot = borrowed(work[ORDER])
     m = np.uint64(len(ids))
+    if m <= np.uint64(FEW):
+        return _few(codes, ids, cells, values, m, s, words, code_of, flat)
     if n_codes < np.uint32(256):
         if width > NO_LANES:
             return _add_lanes(codes, n_codes, ids, s, words, flat, width, lanes, packed, code_of)
@@ -103,13 +108,50 @@ def tally(
         code_of[np.uint64(0)] = lowest
         return 1
     span = np.uint64(highest - lowest) + np.uint64(1)
-    if span <= max(m, np.uint64(256)) and span <= np.uint64(2048):
+    if span <= m and span <= np.uint64(2048):
         return _add_all(buffer, lowest, cells, values, m, s, span, slot, code_of, flat)
-    if m > np.uint64(INSERTION) and span <= m * np.uint64(SPREAD):
+    if span <= m * np.uint64(SPREAD):
         return _add_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat)
     return _sorted_tally(
         buffer, slot, work[OTHER], counts, lowest, highest, cells, values, m, s, code_of, flat
     )
+
+
+@inlined
+def _few(codes, ids, cells, values, m, s, words, code_of, flat):
+    """A handful of rows: inserted in the order of (code, position)."""
+    zero, one, half = np.uint64(0), np.uint64(1), np.uint64(32)
+    for i in range(m):
+        key = (np.uint64(codes[ids[i]]) << half) | i
+        at = i
+        while at > zero and words[at - one] > key:
+            words[at] = words[at - one]
+            at -= one
+        words[at] = key
+    last = words[zero] >> half
+    code_of[zero] = np.uint32(last)
+    if last == words[m - one] >> half:
+        return np.int64(1)
+    for k in range(s):
+        flat[k] = 0.0
+    is_cell = len(cells) > 0
+    count, at = one, zero
+    for j in range(m):
+        key = words[j]
+        if key >> half != last:
+            last = key >> half
+            code_of[count] = np.uint32(last)
+            at += s
+            for k in range(s):
+                flat[at + k] = 0.0
+            count += one
+        i = key & np.uint64(0xFFFFFFFF)
+        if is_cell:
+            flat[at + np.uint64(cells[i])] += values[i, zero]
+        else:
+            for k in range(s):
+                flat[at + k] += values[i, k]
+    return np.int64(count)
 
 
 @inlined
