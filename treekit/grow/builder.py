@@ -72,7 +72,6 @@ def grow_tree(
     ways = recipe.ways._replace(
         levels_by_score=criterion.functions.levels_by_score,
         tolerance=float(criterion.functions.tolerance),
-        whole=_are_whole(recipe, rows.values),
     )
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
@@ -87,11 +86,6 @@ def grow_tree(
         raise stopped(recipe, status, grown, n, scratch.best)
     check_sizes(recipe, grown, n)
     return assemble(recipe, grown, n, whole, kept, held_table or recipe.table)
-
-
-def _are_whole(recipe: Recipe, values: npt.NDArray[np.float64]) -> bool:
-    """Whether rows have a class, and weights that stay whole numbers."""
-    return not recipe.target.dense and not recipe.fractional and bool((values % 1.0 == 0.0).all())
 
 
 def _copied(rows: Rows) -> Rows:

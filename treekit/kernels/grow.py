@@ -299,7 +299,11 @@ def grow(
                 numbers,
             )
             if out[KIND] < 0:
-                return Grown(all_nodes, all_stats, all_held, all_levels, found, replies), node, out[KIND]
+                return (
+                    Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                    node,
+                    out[KIND],
+                )
             floor = max(1e-12 * own, _least_gain(noise * (end - begin) / weight, quantile))
             # A negative bound asks for splits that gain nothing, too.
             if out[KIND] == 0 or not numbers[SCORE] > (

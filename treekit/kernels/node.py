@@ -102,8 +102,6 @@ class Ways(NamedTuple):
     levels_by_score, tolerance
         Of the criterion: see `treekit.contracts.CriterionFunctions`.  Here they
         decide between levels that are told from the rest.
-    whole : bool
-        Rows have a class, and weights are whole numbers.
     """
 
     known_only: bool = False
@@ -114,7 +112,6 @@ class Ways(NamedTuple):
     exact_levels: int = 10
     levels_by_score: bool = False
     tolerance: float = 0.0
-    whole: bool = False
 
 
 PLAIN = Ways()

@@ -15,8 +15,7 @@ from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.pointers import bit_count, borrowed, lowest_bit
 
 __all__ = [
-    "CODES", "CODE_OF", "NO_LANES", "ORDER", "OTHER", "lanes_of", "order_by_key",
-    "sorted_positions", "tally",
+    "CODES", "CODE_OF", "NO_LANES", "ORDER", "OTHER", "order_by_key", "sorted_positions", "tally",
 ]  # fmt: skip
 
 CODES, ORDER, OTHER, CODE_OF = 0, 1, 2, 3
@@ -39,28 +38,7 @@ NO_LANES = np.uint64(0)
 
 
 @inlined
-def lanes_of(cells, values, s, weight, whole, lanes):
-    """Each row's weight in the lane of its class, into `lanes` (rows,) uint64.
-
-    Returns
-    -------
-    width : uint64
-        Bits of a lane; `NO_LANES` where weights are not whole, or the `weight`
-        of all rows does not fit one.
-    """
-    width = min(np.uint64(32), np.uint64(64) // s)
-    if not whole or not weight < np.float64(np.uint64(1) << width):
-        return NO_LANES
-    for i in range(np.uint64(len(cells))):
-        own = np.uint64(np.int64(values[i, np.uint64(0)]))
-        lanes[i] = own << (width * np.uint64(cells[i]))
-    return width
-
-
-@inlined
-def tally(
-    codes, n_codes, ids, cells, values, s, work, words, counts, flat, width, lanes, packed
-):
+def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat, width, lanes, packed):
     """Group a node's rows by the codes of one column.
 
     Parameters
@@ -72,10 +50,12 @@ def tally(
         The node's `Rows`.
     s : uint64
         Cells of the statistics.
-    work, words, counts, flat, lanes, packed : arrays
+    work, words, counts, flat, packed : arrays
         Of the `Scratch`.
+    lanes : (rows,) uint64
+        Each row's weight in the lane of its class.
     width : uint64
-        What `lanes_of` said of this node.
+        Bits of a lane, as `treekit.kernels.sides.pack` said of this node.
 
     Returns
     -------
