@@ -33,7 +33,13 @@ from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.found import finite
 from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
 from treekit.kernels.pointers import (
-    CELLS, MATRIX, Pointer, read_only, stack_cells, stack_matrix, unrollable,
+    CELLS,
+    MATRIX,
+    Pointer,
+    read_only,
+    stack_cells,
+    stack_matrix,
+    unrollable,
 )  # fmt: skip
 
 __all__ = ["CompiledCriterion", "compile_criterion"]
@@ -228,6 +234,10 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
             own[k] = totals[k]
             children[zero, k] = start[k]
             children[one, k] = totals[k] - start[k]
+        whole, left = 0.0, 0.0
+        for k in range(np.uint64(weigh)):
+            whole += totals[k]
+            left += start[k]
         best_at = np.int64(-1)
         best_score, bar, best_left = -np.inf, -np.inf, 0.0
         for i in range(np.uint64(count)):
@@ -235,17 +245,15 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
                 value = rows[i, k]
                 children[zero, k] += value
                 children[one, k] -= value
-            left, right = 0.0, 0.0
             for k in range(np.uint64(weigh)):
-                left += children[zero, k]
-                right += children[one, k]
-            if left < limit or right < limit:
+                left += rows[i, k]
+            if left < limit or whole - left < limit:  # sums are exact
                 continue
             if bounded:
                 sign = best[np.uint64(told + SIGN)]
                 if not fits(
                     children[zero, one] / left,
-                    children[one, one] / right,
+                    children[one, one] / (whole - left),
                     sign if i < np.uint64(best[np.uint64(told + CUTS)]) else 0.0,
                     best[np.uint64(told + LOWEST)],
                     best[np.uint64(told + HIGHEST)],

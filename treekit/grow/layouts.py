@@ -89,5 +89,5 @@ def _dense_steps(
     total, largest, needed = float(w.sum()), np.abs(counted).max(axis=0), []
     for column, most in zip(counted.T, largest.tolist(), strict=True):
         check_range(column, 0.0, total)
-        needed.append(step_of(reach(float(np.abs(column) @ w), one * most)))
+        needed.append(step_of(reach(float((np.abs(column) * w).sum()), one * most)))
     return common_steps(np.array(needed), largest, total)

@@ -152,7 +152,7 @@ def class_target(
     """
     w, _ = gridded_weights(len(y), weights)
     unit, draw_weights = draws(w, weights, drawn)
-    own = unit if factors is None else multiplied(unit, factors, float(w @ factors))
+    own = unit if factors is None else multiplied(unit, factors, float((w * factors).sum()))
     return Target(
         y.astype(np.uint32), own[:, None], n_classes,
         draw_weights=draw_weights, draw_unit=1.0 if draw_weights is None else float(unit[0]),

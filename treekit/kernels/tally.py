@@ -100,7 +100,7 @@ def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat, widt
 @inlined
 def _few(codes, ids, cells, values, m, s, words, code_of, flat):
     """A handful of rows: inserted in the order of (code, position)."""
-    zero, one, half = np.uint64(0), np.uint64(1), np.uint64(32)
+    zero, one, half, low32 = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
     for i in range(m):
         key = (np.uint64(codes[ids[i]]) << half) | i
         at = i
@@ -112,26 +112,48 @@ def _few(codes, ids, cells, values, m, s, words, code_of, flat):
     code_of[zero] = np.uint32(last)
     if last == words[m - one] >> half:
         return np.int64(1)
-    for k in range(s):
-        flat[k] = 0.0
-    is_cell = len(cells) > 0
     count, at = one, zero
-    for j in range(m):
+    _put(flat, zero, cells, values, words[zero] & low32, s)
+    for j in range(one, m):
         key = words[j]
-        if key >> half != last:
+        if key >> half == last:
+            _add(flat, at, cells, values, key & low32, s)
+        else:
             last = key >> half
             code_of[count] = np.uint32(last)
             at += s
-            for k in range(s):
-                flat[at + k] = 0.0
+            _put(flat, at, cells, values, key & low32, s)
             count += one
-        i = key & np.uint64(0xFFFFFFFF)
-        if is_cell:
-            flat[at + np.uint64(cells[i])] += values[i, zero]
-        else:
-            for k in range(s):
-                flat[at + k] += values[i, k]
     return np.int64(count)
+
+
+@inlined
+def _put(flat, at, cells, values, i, s):
+    """Row `i` as the first of its code."""
+    zero, one = np.uint64(0), np.uint64(1)
+    if len(cells) > 0:
+        for k in range(s):
+            flat[at + k] = 0.0
+        flat[at + np.uint64(cells[i])] = values[i, zero]
+    elif s == np.uint64(2):
+        flat[at], flat[at + one] = values[i, zero], values[i, one]
+    else:
+        for k in range(s):
+            flat[at + k] = values[i, k]
+
+
+@inlined
+def _add(flat, at, cells, values, i, s):
+    """Row `i` added to the statistics that begin at `at`; two cells without a loop."""
+    zero, one = np.uint64(0), np.uint64(1)
+    if len(cells) > 0:
+        flat[at + np.uint64(cells[i])] += values[i, zero]
+    elif s == np.uint64(2):
+        flat[at] += values[i, zero]
+        flat[at + one] += values[i, one]
+    else:
+        for k in range(s):
+            flat[at + k] += values[i, k]
 
 
 @inlined
@@ -211,15 +233,9 @@ def _mark(codes, ids, buffer, words, slot, code_of):
 def _add_by_slot(buffer, slot, cells, values, m, s, count, flat):
     for k in range(count * s):
         flat[k] = 0.0
-    if len(cells) > 0:
-        for i in range(m):
-            at = np.uint64(slot[np.uint64(buffer[i])])
-            flat[at * s + np.uint64(cells[i])] += values[i, np.uint64(0)]
-    else:
-        for i in range(m):
-            at = np.uint64(slot[np.uint64(buffer[i])]) * s
-            for k in range(s):
-                flat[at + k] += values[i, k]
+    for i in range(m):
+        at = np.uint64(slot[np.uint64(buffer[i])])
+        _add(flat, at * s, cells, values, i, s)
 
 
 @inlined
@@ -229,17 +245,10 @@ def _add_all(buffer, lowest, cells, values, m, s, span, present, code_of, flat):
         present[j] = np.uint32(0)
     for k in range(span * s):
         flat[k] = 0.0
-    if len(cells) > 0:
-        for i in range(m):
-            at = np.uint64(buffer[i] - lowest)
-            present[at] = np.uint32(1)
-            flat[at * s + np.uint64(cells[i])] += values[i, np.uint64(0)]
-    else:
-        for i in range(m):
-            at = np.uint64(buffer[i] - lowest)
-            present[at] = np.uint32(1)
-            for k in range(s):
-                flat[at * s + k] += values[i, k]
+    for i in range(m):
+        at = np.uint64(buffer[i] - lowest)
+        present[at] = np.uint32(1)
+        _add(flat, at * s, cells, values, i, s)
     count = np.uint64(0)
     for j in range(span):
         if present[j]:
@@ -275,17 +284,11 @@ def _add_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat
             count += one
     for k in range(count * s):
         flat[k] = 0.0
-    is_cell = len(cells) > 0
     for i in range(m):
         code = np.uint64(buffer[i] - lowest)
         w = (code >> np.uint64(6)) << one
         below = words[w] & ((one << (code & low6)) - one)
-        at = (words[w + one] + bit_count(below)) * s
-        if is_cell:
-            flat[at + np.uint64(cells[i])] += values[i, zero]
-        else:
-            for k in range(s):
-                flat[at + k] += values[i, k]
+        _add(flat, (words[w + one] + bit_count(below)) * s, cells, values, i, s)
     return np.int64(count)
 
 
@@ -298,24 +301,19 @@ def _sorted_tally(
         _insertion(buffer, order, m)
     elif _radix(buffer, order, other, counts, m, lowest, highest):
         order = other
-    is_cell = len(cells) > 0
     count, at = np.uint64(0), np.uint64(0)
     last = np.uint32(0)
     for j in range(m):
         i = np.uint64(order[j])
         code = buffer[i]
-        if j == np.uint64(0) or code != last:
+        if j > np.uint64(0) and code == last:
+            _add(flat, at, cells, values, i, s)
+        else:
             last = code
             at = count * s
             code_of[count] = code
-            for k in range(s):
-                flat[at + k] = 0.0
+            _put(flat, at, cells, values, i, s)
             count += np.uint64(1)
-        if is_cell:
-            flat[at + np.uint64(cells[i])] += values[i, np.uint64(0)]
-        else:
-            for k in range(s):
-                flat[at + k] += values[i, k]
     return np.int64(count)
 
 
