@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -229,11 +228,13 @@ def helper(x):
 
 @pytest.fixture
 def copy_of_kernels(tmp_path: Path) -> Path:
-    """A package of its own with `compile.py` and two kernels in different files."""
+    """A package of its own that compiles as ours does, and two kernels in different files."""
     folder = tmp_path / "house"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
-    shutil.copy(PACKAGE / "kernels" / "compile.py", folder)
+    for name in ("compile.py", "kept.py"):
+        text = (PACKAGE / "kernels" / name).read_text()
+        (folder / name).write_text(text.replace("treekit.kernels", "house"))
     (folder / "total.py").write_text(KERNEL)
     (folder / "helper.py").write_text(HELPER.format(factor=10))
     return folder
