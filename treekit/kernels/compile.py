@@ -18,7 +18,7 @@ from numba.core.registry import CPUDispatcher
 
 from treekit.kernels.kept import keep
 
-__all__ = ["Compiled", "Finder", "compiling", "inlined", "kernel"]
+__all__ = ["Compiled", "Finder", "compiling", "inlined", "kernel", "merged"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,12 +32,21 @@ def kernel(function: F) -> F:
     return cast(F, keep(Compiled(function)))
 
 
+def merged(function: F) -> F:
+    """A helper of several callers, or of many arguments, that becomes a part of them.
+
+    LLVM puts it there, once types are known: that costs less than `inlined` for
+    each caller but the first, and a call with arrays costs as much as a few rows.
+    """
+    return cast(F, Compiled(function, forceinline=True))
+
+
 class Compiled(CPUDispatcher):
     """A function without Python objects, GIL or exceptions of division."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], **more: bool) -> None:
         options = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
-        super().__init__(function, {}, options)
+        super().__init__(function, {}, options | more)
 
     def compile(self, sig: Any) -> Any:
         """The machine code for a signature, from the disk if it is there."""

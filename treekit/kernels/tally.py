@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.compile import inlined, kernel, merged
 from treekit.kernels.pointers import bit_count, borrowed, lowest_bit
 
 __all__ = [
@@ -37,7 +37,7 @@ NO_LANES = np.uint64(0)
 """Width of lanes where sums do not fit them."""
 
 
-@inlined
+@merged
 def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat, width, lanes, packed):
     """Group a node's rows by the codes of one column.
 
@@ -127,7 +127,7 @@ def _few(codes, ids, cells, values, m, s, words, code_of, flat):
     return np.int64(count)
 
 
-@inlined
+@merged
 def _put(flat, at, cells, values, i, s):
     """Row `i` as the first of its code."""
     zero, one = np.uint64(0), np.uint64(1)
@@ -142,7 +142,7 @@ def _put(flat, at, cells, values, i, s):
             flat[at + k] = values[i, k]
 
 
-@inlined
+@merged
 def _add(flat, at, cells, values, i, s):
     """Row `i` added to the statistics that begin at `at`; two cells without a loop."""
     zero, one = np.uint64(0), np.uint64(1)
@@ -192,7 +192,7 @@ def _add_lanes(codes, n_codes, ids, s, words, flat, width, lanes, packed, code_o
     return np.int64(count)
 
 
-@inlined
+@merged
 def _unpack(sums, width, s, flat, at):
     """The sums of a word of lanes, as row `at` of `flat`."""
     mask = (np.uint64(1) << width) - np.uint64(1)
