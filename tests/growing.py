@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -48,6 +49,7 @@ def built_in(
     known_only: bool = False,
     blocks: Blocks | None = None,
     bounded: bool = False,
+    nominal: bool = True,
     **settings: Any,
 ) -> CompiledCriterion:
     """A built-in criterion, compiled once for all tests."""
@@ -55,8 +57,9 @@ def built_in(
     functions = BUILT_IN[name](**settings)
     origin = Origin("criterion", name)
     return compile_criterion(
-        functions, cells, dense, origin, known_only=known_only, blocks=blocks, bounded=bounded
-    )
+        functions, cells, dense, origin,
+        known_only=known_only, blocks=blocks, bounded=bounded, nominal=nominal,
+    )  # fmt: skip
 
 
 def target_of(problem: reference.Problem) -> Target:
@@ -100,7 +103,9 @@ def recipe_of(
     )
     target = target_of(problem)
     splitter = compile_splitter(
-        SplitterFunctions(find, "exact" if exact else "histogram"),
+        SplitterFunctions(
+            find, "exact" if exact else "histogram", sums=bool(getattr(find, "options", ()))
+        ),
         table,
         target.rows(np.empty(0, np.uint32), None),
         make_scratch(table, target, 1, 1),
@@ -121,9 +126,12 @@ def recipe_of(
         ways = Ways(problem.known_only, exact_levels=problem.exact_levels)
     bounded = problem.signs is not None
     own = {"level_by": problem.level_by} if problem.criterion == "gain_ratio" else {}
+    levels = any(size is not None for size in problem.levels)
     compiled = criterion or built_in(
-        problem.criterion, target.size, ways.known_only, target.blocks, bounded, **own
+        problem.criterion, target.size, ways.known_only, target.blocks, bounded, levels, **own
     )
+    if not levels and target.quantile is None:
+        compiled = replace(compiled, key=None)
     return Recipe(
         table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,
         surrogates=SurrogateRule(surrogates) if isinstance(surrogates, int) else surrogates,

@@ -50,6 +50,7 @@ def grow_tree(
         intervals=splitter.intervals,
     )  # fmt: skip
     nest = np.empty(PENDING, np.int64) if splitter.intervals else None
+    sums = np.empty(0, np.int32) if splitter.sums else None
     spare = Rows(
         np.empty(most + 1, np.uint32),
         np.empty(0 if recipe.target.dense else most + 1, np.uint32),
@@ -75,8 +76,8 @@ def grow_tree(
     )
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
-        noise, recipe.target.quantile, steps, surrogacy, nest, ways, splitter.coding == "exact",
-        splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
+        noise, recipe.target.quantile, steps, surrogacy, nest, sums, ways,
+        splitter.coding == "exact", splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
         criterion.penalty, criterion.n_keys, criterion.use_choose, criterion.use_penalty,
         criterion.score, criterion.impurity, criterion.priority, criterion.use_priority,
         recipe.before, recipe.use_before, rng, scratch,

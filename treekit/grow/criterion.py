@@ -68,7 +68,7 @@ class CompiledCriterion:
 
     scan: Pointer
     many: Pointer
-    key: Pointer
+    key: Pointer | None
     choose: Pointer
     penalty: Pointer
     n_keys: int
@@ -91,6 +91,7 @@ def compile_criterion(
     known_only: bool = False,
     blocks: Blocks | None = None,
     bounded: bool = False,
+    nominal: bool = True,
 ) -> CompiledCriterion:
     """Compile a criterion for statistics of `cells` cells.
 
@@ -111,6 +112,9 @@ def compile_criterion(
         each target's own, and its answers are averaged.
     bounded : bool
         Cuts keep to monotonic constraints; see `treekit.kernels.monotonic`.
+    nominal : bool
+        Whether there are nominal columns.  Without them statistics that add up have
+        no `key`, and searches are compiled without what they do with levels.
     """
     if functions.score is None and functions.impurity is None:
         raise PluginError(f"{origin} gives neither impurity nor score")
@@ -143,7 +147,7 @@ def compile_criterion(
     return CompiledCriterion(
         scan=_kept(scan, SCAN),
         many=_kept(_make_many(branches, final), MANY),
-        key=_key(functions, dense, origin, blocks),
+        key=_key(functions, dense, origin, blocks) if nominal or ranked else None,
         choose=_choose(functions, origin),
         penalty=_penalty(functions, origin),
         n_keys=attempts,

@@ -51,6 +51,7 @@ class CompiledSplitter:
     origin: Origin
     options: tuple[float, ...] = ()
     intervals: bool = False
+    sums: bool = False
 
 
 def compile_splitter(
@@ -68,12 +69,15 @@ def compile_splitter(
     the target.
     """
     node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN, quantile))
+    levels = quantile is not None or bool((table.nominal > 0).any())
     signature = types.void(
         node_type,
         nb.typeof(scratch),
-        *(types.FunctionType(s) for s in (
-            criteria.SCAN, criteria.MANY, criteria.KEY, criteria.CHOOSE, criteria.PENALTY,
-        )),
+        types.FunctionType(criteria.SCAN),
+        types.FunctionType(criteria.MANY),
+        types.FunctionType(criteria.KEY) if levels else types.none,
+        types.FunctionType(criteria.CHOOSE),
+        types.FunctionType(criteria.PENALTY),
         types.int64, types.boolean, types.boolean, types.FunctionType(criteria.SCORE),
         nb.typeof(np.random.default_rng(0)),
         types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C"),
@@ -86,7 +90,9 @@ def compile_splitter(
                 "splitter 'exact' or 'histogram'"
             )
         find = _own(own, signature)
-        return CompiledSplitter(find, functions.coding, origin, functions.find.options)
+        return CompiledSplitter(
+            find, functions.coding, origin, functions.find.options, sums=functions.sums
+        )
     core = jitable(functions.find)
     try:
         find = _known_pointer(core, functions.sums, functions.intervals, signature)
@@ -97,7 +103,9 @@ def compile_splitter(
             stacklevel=2,
         )
         find = Pointer(_python_find(core, functions, origin), signature)
-    return CompiledSplitter(find, functions.coding, origin, intervals=functions.intervals)
+    return CompiledSplitter(
+        find, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
+    )
 
 
 def _known_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> Pointer:

@@ -58,7 +58,7 @@ def find_axis(
     node : Node
     scratch : Scratch
     scan, many, key, choose, penalty : pointers
-        See `treekit.grow.criterion`.
+        See `treekit.grow.criterion`; key None = there are no nominal columns.
     n_keys : int
         Orderings of categories to try for subset splits.
     use_choose : bool
@@ -138,28 +138,31 @@ def find_axis(
             known = count
             if work[np.uint64(CODE_OF), np.uint64(count - 1)] == codes_in_all:
                 known -= 1
-            way = nominal[feature]
-            if way == 2:
-                try_branches(
-                    many,
-                    best,
-                    dense,
-                    known_only,
-                    empty,
-                    feature,
-                    codes_in_all,
-                    known,
-                    count,
-                    stats,
-                    limit,
-                    impurity,
-                    work,
-                    compact,
-                    levels,
-                    out,
-                    numbers,
-                )
-            else:
+            way, done = np.uint8(0), False
+            if key is not None:  # there are nominal columns
+                way = nominal[feature]
+                if way == 2:
+                    try_branches(
+                        many,
+                        best,
+                        dense,
+                        known_only,
+                        empty,
+                        feature,
+                        codes_in_all,
+                        known,
+                        count,
+                        stats,
+                        limit,
+                        impurity,
+                        work,
+                        compact,
+                        levels,
+                        out,
+                        numbers,
+                    )
+                    done = True
+            if not done:
                 own_limit = limit
                 first_of = work[np.uint64(CODE_OF)]
                 if way == 0 and resolution > 0.0:
@@ -182,31 +185,33 @@ def find_axis(
                         totals = missing
                 if way == 0 and side > 0.0:
                     own_limit = side_limit(side * known_weight, limit)
-                if way == 3:
-                    try_single_levels(
-                        many,
-                        best,
-                        dense,
-                        known_only,
-                        by_score,
-                        tolerance,
-                        feature,
-                        codes_in_all,
-                        known,
-                        count,
-                        stats,
-                        totals,
-                        limit,
-                        impurity,
-                        work,
-                        compact,
-                        ordered[:2],
-                        pair,
-                        levels,
-                        out,
-                        numbers,
-                    )
-                else:
+                if key is not None:
+                    if way == 3:
+                        try_single_levels(
+                            many,
+                            best,
+                            dense,
+                            known_only,
+                            by_score,
+                            tolerance,
+                            feature,
+                            codes_in_all,
+                            known,
+                            count,
+                            stats,
+                            totals,
+                            limit,
+                            impurity,
+                            work,
+                            compact,
+                            ordered[:2],
+                            pair,
+                            levels,
+                            out,
+                            numbers,
+                        )
+                        done = True
+                if not done:
                     best[s + np.uint64(2 + SIGN)] = offers[np.uint64(3), feature]
                     best[s + np.uint64(2 + CUTS)] = known - 1
                     try_cuts(

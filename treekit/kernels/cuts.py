@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treekit.kernels.compile import inlined
+from treekit.kernels.compile import inlined, merged
 from treekit.kernels.found import (
     AFTER,
     BAD_NUMBER,
@@ -42,7 +42,7 @@ ALONG, ORDERED, SUBSETS = 0, 1, 2
 """Ways to step: along the codes, along an order of levels, all subsets."""
 
 
-@inlined
+@merged
 def try_cuts(
     scan,
     key,
@@ -77,6 +77,8 @@ def try_cuts(
 
     Parameters
     ----------
+    key : pointer or None
+        None = there are no nominal columns, and the code for them is not compiled.
     n_keys : int
         Orders of the levels to try; 0 = a numeric column.
     known, count : int
@@ -94,35 +96,37 @@ def try_cuts(
     code_of, order = work[CODE_OF], work[ORDER]
     unknown = np.uint64(known)
     way, attempts, table = ALONG, np.int64(1), compact
-    if n_keys > 1 and 3 <= known <= exact_levels:  # two levels make one subset
-        way, table = SUBSETS, ordered
-        attempts = ((np.int64(1) << (known - 1)) - 2) // STEPS + 1
-    elif n_keys > 0:
-        way, attempts, table = ORDERED, np.int64(n_keys), ordered
+    if key is not None:
+        if n_keys > 1 and 3 <= known <= exact_levels:  # two levels make one subset
+            way, table = SUBSETS, ordered
+            attempts = ((np.int64(1) << (known - 1)) - 2) // STEPS + 1
+        elif n_keys > 0:
+            way, attempts, table = ORDERED, np.int64(n_keys), ordered
     for attempt in range(attempts):
         steps, closes = known - 1, True
         mask = np.uint64(0)
-        if way == ORDERED:
-            key(compact, known, attempt, keys)
-            for j in range(unknown):
-                if not finite(keys[j]):
+        if key is not None:
+            if way == ORDERED:
+                key(compact, known, attempt, keys)
+                for j in range(unknown):
+                    if not finite(keys[j]):
+                        for k in range(s):
+                            best[k + np.uint64(2)] = compact[j, k]
+                        out[KIND] = BAD_ORDER
+                        return
+                _sort_by_key(keys, compact, ordered, order, unknown, np.uint64(count), s)
+            elif way == SUBSETS:
+                first = np.uint64(attempt * STEPS)
+                mask = first ^ (first >> np.uint64(1))
+                steps = min((np.int64(1) << (known - 1)) - 1 - attempt * STEPS, STEPS)
+                closes = attempt == attempts - 1
+                _walk_subsets(compact, ordered, first, np.uint64(steps), s)
+                if closes:  # the walk ends with the last but one level alone
                     for k in range(s):
-                        best[k + np.uint64(2)] = compact[j, k]
-                    out[KIND] = BAD_ORDER
-                    return
-            _sort_by_key(keys, compact, ordered, order, unknown, np.uint64(count), s)
-        elif way == SUBSETS:
-            first = np.uint64(attempt * STEPS)
-            mask = first ^ (first >> np.uint64(1))
-            steps = min((np.int64(1) << (known - 1)) - 1 - attempt * STEPS, STEPS)
-            closes = attempt == attempts - 1
-            _walk_subsets(compact, ordered, first, np.uint64(steps), s)
-            if closes:  # the walk ends with the last but one level alone
-                for k in range(s):
-                    rest = totals[k] - compact[unknown - np.uint64(2), k]
-                    if sides_of_missing:
-                        rest -= compact[unknown, k]
-                    ordered[np.uint64(steps), k] = rest
+                        rest = totals[k] - compact[unknown - np.uint64(2), k]
+                        if sides_of_missing:
+                            rest -= compact[unknown, k]
+                        ordered[np.uint64(steps), k] = rest
         for side in range(1, -1, -1):
             if side == 0 and (not sides_of_missing or known < 2):
                 break
@@ -184,18 +188,19 @@ def try_cuts(
                 out[CUT] = np.int64(code_of[np.uint64(at)])
                 out[AFTER] = np.int64(first_of[np.uint64(at + 1)])
                 continue
-            out[KIND] = SUBSET
-            out[LEVELS] = np.int64(codes_in_all)
-            for level in range(np.uint64(codes_in_all)):
-                levels[level] = -1
-            reached = np.uint64(attempt * STEPS + at + 1)
-            reached ^= reached >> np.uint64(1)
-            for j in range(unknown):
-                if way == SUBSETS:
-                    levels[np.uint64(code_of[j])] = 0 if (reached >> j) & np.uint64(1) else 1
-                else:
-                    level = np.uint64(code_of[np.uint64(order[j])])
-                    levels[level] = 0 if np.int64(j) <= at else 1
+            if key is not None:
+                out[KIND] = SUBSET
+                out[LEVELS] = np.int64(codes_in_all)
+                for level in range(np.uint64(codes_in_all)):
+                    levels[level] = -1
+                reached = np.uint64(attempt * STEPS + at + 1)
+                reached ^= reached >> np.uint64(1)
+                for j in range(unknown):
+                    if way == SUBSETS:
+                        levels[np.uint64(code_of[j])] = 0 if (reached >> j) & np.uint64(1) else 1
+                    else:
+                        level = np.uint64(code_of[np.uint64(order[j])])
+                        levels[level] = 0 if np.int64(j) <= at else 1
 
 
 @inlined

@@ -119,6 +119,7 @@ def grow(
     steps,
     surrogates,
     nest,
+    sums,
     ways,
     midpoints,
     find,
@@ -167,6 +168,8 @@ def grow(
     nest : (cuts,) int64, or None
         Working memory for splits on intervals (`treekit.kernels.nest`); None =
         the splitter makes none, and the code for them is not compiled.
+    sums : (0,) array, or None
+        None = the splitter makes no sums of columns, and the code for them is not compiled.
     ways : Ways
     midpoints : bool
         Thresholds will lie halfway to the next value present in the node, not
@@ -387,22 +390,23 @@ def grow(
         begin, held_begin = this.begin, this.held_begin
         feature = np.uint64(this.feature)
         held_column, held_code = held_table.codes[feature], held_table.n_codes[feature]
-        if this.kind == 5:  # the side of each row, as a column of codes
-            if len(sides) == 0:
-                sides = np.empty(codes.shape[1], codes.dtype)
-                held_sides = np.empty(held_table.codes.shape[1], codes.dtype)
-            project(table, levels_of, this.threshold, ids, begin, this.end, sides)
-            project(
-                held_table,
-                levels_of,
-                this.threshold,
-                held_ids,
-                held_begin,
-                this.held_end,
-                held_sides,
-            )
-            column, missing_code, held_column, held_code = sides, two, held_sides, two
-            cut, levels_of = np.int64(0), levels_of[:0]
+        if sums is not None:
+            if this.kind == 5:  # the side of each row, as a column of codes
+                if len(sides) == 0:
+                    sides = np.empty(codes.shape[1], codes.dtype)
+                    held_sides = np.empty(held_table.codes.shape[1], codes.dtype)
+                project(table, levels_of, this.threshold, ids, begin, this.end, sides)
+                project(
+                    held_table,
+                    levels_of,
+                    this.threshold,
+                    held_ids,
+                    held_begin,
+                    this.held_end,
+                    held_sides,
+                )
+                column, missing_code, held_column, held_code = sides, two, held_sides, two
+                cut, levels_of = np.int64(0), levels_of[:0]
         held_cut = cut
         if len(held_ids) > 0 and this.kind == 1:
             after = this.after if midpoints else this.cut + 1

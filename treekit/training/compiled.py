@@ -61,7 +61,12 @@ def _compiled_of(functions: Any) -> Any:
 
 
 def criterion_pointers(
-    part: Part, target: Target, *, known_only: bool = False, bounded: bool = False
+    part: Part,
+    target: Target,
+    *,
+    known_only: bool = False,
+    bounded: bool = False,
+    nominal: bool = True,
 ) -> CompiledCriterion:
     """The criterion, compiled for the target's statistics; see `compile_criterion`."""
 
@@ -74,10 +79,11 @@ def criterion_pointers(
             known_only=known_only,
             blocks=target.blocks,
             bounded=bounded,
+            nominal=nominal,
         )
 
     kept: CompiledCriterion = _keep(
-        part, (target.size, target.dense, known_only, target.blocks, bounded), make
+        part, (target.size, target.dense, known_only, target.blocks, bounded, nominal), make
     )
     return replace(kept, functions=part.functions)
 
@@ -92,7 +98,10 @@ def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitt
             part.functions, table, rows, scratch, origin_of(part), target.quantile
         )
 
-    kept: CompiledSplitter = _keep(part, (table.codes.dtype.str, target.quantile is None), make)
+    levels = bool((table.nominal > 0).any())
+    kept: CompiledSplitter = _keep(
+        part, (table.codes.dtype.str, target.quantile is None, levels), make
+    )
     return kept
 
 

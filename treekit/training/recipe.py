@@ -57,7 +57,11 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         target=target,
         dtype=schema.dtype,
         criterion=criterion_pointers(
-            plan.criterion, target, known_only=known_only, bounded=plan.signs is not None
+            plan.criterion,
+            target,
+            known_only=known_only,
+            bounded=plan.signs is not None,
+            nominal=bool((table.nominal > 0).any()),
         ),
         splitter=splitter_pointer(plan.splitter, table, target),
         before=always() if before is None or plan.pruner is None else before_pointer(plan.pruner),
