@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from treekit.kernels.pointers import unrollable
-from treekit.kernels.sides import pack
+from treekit.kernels.sides import lanes_of
 from treekit.kernels.tally import CODE_OF, tally
 
 
 @nb.njit(error_model="numpy")
 def tallied(codes, n_codes, ids, cells, values, s, weight, work, words, counts, flat, lanes, sums):  # type: ignore[no-untyped-def]
     """`tally` as a search calls it: the codes present, and the width of lanes."""
-    width = pack(cells, values, np.uint64(len(ids)), np.uint64(s), weight, lanes)
+    width = lanes_of(cells, values, np.uint64(len(ids)), np.uint64(s), weight, lanes)
     args = work, words, counts, flat
     a, b, c, d = args
     count = tally(codes, n_codes, ids, cells, values, np.uint64(s), a, b, c, d, width, lanes, sums)

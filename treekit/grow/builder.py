@@ -77,7 +77,8 @@ def grow_tree(
     arguments = (
         recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
         noise, recipe.target.quantile, steps, surrogacy, nest, sums, ways,
-        splitter.coding == "exact", splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
+        splitter.coding == "exact",
+        splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
         criterion.penalty, criterion.n_keys, criterion.use_choose, criterion.use_penalty,
         criterion.score, criterion.impurity, criterion.priority, criterion.use_priority,
         recipe.before, recipe.use_before, rng, scratch,

@@ -28,7 +28,7 @@ from treekit.kernels.found import (
 from treekit.kernels.levels import try_branches, try_single_levels
 from treekit.kernels.monotonic import CUTS, SIGN
 from treekit.kernels.pointers import borrowed
-from treekit.kernels.sides import pack
+from treekit.kernels.sides import lanes_of
 from treekit.kernels.tally import CODE_OF, ORDER, tally
 
 __all__ = ["draw_column", "find_axis", "side_limit"]
@@ -97,7 +97,7 @@ def find_axis(
             offers[np.uint64(0), j] = np.nan
             offers[np.uint64(1), j] = np.nan
     lanes, packed = borrowed(scratch.lanes), borrowed(scratch.packed)
-    width = pack(cells, values, np.uint64(len(ids)), s, weight, lanes)
+    width = lanes_of(cells, values, np.uint64(len(ids)), s, weight, lanes)
     chosen = np.int64(-1)
     while True:
         out[KIND] = 0

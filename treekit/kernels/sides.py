@@ -13,7 +13,7 @@ import numpy as np
 
 from treekit.kernels.compile import inlined
 
-__all__ = ["add_side", "pack"]
+__all__ = ["add_side", "lanes_of", "pack"]
 
 ALIKE = np.uint64(64)
 """What `pack` says of numbers whose rows all weigh 1."""
@@ -23,37 +23,49 @@ ALIKE = np.uint64(64)
 def pack(cells, values, m, s, weight, packed):
     """Prepare the statistics of a node's rows for `add_side`, where that pays.
 
-    Classes: a word a row, with its weight in the field of its class; `s` fields
-    lie in a word, the first class lowest.  One number of rows that weigh 1:
-    ``packed`` are the bits of cell 1.
+    Classes: see `lanes_of`.  One number of rows that weigh 1: ``packed`` are the
+    bits of cell 1.
 
     Returns
     -------
     form : uint64
-        Width of a field; `ALIKE`; or 0: weights are not whole, or their sum,
-        `weight`, does not fit a field, or rows have other statistics.
+        Width of a lane; `ALIKE`; or 0 for all others.
     """
     zero, one = np.uint64(0), np.uint64(1)
-    whole = True
     if np.uint64(len(cells)) == zero:
         if s != np.uint64(2):
             return zero
-        sums = packed.view(np.float64)
+        whole, sums = True, packed.view(np.float64)
         for i in range(m):
             whole &= values[i, zero] == 1.0
             sums[i] = values[i, one]
         return ALIKE if whole else zero
-    if s < np.uint64(2) or s > np.uint64(32):
+    return lanes_of(cells, values, m, s, weight, packed)
+
+
+@inlined
+def lanes_of(cells, values, m, s, weight, packed):
+    """A word a row, with its weight in the lane of its class; the first class is lowest.
+
+    Returns
+    -------
+    width : uint64
+        Of a lane, of which there are `s`; 0: weights are not whole, or their sum,
+        `weight`, does not fit a lane, or rows have no class.
+    """
+    zero = np.uint64(0)
+    if np.uint64(len(cells)) == zero or s < np.uint64(2) or s > np.uint64(32):
         return zero
-    bits = np.uint64(64) // s
-    if not weight < np.float64(one << bits):
+    width = np.uint64(64) // s
+    if not weight < np.float64(np.uint64(1) << width):
         return zero
+    whole = True
     for i in range(m):
         value = values[i, zero]
         count = np.int64(value)
         whole &= np.float64(count) == value
-        packed[i] = np.uint64(count) << (np.uint64(cells[i]) * bits)
-    return bits if whole else zero
+        packed[i] = np.uint64(count) << (np.uint64(cells[i]) * width)
+    return width if whole else zero
 
 
 @inlined

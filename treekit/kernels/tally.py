@@ -55,7 +55,7 @@ def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat, widt
     lanes : (rows,) uint64
         Each row's weight in the lane of its class.
     width : uint64
-        Bits of a lane, as `treekit.kernels.sides.pack` said of this node.
+        Bits of a lane, as `treekit.kernels.sides.lanes_of` said of this node.
 
     Returns
     -------
