@@ -8,18 +8,22 @@ import numba as nb
 import numpy as np
 import pytest
 
-from treekit.kernels.pointers import unrollable
+from treekit.kernels.compile import Compiled, Linked
 from treekit.kernels.sides import lanes_of
 from treekit.kernels.tally import CODE_OF, tally
 
 
 @nb.njit(error_model="numpy")
-def tallied(codes, n_codes, ids, cells, values, s, weight, work, words, counts, flat, lanes, sums):  # type: ignore[no-untyped-def]
+def tallied(  # type: ignore[no-untyped-def]
+    codes, first, step, n_codes, ids, cells, values, s, weight, work, words, counts, flat, lanes,
+    sums,
+):  # fmt: skip
     """`tally` as a search calls it: the codes present, and the width of lanes."""
     width = lanes_of(cells, values, np.uint64(len(ids)), np.uint64(s), weight, lanes)
-    args = work, words, counts, flat
-    a, b, c, d = args
-    count = tally(codes, n_codes, ids, cells, values, np.uint64(s), a, b, c, d, width, lanes, sums)
+    count = tally(
+        codes, first, step, n_codes, ids, cells, values, np.uint64(s), work, words, counts, flat,
+        width, lanes, sums,
+    )  # fmt: skip
     return count, width
 
 
@@ -58,7 +62,8 @@ def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
         for spread in SPREADS:
             n_codes = min(spread, 255) if dtype == np.uint8 else spread
             memory = Memory(max(SIZES), n_codes, cells)
-            column = rng.integers(0, n_codes + 1, many).astype(dtype)
+            table = rng.integers(0, n_codes + 1, (many, 3)).astype(dtype)
+            column = table[:, 1]  # among others, down its column or along the lines
             for m in SIZES:
                 ids = np.sort(rng.permutation(many)[:m]).astype(np.uint32)
                 whole = rng.integers(1, 4, m).astype(float)
@@ -71,8 +76,10 @@ def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
                     values = (whole if kind == "whole" else whole / 4.0)[:, None]
                     rows = np.zeros((m, cells))
                     rows[np.arange(m), own] = values[:, 0]
+                place = (table.ravel(), 1, 3) if m % 2 else (table.T.ravel(), many, 1)
                 count, width = tallied(
-                    column, np.uint32(n_codes), ids, own, values, cells, rows.sum(), memory.work,
+                    place[0], np.uint64(place[1]), np.uint64(place[2]), np.uint32(n_codes),
+                    ids, own, values, cells, rows.sum(), memory.work,
                     memory.words, memory.counts, memory.flat, memory.lanes, memory.packed,
                 )  # fmt: skip
                 wanted = by_code(column[ids], rows)
@@ -96,8 +103,9 @@ def test_lanes_are_left_where_a_sum_would_not_fit_one() -> None:
             memory = Memory(2, 255, cells)
             column = np.array([3, 4], np.uint8)
             count, width = tallied(
-                column, np.uint32(255), np.arange(2, dtype=np.uint32), own, values, cells,
-                weight, memory.work, memory.words, memory.counts, memory.flat, memory.lanes,
+                column, np.uint64(0), np.uint64(1), np.uint32(255), np.arange(2, dtype=np.uint32),
+                own, values, cells, weight, memory.work, memory.words, memory.counts,
+                memory.flat, memory.lanes,
                 memory.packed,
             )  # fmt: skip
             assert (width > 0) == fits
@@ -107,7 +115,6 @@ def test_lanes_are_left_where_a_sum_would_not_fit_one() -> None:
 
 
 def test_a_loop_that_was_unrolled_once_may_be_unrolled_where_it_is_called() -> None:
-    @nb.njit(error_model="numpy")
     def squares(stats):  # type: ignore[no-untyped-def]
         total = 0.0
         for k in range(stats.shape[0]):
@@ -115,9 +122,9 @@ def test_a_loop_that_was_unrolled_once_may_be_unrolled_where_it_is_called() -> N
         return total
 
     vector = nb.float64[::1]
-    squares.compile((vector,))
-    assert "llvm.loop" in str(squares.overloads[(vector,)].library._get_module_for_linking())
-    unrollable(squares, (vector,))
-    linked = str(squares.overloads[(vector,)].library._get_module_for_linking())
-    assert "!llvm.loop" not in linked.replace("llvm.loop.", "")
-    assert squares(np.array([1.0, 2.0])) == 5.0
+    for kind, banned in ((Compiled, True), (Linked, False)):
+        dispatcher: Any = kind(squares)
+        dispatcher.compile((vector,))
+        linked = dispatcher.overloads[(vector,)].library._get_module_for_linking()
+        assert (", !llvm.loop !" in str(linked)) == banned
+        assert dispatcher(np.array([1.0, 2.0])) == 5.0

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["matrix_room"]
+__all__ = ["lines_of", "matrix_room"]
+
+SPARE = 0.1
+"""Share of the free memory that a copy may take which saves time only."""
 
 SHARE = 0.5
 """Share of the memory that is free above which a matrix lies in a temporary file."""
@@ -28,6 +31,23 @@ def matrix_room(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile(prefix="treekit-codes-") as file:
         return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
+
+
+def lines_of(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """A matrix of codes (features, rows) once more, row by row: (rows * features,).
+
+    None where that would take more than `SPARE` of the free memory: what is read
+    along it may be read down the columns, only more slowly.
+    """
+    if codes.nbytes > SPARE * _free_memory():
+        return None
+    lines = np.empty(codes.shape[::-1], codes.dtype)
+    for first in range(0, len(lines), _BLOCK):  # of rows that the cache holds
+        lines[first : first + _BLOCK] = codes[:, first : first + _BLOCK].T
+    return lines.reshape(-1)
+
+
+_BLOCK = 2048
 
 
 def _free_memory() -> float:

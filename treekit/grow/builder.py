@@ -47,7 +47,7 @@ def grow_tree(
     seed = int(rng.integers(0, 2**63))
     scratch = make_scratch(
         recipe.table, recipe.target, most, seed, splitter.options, recipe.signs,
-        intervals=splitter.intervals,
+        intervals=splitter.intervals, lines=recipe.lines,
     )  # fmt: skip
     nest = np.empty(PENDING, np.int64) if splitter.intervals else None
     sums = np.empty(0, np.int32) if splitter.sums else None

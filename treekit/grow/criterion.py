@@ -30,6 +30,7 @@ from treekit.grow.defaults import (
 )
 from treekit.grow.fingerprint import fingerprint
 from treekit.grow.plugins import Origin, compiled
+from treekit.kernels.compile import Linked
 from treekit.kernels.found import finite
 from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
 from treekit.kernels.pointers import (
@@ -39,7 +40,6 @@ from treekit.kernels.pointers import (
     read_only,
     stack_cells,
     stack_matrix,
-    unrollable,
 )  # fmt: skip
 
 __all__ = ["CompiledCriterion", "compile_criterion"]
@@ -170,7 +170,7 @@ def _kept(function: Any, signature: Any) -> Pointer:
 def _gain(impurity: Any, dense: bool) -> Any:
     """The impurity decrease as a score (Breiman et al. 1984, section 2.4)."""
 
-    @nb.njit(error_model="numpy")
+    @Linked
     def gain(parent, children):  # type: ignore[no-untyped-def]
         weight = parent[0] if dense else parent.sum()
         left = 0.0
@@ -183,14 +183,13 @@ def _gain(impurity: Any, dense: bool) -> Any:
                 left += share * impurity(children[b])
         return impurity(parent) - left / weight
 
-    unrollable(gain, (FROZEN_CELLS, FROZEN_MATRIX))
     return gain
 
 
 def _among_known(rank: Any, dense: bool) -> Any:
     """A score of the rows in the branches, times their share of the node's weight."""
 
-    @nb.njit(error_model="numpy")
+    @Linked
     def among_known(parent, children):  # type: ignore[no-untyped-def]
         known = np.zeros(len(parent))
         for b in range(children.shape[0]):
@@ -199,7 +198,6 @@ def _among_known(rank: Any, dense: bool) -> Any:
         share = known[0] / parent[0] if dense else known.sum() / parent.sum()
         return share * rank(read_only(known), children)
 
-    unrollable(among_known, (FROZEN_CELLS, FROZEN_MATRIX))
     return among_known
 
 

@@ -22,9 +22,8 @@ from numba.extending import register_jitable
 from treekit.errors import TreekitWarning
 from treekit.grow.asking import Origin, asked
 from treekit.grow.fingerprint import fingerprint
-from treekit.kernels.compile import compiling
+from treekit.kernels.compile import Linked
 from treekit.kernels.kept import keep
-from treekit.kernels.pointers import unrollable
 
 __all__ = [
     "Complaint",
@@ -114,12 +113,11 @@ def attempt(
             f"it is of type {type(core).__name__}, not a function written with def"
         )
     try:
-        jitted = nb.njit(error_model="numpy", boundscheck=checked)(core)
+        jitted = Linked(core, boundscheck=checked)
         mark = fingerprint(core, checked)
         if mark is not None:
             keep(jitted, mark)
-        with compiling():
-            unrollable(jitted, argument_types)
+        jitted.compile(argument_types)
         result = jitted.overloads[argument_types].signature.return_type
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         return None, complaint_of(error)

@@ -55,6 +55,8 @@ class Recipe:
     surrogates : SurrogateRule or None
         Which surrogates nodes keep; criterion and `ways` are then of
         `known_only`, too.  None = trees have none.
+    lines : (rows * features,) unsigned, or None
+        The codes of `table` row by row; see `treekit.kernels.lines`.
     compiled : list
         The machine code of `grow` for these types, once it is known.
     """
@@ -72,6 +74,7 @@ class Recipe:
     held: Held | None = None
     surrogates: SurrogateRule | None = None
     signs: npt.NDArray[np.float64] | None = None
+    lines: npt.NDArray[Any] | None = None
     compiled: list[Any] = field(default_factory=list, repr=False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -24,6 +26,7 @@ def make_scratch(
     signs: npt.NDArray[np.float64] | None = None,
     *,
     intervals: bool = False,
+    lines: npt.NDArray[Any] | None = None,
 ) -> Scratch:
     """Working memory for nodes of up to `most` rows; `seed` draws columns.
 
@@ -54,6 +57,7 @@ def make_scratch(
         offers=_offers(table, target, signs),
         levels=np.empty(max(levels, codes) if intervals else levels, np.int32),
         options=np.array(options),
+        lines=np.empty(0, table.codes.dtype) if lines is None else lines,
     )
     return scratch if target.quantile is None else _for_ranks(scratch, codes, room)
 

@@ -26,6 +26,7 @@ from treekit.kernels.found import (
     finite,
 )
 from treekit.kernels.levels import try_branches, try_single_levels
+from treekit.kernels.lines import are_sparse, place_of
 from treekit.kernels.monotonic import CUTS, SIGN
 from treekit.kernels.pointers import borrowed
 from treekit.kernels.sides import lanes_of
@@ -88,6 +89,9 @@ def find_axis(
     compact, ordered = borrowed(scratch.compact), borrowed(scratch.ordered)
     keys, start, best = borrowed(scratch.keys), borrowed(scratch.start), borrowed(scratch.best)
     pair, levels = borrowed(scratch.pair), borrowed(scratch.levels)
+    n_rows, all_codes = np.uint64(codes.shape[1]), borrowed(codes.reshape(codes.size))
+    lines = borrowed(scratch.lines)
+    sparse = are_sparse(np.uint64(len(ids)), n_rows, lines)
     s = np.uint64(len(stats))
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
@@ -113,8 +117,11 @@ def find_axis(
             elif draw:
                 feature = draw_column(features, state, j)
             codes_in_all = n_codes[feature]
+            source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
             count = tally(
-                codes[feature],
+                source,
+                first,
+                step,
                 codes_in_all,
                 ids,
                 cells,

@@ -29,10 +29,10 @@ KEYS = np.uint32(0xFFFFFFFF)
 
 
 @inlined
-def gather(column, ids, buffer):
-    """The codes of the node's rows in one column, into `buffer`."""
+def gather(codes, first, step, ids, buffer):
+    """The codes of the node's rows in one column, into `buffer`; see `treekit.kernels.lines`."""
     for i in range(np.uint64(len(ids))):
-        buffer[i] = column[ids[i]]
+        buffer[i] = codes[first + np.uint64(ids[i]) * step]
 
 
 @inlined

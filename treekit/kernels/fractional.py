@@ -22,14 +22,14 @@ __all__ = ["cumulative_shares", "hand_down", "mark", "send"]
 
 
 @kernel
-def mark(codes, n_codes, cut, missing, levels, ids, begin, end, branch_of):
+def mark(codes, first, step, n_codes, cut, missing, levels, ids, begin, end, branch_of):
     """Branch of each of rows[begin:end]; arguments as `treekit.kernels.move.partition`.
 
     `missing` may be the number of branches: a mark of its own for rows that
     will go down all of them.
     """
     for i in range(np.uint64(end - begin)):
-        code = np.int64(codes[ids[np.uint64(begin) + i]])
+        code = np.int64(codes[first + np.uint64(ids[np.uint64(begin) + i]) * step])
         branch = missing
         if code < n_codes:
             branch = np.int64(code > cut)

@@ -33,6 +33,7 @@ from treekit.kernels.found import (
 )
 from treekit.kernels.fractional import cumulative_shares, hand_down, mark
 from treekit.kernels.heap import rounded, sift_down, sift_up
+from treekit.kernels.lines import are_sparse, place_of
 from treekit.kernels.monotonic import LOWEST, hand_bounds
 from treekit.kernels.move import (
     last_code,
@@ -181,7 +182,7 @@ def grow(
         Status 0; or why growth stopped, as in `treekit.kernels.found`, and n is
         the node where it did.
     """
-    zero = np.uint64(0)
+    zero, one = np.uint64(0), np.uint64(1)
     ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
     held_ids, held_cells, held_values = held.ids, held.cells, held.values
     ids2, cells2, values2 = borrowed(spare.ids), borrowed(spare.cells), borrowed(spare.values)
@@ -202,6 +203,10 @@ def grow(
         room.held_stats,
         room.levels,
     )
+    n_rows, n_features = np.uint64(codes.shape[1]), np.uint64(codes.shape[0])
+    all_codes, lines = borrowed(codes.reshape(codes.size)), scratch.lines
+    held_codes = borrowed(held_table.codes)
+    n_held, held_codes = np.uint64(held_codes.shape[1]), held_codes.reshape(held_codes.size)
     nodes, stats, held_stats = borrowed(all_nodes), borrowed(all_stats), borrowed(all_held)
     pool = borrowed(all_levels)
     found, replies, n_found = room.found, room.replies, 0
@@ -384,12 +389,14 @@ def grow(
             all_held = more_rows(all_held, capacity)
             nodes, stats, held_stats = borrowed(all_nodes), borrowed(all_stats), borrowed(all_held)
         this = nodes[np.uint64(node)]
-        column, missing_code = codes[np.uint64(this.feature)], n_codes[np.uint64(this.feature)]
         cut = np.int64(-1) if this.kind == 4 else this.cut
         levels_of = pool[this.level_start : this.level_start + this.n_levels]
         begin, held_begin = this.begin, this.held_begin
         feature = np.uint64(this.feature)
-        held_column, held_code = held_table.codes[feature], held_table.n_codes[feature]
+        missing_code, held_code = n_codes[feature], held_table.n_codes[feature]
+        sparse = are_sparse(np.uint64(this.end - begin), n_rows, lines)
+        source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
+        held_source, held_first, held_step = held_codes, feature * n_held, one
         if sums is not None:
             if this.kind == 5:  # the side of each row, as a column of codes
                 if len(sides) == 0:
@@ -405,7 +412,8 @@ def grow(
                     this.held_end,
                     held_sides,
                 )
-                column, missing_code, held_column, held_code = sides, two, held_sides, two
+                source, held_source, missing_code, held_code = sides, held_sides, two, two
+                first, step, held_first = zero, one, zero
                 cut, levels_of = np.int64(0), levels_of[:0]
         held_cut = cut
         if len(held_ids) > 0 and this.kind == 1:
@@ -416,7 +424,7 @@ def grow(
             held_cut = last_code(table, held_table, feature, this.cut, after, at)
         if surrogates is not None:
             if this.kind <= 2:
-                first = n_found
+                first_found = n_found
                 found, n_found, replies = find_surrogates(
                     node,
                     table,
@@ -442,7 +450,7 @@ def grow(
                     this.missing,
                     midpoints,
                     found,
-                    first,
+                    first_found,
                     n_found,
                     replies,
                     ids,
@@ -459,7 +467,7 @@ def grow(
                     this.missing,
                     midpoints,
                     found,
-                    first,
+                    first_found,
                     n_found,
                     replies,
                     held_ids,
@@ -467,13 +475,16 @@ def grow(
                     this.held_end,
                     surrogates.held_routed,
                 )
-                column, held_column = surrogates.routed[0], surrogates.held_routed[0]
+                source, held_source = surrogates.routed[0], surrogates.held_routed[0]
+                first, step, held_first = zero, one, zero
                 missing_code = held_code = np.uint32(2)
                 cut = held_cut = np.int64(0)
                 levels_of = pool[:0]
         if steps is None:
             partition(
-                column,
+                source,
+                first,
+                step,
                 np.int64(missing_code),
                 cut,
                 np.int64(this.missing),
@@ -492,7 +503,9 @@ def grow(
             )
             if len(held_ids) > 0:
                 partition(
-                    held_column,
+                    held_source,
+                    held_first,
+                    held_step,
                     np.int64(held_code),
                     held_cut,
                     np.int64(this.missing),
@@ -512,7 +525,10 @@ def grow(
         else:
             upto = np.empty(branches)
             lost = np.int64(0) if this.kind == 4 else branches
-            mark(column, missing_code, cut, lost, levels_of, ids, begin, this.end, branch_of)
+            mark(
+                source, first, step, missing_code, cut, lost, levels_of, ids, begin, this.end,
+                branch_of,
+            )  # fmt: skip
             cumulative_shares(branch_of, values, begin, this.end, upto)
             ids, cells, values, ids2, cells2, values2, begin, top = hand_down(
                 branch_of,
@@ -536,7 +552,9 @@ def grow(
             if len(held_ids) > 0:
                 end = this.held_end
                 mark(
-                    held_column,
+                    held_source,
+                    held_first,
+                    held_step,
                     held_code,
                     held_cut,
                     lost,
@@ -589,8 +607,8 @@ def grow(
             empty = empty or (ends[b] == begin and not (allow_empty and this.kind == 3))
             begin, held_begin = ends[b], held_ends[b]
         if steps is None and quantile is None and branches == 2:
-            first = nodes[np.uint64(n)].begin
-            total_of_two(cells, values, first, ends, stats, node, n, nodes)
+            opened_at = nodes[np.uint64(n)].begin
+            total_of_two(cells, values, opened_at, ends, stats, node, n, nodes)
         if empty:
             return (
                 Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
@@ -663,6 +681,7 @@ def _borrowed(scratch):
         borrowed(scratch.offers),
         borrowed(scratch.levels),
         borrowed(scratch.options),
+        borrowed(scratch.lines),
     )
 
 

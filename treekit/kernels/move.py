@@ -104,6 +104,8 @@ def variance(values, begin, end, stats):
 @kernel
 def partition(
     codes,
+    first,
+    step,
     n_codes,
     cut,
     missing,
@@ -124,8 +126,10 @@ def partition(
 
     Parameters
     ----------
-    codes : (all rows,) unsigned
-        Of the column asked; `n_codes` = missing, which takes branch `missing`.
+    codes, first, step : array of unsigned, uint64, uint64
+        Row i has the code ``codes[first + i * step]`` in the column asked.
+    n_codes : int
+        The code that means missing, which takes branch `missing`.
     cut : int
         Codes up to it go to branch 0, unless `levels` says more.
     levels : (levels,) int32
@@ -136,6 +140,8 @@ def partition(
     if branches == 2:
         _in_two(
             codes,
+            first,
+            step,
             n_codes,
             cut,
             missing,
@@ -153,6 +159,8 @@ def partition(
     else:
         _in_many(
             codes,
+            first,
+            step,
             n_codes,
             missing,
             levels,
@@ -173,6 +181,8 @@ def partition(
 @inlined
 def _in_two(
     codes,
+    first,
+    step,
     n_codes,
     cut,
     missing,
@@ -196,7 +206,7 @@ def _in_two(
     right = np.uint64(0)
     for i in range(np.uint64(begin), np.uint64(end)):
         row = ids[i]
-        code = np.int64(codes[row])
+        code = np.int64(codes[first + np.uint64(row) * step])
         side = np.int64(code > cut)
         if by_level:
             side = np.int64(levels[np.uint64(min(code, n_codes - 1))])
@@ -231,6 +241,8 @@ def _in_two(
 @inlined
 def _in_many(
     codes,
+    first,
+    step,
     n_codes,
     missing,
     levels,
@@ -253,7 +265,7 @@ def _in_many(
     for b in range(np.uint64(branches)):
         ends[b] = 0
     for i in range(size):
-        code = np.int64(codes[ids[b0 + i]])
+        code = np.int64(codes[first + np.uint64(ids[b0 + i]) * step])
         branch = missing
         if code < n_codes and levels[np.uint64(code)] >= 0:
             branch = np.int64(levels[np.uint64(code)])

@@ -157,6 +157,8 @@ class Scratch(NamedTuple):
         Branch of each level in the split kept, or its terms (`treekit.kernels.oblique`).
     options : (options,) float64
         Settings of the splitter.
+    lines : (rows * features,) unsigned, or (0,)
+        The table's codes row by row, shared by all trees; see `treekit.kernels.lines`.
     """
 
     features: npt.NDArray[np.int64]
@@ -176,6 +178,7 @@ class Scratch(NamedTuple):
     offers: npt.NDArray[np.float64]
     levels: npt.NDArray[np.int32]
     options: npt.NDArray[np.float64]
+    lines: npt.NDArray[np.uint8]
 
 
 class Node(NamedTuple):

@@ -8,11 +8,8 @@ raised inside passes through.
 
 from __future__ import annotations
 
-import contextlib
-import re
-
 import numba as nb
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, typeof_impl
@@ -33,7 +30,6 @@ __all__ = [
     "read_only",
     "stack_cells",
     "stack_matrix",
-    "unrollable",
 ]
 
 CELLS = types.Array(types.float64, 1, "C")
@@ -64,20 +60,6 @@ class Pointer(Compiled):
 @typeof_impl.register(Pointer)
 def _typeof_pointer(value, context):
     return types.FunctionType(value.pointer_signature)
-
-
-def unrollable(dispatcher, argument_types):
-    """Compile a function that a wrapper will call, so that its loops unroll once more there.
-
-    LLVM unrolls a loop over cells of a number that it does not know, and forbids
-    doing so again.  In a wrapper the number is known: without the ban a scan of
-    2 to 7 cells takes two thirds of the time (measured).
-    """
-    dispatcher.compile(argument_types)
-    library = dispatcher.overloads[argument_types].library
-    with contextlib.suppress(AttributeError, RuntimeError):  # not this numba's inner names
-        text = str(library._get_module_for_linking())
-        library._shared_module = binding.parse_assembly(re.sub(r", !llvm\.loop !\d+", "", text))
 
 
 @intrinsic

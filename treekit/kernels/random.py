@@ -42,6 +42,7 @@ from treekit.kernels.found import (
     finite,
 )
 from treekit.kernels.levels import try_branches
+from treekit.kernels.lines import are_sparse, place_of
 from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
 from treekit.kernels.pointers import borrowed
 from treekit.kernels.sides import add_side, pack
@@ -98,6 +99,9 @@ def find_random(
     packed = borrowed(work[2:].reshape(-1).view(np.uint64))
     s, m = np.uint64(len(stats)), np.uint64(len(ids))
     form = pack(cells, values, m, s, weight, packed)
+    n_rows, all_codes = np.uint64(codes.shape[1]), borrowed(codes.reshape(codes.size))
+    lines = borrowed(scratch.lines)
+    sparse = are_sparse(m, n_rows, lines)
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     draw = n_try < n_features
@@ -125,7 +129,8 @@ def find_random(
             elif draw:
                 feature = draw_column(features, state, j)
             absent = n_codes[feature]
-            gather(codes[feature], ids, buffer)
+            source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
+            gather(source, first, step, ids, buffer)
             lowest, highest, gone = code_range(buffer, m, absent)
             if lowest == highest and (gone == 0 or lowest == absent or known_only):
                 continue  # a constant column is no try, so that sparse tables still split
@@ -136,7 +141,7 @@ def find_random(
             way = nominal[feature]
             if way == 2 and lowest != highest:
                 count = tally(
-                    codes[feature], absent, ids, cells, values, s, work, words, counts, flat,
+                    source, first, step, absent, ids, cells, values, s, work, words, counts, flat,
                     NO_LANES, scratch.lanes, scratch.packed,
                 )  # fmt: skip
                 form = np.uint64(0)  # its work overwrote what was packed

@@ -136,6 +136,7 @@ def find_surrogates(
     least = min(2.0, 2.0 * lightest)
     majority = max(left, right)
     work, flat = scratch.work, scratch.flat
+    n_rows, all_codes = np.uint64(codes.shape[1]), codes.reshape(codes.size)
     known_ids, branches, weights = own.ids[:m], own.cells[:m], own.values[:m]
     for f in range(np.uint64(len(n_codes))):
         own.agreement[f] = -1.0
@@ -143,8 +144,9 @@ def find_surrogates(
         if f == feature or scratch.offers[np.uint64(3), f] != 0.0:
             continue
         count = tally(
-            codes[f], n_codes[f], known_ids, branches, weights, np.uint64(2),
-            work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes, scratch.packed,
+            all_codes, f * n_rows, np.uint64(1), n_codes[f], known_ids, branches, weights,
+            np.uint64(2), work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes,
+            scratch.packed,
         )  # fmt: skip
         if count == 1:
             continue
@@ -190,8 +192,9 @@ def find_surrogates(
         if used + this.n_levels > len(pool):
             pool = longer(pool, max(2 * len(pool), used + this.n_levels))
         count = tally(
-            codes[f], n_codes[f], known_ids, branches, weights, np.uint64(2),
-            work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes, scratch.packed,
+            all_codes, f * n_rows, np.uint64(1), n_codes[f], known_ids, branches, weights,
+            np.uint64(2), work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes,
+            scratch.packed,
         )  # fmt: skip
         for level in range(np.uint64(this.n_levels)):
             pool[np.uint64(used) + level] = -1

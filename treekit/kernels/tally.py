@@ -38,12 +38,16 @@ NO_LANES = np.uint64(0)
 
 
 @merged
-def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat, width, lanes, packed):
+def tally(
+    codes, first, step, n_codes, ids, cells, values, s, work, words, counts, flat, width, lanes,
+    packed,
+):  # fmt: skip
     """Group a node's rows by the codes of one column.
 
     Parameters
     ----------
-    codes : (all rows,) unsigned
+    codes, first, step : array of unsigned, uint64, uint64
+        Row i has the code ``codes[first + i * step]``; see `treekit.kernels.lines`.
     n_codes : uint32
         Codes of the column, missing not counted.
     ids, cells, values : arrays
@@ -69,18 +73,20 @@ def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat, widt
     slot = borrowed(work[ORDER])
     m = np.uint64(len(ids))
     if m <= np.uint64(FEW):
-        return _few(codes, ids, cells, values, m, s, words, code_of, flat)
+        return _few(codes, first, step, ids, cells, values, m, s, words, code_of, flat)
     if n_codes < np.uint32(256):
         if width > NO_LANES:
-            return _add_lanes(codes, n_codes, ids, s, words, flat, width, lanes, packed, code_of)
+            return _add_lanes(
+                codes, first, step, n_codes, ids, s, words, flat, width, lanes, packed, code_of
+            )
         if m <= np.uint64(SMALL):
-            count = _mark(codes, ids, buffer, words, slot, code_of)
+            count = _mark(codes, first, step, ids, buffer, words, slot, code_of)
             if count > np.uint64(1):
                 _add_by_slot(buffer, slot, cells, values, m, s, count, flat)
             return np.int64(count)
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(m):
-        code = np.uint32(codes[ids[i]])
+        code = np.uint32(codes[first + np.uint64(ids[i]) * step])
         buffer[i] = code
         lowest = min(lowest, code)
         highest = max(highest, code)
@@ -98,11 +104,11 @@ def tally(codes, n_codes, ids, cells, values, s, work, words, counts, flat, widt
 
 
 @inlined
-def _few(codes, ids, cells, values, m, s, words, code_of, flat):
+def _few(codes, first, step, ids, cells, values, m, s, words, code_of, flat):
     """A handful of rows: inserted in the order of (code, position)."""
     zero, one, half, low32 = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
     for i in range(m):
-        key = (np.uint64(codes[ids[i]]) << half) | i
+        key = (np.uint64(codes[first + np.uint64(ids[i]) * step]) << half) | i
         at = i
         while at > zero and words[at - one] > key:
             words[at] = words[at - one]
@@ -157,14 +163,14 @@ def _add(flat, at, cells, values, i, s):
 
 
 @inlined
-def _add_lanes(codes, n_codes, ids, s, words, flat, width, lanes, packed, code_of):
+def _add_lanes(codes, first, step, n_codes, ids, s, words, flat, width, lanes, packed, code_of):
     """One addition a row, into `packed`, which holds zeros before and after."""
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     m = np.uint64(len(ids))
     count = zero
     if m > np.uint64(SMALL):
         for i in range(m):
-            packed[np.uint64(codes[ids[i]])] += lanes[i]
+            packed[np.uint64(codes[first + np.uint64(ids[i]) * step])] += lanes[i]
         for code in range(np.uint64(n_codes) + one):
             sums = packed[code]
             if sums:
@@ -176,14 +182,13 @@ def _add_lanes(codes, n_codes, ids, s, words, flat, width, lanes, packed, code_o
     for w in range(np.uint64(4)):
         words[w] = zero
     for i in range(m):
-        code = np.uint64(codes[ids[i]])
+        code = np.uint64(codes[first + np.uint64(ids[i]) * step])
         packed[code] += lanes[i]
         words[code >> np.uint64(6)] |= one << (code & low6)
     for w in range(np.uint64(4)):
-        first = w << np.uint64(6)
         word = words[w]
         while word:
-            code = first + lowest_bit(word)
+            code = (w << np.uint64(6)) + lowest_bit(word)
             word &= word - one
             _unpack(packed[code], width, s, flat, count)
             packed[code] = zero
@@ -207,21 +212,20 @@ def _unpack(sums, width, s, flat, at):
 
 
 @inlined
-def _mark(codes, ids, buffer, words, slot, code_of):
+def _mark(codes, first, step, ids, buffer, words, slot, code_of):
     """Small nodes: mark the codes present and rank them; returns how many."""
     one, low6 = np.uint64(1), np.uint64(63)
     for w in range(np.uint64(4)):
         words[w] = np.uint64(0)
     for i in range(np.uint64(len(ids))):
-        code = np.uint64(codes[ids[i]])
+        code = np.uint64(codes[first + np.uint64(ids[i]) * step])
         buffer[i] = np.uint32(code)
         words[code >> np.uint64(6)] |= one << (code & low6)
     count = np.uint64(0)
     for w in range(np.uint64(4)):
-        first = w << np.uint64(6)
         word = words[w]
         while word:
-            code = first + lowest_bit(word)
+            code = (w << np.uint64(6)) + lowest_bit(word)
             word &= word - one
             slot[code] = np.uint32(count)
             code_of[count] = np.uint32(code)

@@ -11,6 +11,7 @@ from treekit.contracts import Sums
 from treekit.data.dataset import Dataset
 from treekit.data.keys import make_key_table
 from treekit.data.matrix import make_table
+from treekit.data.room import lines_of
 from treekit.errors import SettingError
 from treekit.grow.before import always
 from treekit.grow.held import Held, held_table, held_target
@@ -76,6 +77,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
             exact_levels=settings["exact_levels"],
         ),
         fractional=fractional,
+        lines=lines_of(table.codes),
         held=held,
         surrogates=SurrogateRule(
             most=settings["surrogates"],
