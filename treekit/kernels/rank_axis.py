@@ -33,6 +33,7 @@ from treekit.kernels.found import (
     better,
     finite,
 )
+from treekit.kernels.lines import are_sparse, place_of
 from treekit.kernels.pointers import borrowed
 from treekit.kernels.rank_groups import ENDS, PLACES, STOPS, group_rows
 from treekit.kernels.rank_levels import tell, try_branches
@@ -78,6 +79,9 @@ def find_rank_axis(
     work, compact, pair = borrowed(scratch.work), borrowed(scratch.compact), borrowed(scratch.pair)
     keys, best, levels = borrowed(scratch.keys), borrowed(scratch.best), borrowed(scratch.levels)
     sides, start = borrowed(scratch.ordered), borrowed(scratch.start)
+    n_rows, all_codes = np.uint64(codes.shape[1]), borrowed(codes.reshape(codes.size))
+    lines = borrowed(scratch.lines)
+    sparse = are_sparse(np.uint64(len(ids)), n_rows, lines)
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     ends, code_of = work[np.uint64(ENDS)], work[np.uint64(CODE_OF)]
@@ -101,7 +105,8 @@ def find_rank_axis(
                 feature = np.uint64(chosen)
             elif n_try < n_features:
                 feature = draw_column(features, state, j)
-            count = group_rows(codes[feature], ids, n_codes[feature], work, counts, words)
+            source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
+            count = group_rows(source, first, step, ids, n_codes[feature], work, counts, words)
             if count == 1:
                 continue
             tried += np.uint64(1)

@@ -22,12 +22,13 @@ SPREAD = 64
 
 
 @inlined
-def group_rows(codes, ids, n_codes, work, counts, words):
+def group_rows(codes, start, step, ids, n_codes, work, counts, words):
     """Sort a node's rows by code.
 
     Parameters
     ----------
-    codes : (all rows,) unsigned
+    codes, start, step : array of unsigned, uint64, uint64
+        Row i has the code ``codes[start + i * step]``; see `treekit.kernels.lines`.
     ids : (rows,) uint32
         The node's rows.
     n_codes : uint32
@@ -43,20 +44,20 @@ def group_rows(codes, ids, n_codes, work, counts, words):
         Groups.  A single one is not filled in.
     """
     if len(ids) <= FEW and n_codes < np.uint32(1 << 26):
-        return _few(codes, ids, work)
-    return _many(codes, ids, work, counts, words)
+        return _few(codes, start, step, ids, work)
+    return _many(codes, start, step, ids, work, counts, words)
 
 
 @inlined
-def _few(codes, ids, work):
+def _few(codes, start, step, ids, work):
     """Few rows, by keys of a code and a position, which all differ."""
     zero, one, m = np.uint64(0), np.uint64(1), np.uint64(len(ids))
     buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
     code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(ENDS)]
     bits, low = np.uint32(6), np.uint32(63)
-    first, differ = np.uint32(codes[np.uint64(ids[zero])]), np.uint32(0)
+    first, differ = np.uint32(codes[start + np.uint64(ids[zero]) * step]), np.uint32(0)
     for i in range(m):
-        code = np.uint32(codes[np.uint64(ids[i])])
+        code = np.uint32(codes[start + np.uint64(ids[i]) * step])
         buffer[i] = (code << bits) | np.uint32(i)
         differ |= code ^ first
     if differ == np.uint32(0):
@@ -82,13 +83,13 @@ def _few(codes, ids, work):
 
 
 @kernel
-def _many(codes, ids, work, counts, words):
+def _many(codes, start, step, ids, work, counts, words):
     m = np.uint64(len(ids))
     buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
     code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(ENDS)]
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(m):
-        code = np.uint32(codes[np.uint64(ids[i])])
+        code = np.uint32(codes[start + np.uint64(ids[i]) * step])
         buffer[i] = code
         lowest = min(lowest, code)
         highest = max(highest, code)

@@ -73,7 +73,7 @@ def mark_branches(splits, node, table, ids, begin, end, fractional, sides, branc
         terms = splits.terms[2 * splits.term_start[node] : 2 * splits.term_start[node + one]]
         project(table, terms, splits.threshold[node], ids, begin, end, sides)
         codes, n_codes, cut = sides, np.uint32(2), np.int64(0)
-    mark(codes, n_codes, cut, lost, levels, ids, begin, end, branch_of)
+    mark(codes, np.uint64(0), one, n_codes, cut, lost, levels, ids, begin, end, branch_of)
     if asked:
         for i in range(np.uint64(end - begin)):
             if np.int64(branch_of[i]) == lost:

@@ -24,8 +24,8 @@ CODES, ORDER, OTHER, CODE_OF = 0, 1, 2, 3
 SMALL = 512
 """Up to so many rows a bitmap of occupied codes beats a full histogram."""
 
-FEW = 8
-"""Up to so many rows everything else costs more than insertion."""
+FEW = 16
+"""Up to so many rows, and at most 32, everything else costs more than comparing all with all."""
 
 INSERTION = 48
 """Up to so many rows insertion beats a radix sort."""
@@ -72,8 +72,8 @@ def tally(
     buffer, code_of = borrowed(work[CODES]), borrowed(work[CODE_OF])
     slot = borrowed(work[ORDER])
     m = np.uint64(len(ids))
-    if m <= np.uint64(FEW):
-        return _few(codes, first, step, ids, cells, values, m, s, words, code_of, flat)
+    if m <= np.uint64(FEW) and n_codes < np.uint32(1 << 26):
+        return _few(codes, first, step, ids, cells, values, m, s, buffer, slot, code_of, flat)
     if n_codes < np.uint32(256):
         if width > NO_LANES:
             return _add_lanes(
@@ -104,31 +104,36 @@ def tally(
 
 
 @inlined
-def _few(codes, first, step, ids, cells, values, m, s, words, code_of, flat):
-    """A handful of rows: inserted in the order of (code, position)."""
-    zero, one, half, low32 = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+def _few(codes, first, step, ids, cells, values, m, s, buffer, order, code_of, flat):
+    """A handful of rows, by keys of a code and a position: each goes where so many are smaller."""
+    zero, one, bits, low = np.uint64(0), np.uint64(1), np.uint32(5), np.uint32(31)
+    differ = np.uint32(0)
+    last = np.uint32(codes[first + np.uint64(ids[zero]) * step])
     for i in range(m):
-        key = (np.uint64(codes[first + np.uint64(ids[i]) * step]) << half) | i
-        at = i
-        while at > zero and words[at - one] > key:
-            words[at] = words[at - one]
-            at -= one
-        words[at] = key
-    last = words[zero] >> half
-    code_of[zero] = np.uint32(last)
-    if last == words[m - one] >> half:
+        code = np.uint32(codes[first + np.uint64(ids[i]) * step])
+        buffer[i] = (code << bits) | np.uint32(i)
+        differ |= code ^ last
+    if differ == np.uint32(0):
+        code_of[zero] = last
         return np.int64(1)
+    for i in range(m):
+        key, smaller = buffer[i], np.uint32(0)
+        for j in range(m):
+            smaller += np.uint32(buffer[j] < key)
+        order[np.uint64(smaller)] = key
+    last = order[zero] >> bits
+    code_of[zero] = last
     count, at = one, zero
-    _put(flat, zero, cells, values, words[zero] & low32, s)
+    _put(flat, zero, cells, values, np.uint64(order[zero] & low), s)
     for j in range(one, m):
-        key = words[j]
-        if key >> half == last:
-            _add(flat, at, cells, values, key & low32, s)
+        key = order[j]
+        if key >> bits == last:
+            _add(flat, at, cells, values, np.uint64(key & low), s)
         else:
-            last = key >> half
-            code_of[count] = np.uint32(last)
+            last = key >> bits
+            code_of[count] = last
             at += s
-            _put(flat, at, cells, values, key & low32, s)
+            _put(flat, at, cells, values, np.uint64(key & low), s)
             count += one
     return np.int64(count)
 
