@@ -14,6 +14,7 @@ from treekit.contracts import CriterionFunctions, SplitterFunctions
 from treekit.criteria.classes import entropy, gain_ratio, gini
 from treekit.criteria.numbers import squared_error
 from treekit.data.matrix import make_table
+from treekit.data.room import lines_of
 from treekit.grow.before import always
 from treekit.grow.blocks import Blocks
 from treekit.grow.builder import grow_tree
@@ -136,6 +137,7 @@ def recipe_of(
         table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,
         surrogates=SurrogateRule(surrogates) if isinstance(surrogates, int) else surrogates,
         signs=None if problem.signs is None else np.array(problem.signs, float),
+        lines=lines_of(table.codes),
     )  # fmt: skip
 
 
