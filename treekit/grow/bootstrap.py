@@ -102,12 +102,14 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
             key = _mixed(key ^ (column[ids] + 0.0).view(np.uint64))
     else:
         key = target.cells[ids].astype(np.uint64)
+    every = len(ids) == table.codes.shape[1] and bool(np.all(ids[1:] > ids[:-1]))
+    at = ids.astype(np.intp)
     for f, codes in enumerate(table.codes):
-        code = codes[ids]
+        code = (codes if every else codes.take(at)).astype(np.intp)
         # Ranks among the values present: codes also count those of rows without weight.
         present = np.zeros(int(table.n_codes[f]) + 1, dtype=np.uint64)
         present[code] = 1
-        key = _mixed(key ^ present.cumsum(dtype=np.uint64)[code])
+        key = _mixed(key ^ present.cumsum(dtype=np.uint64).take(code))
     return np.asarray(key, dtype=np.uint64)
 
 

@@ -108,7 +108,8 @@ def grow_forest(
     if vote is not None:
         votes = np.zeros((len(recipe.target.values), recipe.target.n_values))
         times = np.zeros(len(votes), dtype=np.int64)
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    # One at a time: batches of trees would leave threads idle at the end.
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator", batch_size=1)
     children = seed.spawn(n_trees)[first:]
     for tree, held_ids, held_votes in parallel(delayed(one)(c) for c in children):
         trees.append(tree)
@@ -152,8 +153,8 @@ def _sample(
         return target.rows(ids, None), none
     times = np.zeros(len(target.values))
     times[draws.ids] = draws.sample(rng)
-    drawn = np.flatnonzero(times).astype(np.uint32)
-    rows = target.rows(drawn, times[drawn])
+    drawn = np.flatnonzero(times)
+    rows = target.rows(drawn, times.take(drawn))
     if not out_of_bag:
         return rows, none
     rest = ids[times[ids] == 0]

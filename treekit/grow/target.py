@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,30 +106,30 @@ class Target:
             return self.blocks.ends[-1]
         return 1 if self.dense else self.size
 
-    def rows(self, ids: npt.NDArray[np.uint32], repeats: npt.NDArray[np.float64] | None) -> Rows:
+    def rows(
+        self, ids: npt.NDArray[np.integer[Any]], repeats: npt.NDArray[np.float64] | None
+    ) -> Rows:
         """Rows of one tree; `repeats` (rows,) multiplies each (bootstrap counts).
 
         Rows of no weight are left out: they may not shape the tree.  Those of
         a rank target are sorted by y.
         """
-        weight = self.values[ids, 0]
+        at = ids.astype(np.intp, copy=False)  # once: each look-up by others would convert them
+        values = self.values.take(at, axis=0)
+        weight = values[:, 0]
         keep = (weight if repeats is None else weight * repeats) > 0
         if not keep.all():
-            ids = ids[keep]
+            at, values = at[keep], values[keep]
             repeats = None if repeats is None else repeats[keep]
         if self.quantile is not None:
-            order = np.argsort(self.values[ids, 1], kind="stable")
-            ids = ids[order]
+            order = np.argsort(values[:, 1], kind="stable")
+            at, values = at[order], values[order]
             repeats = None if repeats is None else repeats[order]
-        # A copy, row by row: growth moves rows about.
-        values = np.ascontiguousarray(self.values[ids])
         if repeats is not None:
             values *= repeats[:, None]
-        if self.quantile is not None:
-            values[:, 1] = self.values[ids, 1]
-        return Rows(
-            ids.astype(np.uint32), self.cells[ids] if not self.dense else self.cells, values
-        )
+            if self.quantile is not None:
+                values[:, 1] = self.values[at, 1]
+        return Rows(at.astype(np.uint32), self.cells if self.dense else self.cells.take(at), values)
 
 
 def class_target(
