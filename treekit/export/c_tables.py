@@ -31,6 +31,18 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _TYPES = {np.dtype(f"{sign}{n}"): n for sign in "iu" for n in (1, 2, 4, 8)}
 
 
+class Texts:
+    """Bytes as rows of string literals; all rows at once would take thrice their memory."""
+
+    def __init__(self, octets: npt.NDArray[np.uint8]) -> None:
+        self._octets = octets
+
+    def __iter__(self) -> Iterator[Code]:
+        for at in range(0, len(self._octets), ROW):
+            comma = "," if at + ROW < len(self._octets) else ""
+            yield Code(_text(self._octets[at : at + ROW]) + comma)
+
+
 @dataclass(frozen=True, slots=True)
 class CTable:
     """A constant array.
@@ -44,8 +56,8 @@ class CTable:
         Elements, at least one.
     shape : Code
         The same in brackets, ``[9]``; rows of a large table too: ``[3][2048]``.
-    numbers : Code
-        The initialiser.
+    numbers : Code, or iterable of Code
+        The initialiser, or its parts, which are made when they are written.
     size : int
         Bytes.
     """
@@ -54,7 +66,7 @@ class CTable:
     type: Code
     count: int
     shape: Code
-    numbers: Code
+    numbers: Code | Texts
     size: int
 
 
@@ -106,12 +118,10 @@ def text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
     A compiler holds some 15 bytes for each byte, and reads it ten times as fast as a
     number; a text may have 4,095 (C99 5.2.4.1).
     """
-    rows = [octets[at : at + ROW] for at in range(0, len(octets), ROW)]
-    text = ",\n".join(map(_text, rows))
+    rows = -(-len(octets) // ROW)
     # One byte more, which ends a text, or newer compilers warn of it.
-    shape = Code(f"[{len(rows)}][{ROW + 1}]")
-    size = len(rows) * (ROW + 1)
-    return CTable(Code(name), Code("unsigned char"), len(rows), shape, Code(text), size)
+    shape, size = Code(f"[{rows}][{ROW + 1}]"), rows * (ROW + 1)
+    return CTable(Code(name), Code("unsigned char"), rows, shape, Texts(octets), size)
 
 
 def _text(row: npt.NDArray[np.uint8]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ __all__ = [
 
 TEMPLATES_VARIABLE = "TREEKIT_TEMPLATES"
 """Folders of templates, as PATH names folders of programs."""
+
+_PIECES = 256  # of a template's output that are encoded at a time
 
 
 def template_folders(user: str | Path | None = None) -> list[Path]:
@@ -102,13 +105,14 @@ def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> 
     for folder in folders:
         if not Path(folder).is_dir():
             raise ExportError(f"templates: {str(folder)!r} is not a folder of templates")
+    written = BytesIO()
     try:
-        return (
-            _environment(tuple(map(str, folders)))
-            .get_template(template)
-            .render(values)
-            .encode("utf-8")
-        )
+        # Bit by bit: of a large model the text as a whole would be there three times.
+        pieces = _environment(tuple(map(str, folders))).get_template(template).stream(values)
+        pieces.enable_buffering(_PIECES)
+        for piece in pieces:
+            written.write(piece.encode("utf-8"))
+        return written.getvalue()
     except TemplateError as error:
         place = f"{getattr(error, 'name', None) or template}"
         raise ExportError(f"template {place}: {error}") from error
