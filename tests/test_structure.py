@@ -113,7 +113,7 @@ def test_every_fault_in_a_graph_that_rows_could_show_is_found(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_bit_of_a_packed_node_of_c_counts(tmp_path, dtype):
-    model = chain(3, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype))
+    model = chain(5, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype))
     text = export_c(model, "m", form="table")["m.c"].decode()
     words = re.search(r"m_nodes\[\d+\] = \{\n([^}]*)\n\}", text)
     path = tmp_path / "m.c"
@@ -125,6 +125,52 @@ def test_every_bit_of_a_packed_node_of_c_counts(tmp_path, dtype):
             structure = structure_of_c(path, model)
             unread = unread_bit(number, int(word[1], 16), bit, dtype)
             assert structure.proved == unread, (word[0], bit, structure.words)
+
+
+@pytest.mark.parametrize(("dtype", "side"), [("float32", 0), ("float64", 1)])
+def test_every_bit_of_a_complete_tree_of_c_counts(tmp_path, dtype, side):
+    model = chain(3, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype), side)
+    text = export_c(model, "m", form="table")["m.c"].decode()
+    path = tmp_path / "m.c"
+    path.write_text(text)
+    assert structure_of_c(path, model).proved
+    table = re.search(r"m_heap\[\d+\] = \{\n([^}]*)\n\}", text)
+    words = list(re.finditer("0x([0-9a-f]{16})", table[1]))
+    single, counts = dtype == "float32", 0
+    each = 1 if single else 2
+    # Of a chain, one place of each level asks; place 0 is none; others repeat a leaf above.
+    asking = {(2 << level) - 1 if side else 1 << level for level in range(3)}
+    for number, word in enumerate(words):
+        for bit in range(64) if number // each in asking else (0, 31):
+            at = table.start(1) + word.start(1)
+            path.write_text(f"{text[:at]}{int(word[1], 16) ^ (1 << bit):016x}{text[at + 16 :]}")
+            is_key = bit < 32 if single else number % 2 == 0
+            if number // each in asking:
+                assert not structure_of_c(path, model).proved, (number, bit)
+                counts += 1
+            elif is_key:  # 0, which such a place asks, is more than no key
+                assert structure_of_c(path, model).proved
+    assert counts == 64 * each * 3
+
+
+def test_a_place_of_a_complete_tree_that_repeats_a_leaf_may_not_ask(tmp_path):
+    model = chain(3, Schema((Column("x"),), classes=("no", "yes")))
+    text = export_c(model, "m", form="table")["m.c"].decode()
+    path = tmp_path / "m.c"
+    faults = [
+        # Place 2 repeats a leaf, and place 4 does: there a question alone is one below a leaf.
+        (r"(m_heap\[8\] = \{\n(?:[^,]*,\s){4}0x)00000000", r"\g<1>00000008"),
+        (r"(m_ends\[8\] = \{\n)0", r"\g<1>1"),
+        (r"(m_starts\[1\] = \{\n)0", r"\g<1>1"),
+        (r"(m_depths\[1\] = \{\n)3", r"\g<1>2"),
+        (r"(M_CELL\(test\) \(\(test\) >> )3", r"\g<1>4"),
+        (r"(M_OF_EIGHT\(test\) \(\(test\))", r"\g<1> & ~15u"),
+    ]
+    for pattern, instead in faults:
+        changed, times = re.subn(pattern, instead, text)
+        assert times == 1, pattern
+        path.write_text(changed)
+        assert not structure_of_c(path, model).proved, pattern
 
 
 CELLS = [{}, {"input": "float"}, {"arithmetic": "integer"}]

@@ -184,7 +184,7 @@ def _parts(
         leaf_template,
         made.template,
         *("say", answers["predict"]),
-        *(["block", "batch_blocks"] if made.block else ["batch_rows"]),
+        *(made.batch if made.block else ["batch_rows"]),
         *answers["names"],
     ]
     return {

@@ -30,6 +30,8 @@ class CForm:
         for a row and for a block of a batch.
     block : int
         Rows that a batch scores together; 0 = each alone.
+    batch : tuple of str
+        Templates of how it does.
     leaves : bool
         Whether it tells the leaf of each tree.
     """
@@ -43,4 +45,5 @@ class CForm:
     row_stack: int = 0
     batch_stack: int = 0
     block: int = 0
+    batch: tuple[str, ...] = ("block", "batch_blocks")
     leaves: bool = True

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from treekit.export.c_divided import divided_source_form
 from treekit.export.c_form import CForm
+from treekit.export.c_heaps import heap_form
 from treekit.export.c_hybrid import hybrid_form
 from treekit.export.c_if_else import if_else_form
 from treekit.export.c_packed import EIGHT, packed_form
 from treekit.export.c_types import CTypes
+from treekit.export.heaps import heaps
 from treekit.export.nesting import choose_form
 from treekit.export.table import LeafTable
 from treekit.model.derived import DerivedColumns
@@ -28,8 +30,10 @@ def c_form(
         people can read.  Of larger models those of fewer trees than a row walks by
         turns (`treekit.export.c_packed.EIGHT`) are hybrids: one walk waits for each
         node of the table, where nested tests are guessed.  All others are tables,
-        whose walks wait together.  Sources of integer arithmetic are never hybrids:
-        they are for small processors, which guess little and have no room.
+        whose walks wait together; of trees that are nearly complete, tables without
+        numbers of children (`treekit.export.heaps`).  Sources of integer arithmetic
+        are neither hybrids nor complete trees: they are for small processors, which
+        guess little and have no room.
 
     Raises
     ------
@@ -46,4 +50,7 @@ def c_form(
     if wanted == "auto" and model.n_trees < EIGHT and not types.whole:
         reason = f"the model has {model.n_nodes} nodes, and fewer than {EIGHT} trees"
         return hybrid_form(model, leaves, derived, reason, types)
+    found = None if types.whole else heaps(model, leaves, derived, EIGHT)
+    if found is not None:
+        return heap_form(model, found, reason, types, EIGHT)
     return packed_form(model, leaves, derived, reason, types)

@@ -11,7 +11,7 @@ from treekit.model.derived import DerivedColumns, derive
 from treekit.model.fractional import mass_bounds
 from treekit.model.joined import join
 from treekit.model.levels import node_depths
-from treekit.model.tops import MAX_TOP, make_tops
+from treekit.model.tops import MAX_TOP, make_tops, top_levels
 from treekit.model.tree import MAX_DEPTH, Split, Tree, ranges
 
 if TYPE_CHECKING:
@@ -74,10 +74,11 @@ def pack(model: Model) -> PackedModel:
     depth = np.maximum.reduceat(node_depths(nodes, roots[:-1], MAX_DEPTH), roots[:-1])
     # Each None is one more variant to compile: spared where speed matters less.
     full = divides or derived.n_columns > 0
+    levels = top_levels(nodes, roots, depth, 0 if full else MAX_TOP)
     packed = PackedTrees(
         nodes=np.stack([key, test.astype(word)], axis=1),
         roots=roots.astype(np.uint64),
-        tops=make_tops(nodes, roots, depth, key, cell, 0 if full else MAX_TOP),
+        tops=make_tops(nodes, roots, depth, key, cell, levels),
         table=table if len(table) else np.zeros(1, np.uint32) if full else None,
         derived=_packed_columns(derived, columns) if full else None,
         cell_mask=np.uint64((1 << cell_bits) - 2),

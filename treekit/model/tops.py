@@ -12,12 +12,23 @@ from treekit.model.tree import Split, Tree
 if TYPE_CHECKING:
     from treekit.kernels.packed import Tops
 
-__all__ = ["MAX_TOP", "make_tops"]
+__all__ = ["MAX_TOP", "make_tops", "top_levels"]
 
 MAX_TOP = 9
 """Levels at most: the ends of a tree stay in the first cache."""
 
 Places = npt.NDArray[np.int64]
+
+
+def top_levels(nodes: Tree, roots: Places, depth: Places, most: int) -> Places:
+    """(trees,) levels to be complete: `most`, and no more places than twice the nodes.
+
+    None are complete in a tree where a node has other than two branches.
+    """
+    levels = np.minimum(np.minimum(depth, most), np.frexp(np.diff(roots))[1])
+    other = (nodes.kind != Split.LEAF) & (nodes.n_children != 2)
+    levels[np.maximum.reduceat(other, roots[:-1])] = 0
+    return levels
 
 
 def make_tops(
@@ -26,9 +37,9 @@ def make_tops(
     depth: Places,
     key: npt.NDArray[Any],
     cell: npt.NDArray[np.uint64],
-    most: int,
+    levels: Places,
 ) -> Tops:
-    """The first levels of all trees, `most` at most, and no more places than twice the nodes.
+    """The first levels of all trees, complete.
 
     Parameters
     ----------
@@ -38,22 +49,18 @@ def make_tops(
         Levels of each tree.
     key, cell : (nodes,)
         What each node compares; of a leaf the key is its number.
-    most : int
-        None are complete in a tree where a node has other than two branches.
+    levels : (trees,) int64
+        How many of each; where they are more than it has, its leaves are repeated.
     """
     from treekit.kernels.packed import Tops
 
-    sizes = np.diff(roots)
-    levels = np.minimum(np.minimum(depth, most), np.frexp(sizes)[1])
-    other = (nodes.kind != Split.LEAF) & (nodes.n_children != 2)
-    levels[np.maximum.reduceat(other, roots[:-1])] = 0
     below = levels < depth
     start = np.cumsum(1 << levels) - (1 << levels)
     n_places = int(start[-1] + (1 << levels[-1]))
     keys = np.zeros(n_places, dtype=key.dtype)
     cells = np.zeros(n_places, dtype=np.uint32)  # the zero: a leaf's repetitions go left
     ends = np.empty(n_places, dtype=np.uint32)
-    tree, at = np.arange(len(sizes)), roots[:-1, None]
+    tree, at = np.arange(len(levels)), roots[:-1, None]
     for level in range(int(levels.max()) + 1):
         done = levels[tree] == level
         whole = at[done]

@@ -1,6 +1,7 @@
 """Reading back the packed tables of C source, to compare them with the model.
 
-See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_tests` for
+See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_heaps` for those of
+complete trees, `treekit.verify.read_tests` for
 nested tests above them, and `treekit.model.pack` for how numbers become keys.
 """
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.ensemble import Model
+from treekit.verify.read_heaps import ReadNodes, heap_nodes
 from treekit.verify.read_numbers import of_keys, table_numbers
 from treekit.verify.read_tests import tests_in, with_tests
 from treekit.verify.structure import Structure, Tables, proved
@@ -27,7 +29,7 @@ Arrays = dict[str, Array]
 
 _TABLE = re.compile(
     r"^static const [\w ]+ \w+?_(leaf_nodes|leaf_rows|leaf_units|leaf_starts|leaf_columns"
-    r"|nodes|roots|sets|branches)\[\d+\](?:\[\d+\])? = \{\n(.*?)\n\};$",
+    r"|nodes|roots|sets|branches|heap|starts|depths|ends)\[\d+\](?:\[\d+\])? = \{\n(.*?)\n\};$",
     re.MULTILINE | re.DOTALL,
 )
 _HYBRID = re.compile(r"^static uint32_t \w+_reach\(uint32_t at, ", re.MULTILINE)
@@ -39,11 +41,12 @@ def structure_of_c(path: Path, model: Model) -> Structure:
     try:
         text = path.read_text(encoding="ascii")
         contents = dict(_TABLE.findall(text))
-        if "nodes" not in contents or model.missing == "fractional":
+        if not contents.keys() & {"nodes", "heap"} or model.missing == "fractional":
             raise VerificationError("of C source verify reads packed tables alone")
         arrays = {name: table_numbers(content) for name, content in contents.items()}
-        nodes, leaves = _nodes(text, arrays, model.schema), _leaves(text, arrays, model.schema)
-        tables, ends = _tables(nodes, leaves, arrays, model.schema)
+        leaves = _leaves(text, arrays, model.schema)
+        read = heap_nodes if "heap" in contents else _nodes
+        tables, ends = _tables(read(text, arrays, model.schema), leaves, arrays, model.schema)
         structure = proved(model, tables)
         if structure.proved and _HYBRID.search(text):  # rows start above, batches in the table
             structure = proved(model, with_tests(tests_in(text), tables, ends, model.schema))
@@ -52,27 +55,7 @@ def structure_of_c(path: Path, model: Model) -> Structure:
         return Structure(False, f"not proved: its tables cannot be read ({error})")
 
 
-class _Nodes:
-    """Packed nodes, taken apart.
-
-    Attributes
-    ----------
-    leaf, wrap, levels : (nodes,) bool
-    key : (nodes,) uint64
-    cell, child : (nodes,) int64
-    """
-
-    def __init__(self, key: Array, test: Array, cell_mask: int, step_shift: int) -> None:
-        step = (test >> np.uint64(step_shift)).astype(np.int64)
-        self.key = key
-        self.leaf = step == 0
-        self.wrap = (test & np.uint64(1)).astype(np.bool_)
-        self.levels = (test >> np.uint64(1) & np.uint64(1)).astype(np.bool_) & ~self.leaf
-        self.cell = (test >> np.uint64(2) & np.uint64(cell_mask)).astype(np.int64)
-        self.child = np.arange(len(key)) + step
-
-
-def _nodes(text: str, arrays: Arrays, schema: Schema) -> _Nodes:
+def _nodes(text: str, arrays: Arrays, schema: Schema) -> ReadNodes:
     mask = re.search(
         r"_CELL\(test\) \(\(uint32_t\)\(\(test\) >> 2\) & (\d+)u\)$", text, re.MULTILINE
     )
@@ -86,16 +69,27 @@ def _nodes(text: str, arrays: Arrays, schema: Schema) -> _Nodes:
         key, test = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
     else:
         key, test = words[0::2], words[1::2]
-    nodes = _Nodes(key, test, int(mask[1]), int(shift[1]))
-    inner = ~nodes.leaf
-    if np.any(nodes.cell[inner] >= schema.n_features):
+    step = (test >> np.uint64(int(shift[1]))).astype(np.int64)
+    leaf = step == 0
+    nodes = ReadNodes(
+        leaf=leaf,
+        wrap=(test & np.uint64(1)).astype(np.bool_),
+        levels=(test >> np.uint64(1) & np.uint64(1)).astype(np.bool_) & ~leaf,
+        key=key,
+        cell=(test >> np.uint64(2) & np.uint64(int(mask[1]))).astype(np.int64),
+        child=np.arange(len(key)) + step,
+        root=arrays["roots"],
+    )
+    if np.any(nodes.cell[~leaf] >= schema.n_features):
         raise VerificationError("of C source verify reads no sums and surrogates")
     if np.any(nodes.levels & ~nodes.wrap):
         raise VerificationError("a question to levels without a place for missing ones")
     return nodes
 
 
-def _tables(nodes: _Nodes, leaves: Array, arrays: Arrays, schema: Schema) -> tuple[Tables, Array]:
+def _tables(
+    nodes: ReadNodes, leaves: Array, arrays: Arrays, schema: Schema
+) -> tuple[Tables, Array]:
     """Packed nodes as binary ones, and which of them, or which leaf, each node has become.
 
     A question to levels becomes one for each branch but one.
@@ -124,7 +118,7 @@ def _tables(nodes: _Nodes, leaves: Array, arrays: Arrays, schema: Schema) -> tup
         value=value,
         yes=yes,
         no=no,
-        root=ends[arrays["roots"]],
+        root=ends[nodes.root],
         set_start=np.cumsum(np.append(0, sizes)),
         set_codes=chain.codes,
         leaves=leaves,
@@ -148,7 +142,7 @@ class _Chains:
     codes : (levels,) int64
     """
 
-    def __init__(self, nodes: _Nodes, arrays: Arrays, schema: Schema) -> None:
+    def __init__(self, nodes: ReadNodes, arrays: Arrays, schema: Schema) -> None:
         at = np.flatnonzero(nodes.levels)
         table = arrays.get("branches", np.empty(0, np.int64))
         if "sets" in arrays:
@@ -176,7 +170,7 @@ class _Chains:
         self.branch[self.asked] = branch[begins]
 
 
-def _questions(nodes: _Nodes, schema: Schema) -> tuple[Array, Array]:
+def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
     """Kind and threshold of each node that compares: ``cell + wrap > key`` is branch 1."""
     key = np.where(nodes.wrap, np.maximum(nodes.key, 1) - np.uint64(1), nodes.key)
     kind = np.where(nodes.wrap, np.where(nodes.key == 0, _MISSING, _LE_YES), _LE_NO)
