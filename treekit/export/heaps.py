@@ -65,7 +65,7 @@ def heaps(model: Model, leaves: LeafTable, derived: DerivedColumns, together: in
     """The trees of a model, of which a row walks some `together`.
 
     None if they would have more than twice the places of their nodes, a node has
-    other than two branches, or some ask derived columns.
+    other than two branches, some ask derived columns, or no cache would hold them.
     """
     if derived.n_columns or model.n_nodes > _MANY:
         return None
@@ -78,6 +78,8 @@ def heaps(model: Model, leaves: LeafTable, derived: DerivedColumns, together: in
         return None
     single = model.schema.dtype == "float32"
     key, cell, sets = _asked(nodes, derived, single)
+    if len(sets) > _MANY:
+        return None
     key[leaf] = np.arange(np.count_nonzero(leaf))
     tops = make_tops(nodes, roots, depth, key, cell, levels)
     key, test = tops.key.astype(np.uint64), tops.cell.astype(np.uint64)
