@@ -83,7 +83,7 @@ def _flipped_tests(text: str) -> Mutants:
 def _nodes_of_c(text: str) -> Mutants:
     """Table form: a node is ``test << 32 | key``, and branches of levels are bits or numbers."""
     nodes = re.search(r"_nodes\[\d+\] = \{\n([0-9a-fx, \n]+)\n\}", text)
-    shift = re.search(r"\(test >> ([0-9]+)\) \+ branch", text)
+    shift = re.search(r"_STEP\(test\) .*\(test\) >> ([0-9]+)\)", text)
     if nodes is None or shift is None:
         return
     words = [int(match[0], 16) for match in re.finditer("0x[0-9a-f]+", nodes[1])]
