@@ -47,7 +47,7 @@ def _run(options: Options) -> Iterator[Entry]:
                 continue
             case = f"{name}, {classes} classes"
             if sides.absent(library):
-                yield Entry(case, "treekit", failed=sides.absent(library))
+                yield Entry(case, library, failed=sides.absent(library))
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
