@@ -2,8 +2,9 @@
 
 The matrix of codes lies in memory column by column.  Rows of a small node are
 far apart there, and each code of one costs a line of the cache; a copy that
-lies row by row has all columns of a row in one or two.  Growing by it takes
-two thirds of the time where few columns are tried (measured).
+lies row by row has all columns of a row in one or two.  With it drawn tests
+were found in three fifths of the time; whole trees grow some tenth faster
+(measured).
 """
 
 from __future__ import annotations

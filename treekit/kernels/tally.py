@@ -25,7 +25,7 @@ SMALL = 512
 """Up to so many rows a bitmap of occupied codes beats a full histogram."""
 
 FEW = 16
-"""Up to so many rows, and at most 32, everything else costs more than comparing all with all."""
+"""Up to so many rows, and at most 32, comparing all with all costs no more than anything else."""
 
 INSERTION = 48
 """Up to so many rows insertion beats a radix sort."""
