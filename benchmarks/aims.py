@@ -201,8 +201,6 @@ AIMS: tuple[Aim, ...] = (
         side="treekit, float rows", figure="compile"),
     Aim("generated-c-tree", "generated C, one full tree, row by row", "generated-c-tree", "", 1.0,
         "m2cgen's", "m2cgen", "treekit", "single", ".3f", "us", fair=False),
-    Aim("generated-c-tree-nested", "the same, as nested tests", "generated-c-tree", "", 1.0,
-        "m2cgen's", "m2cgen", "treekit, nested tests", "single", ".3f", "us", fair=False),
     Aim("generated-c-tree-compile", "the same, to compile", "generated-c-tree", "", 2.0, "2 s",
         figure="compile"),
     Aim("generated-c-deep", "generated C, 5 million nodes: write, compile, run",

@@ -196,4 +196,4 @@ _add = partial(
     rounds=5,
 )
 register(_add("generated-c", "C of 100 trees of depth 8", parameters=_parameters(20_000, 100, 8)))
-register(_add("generated-c-tree", "C of one full tree", parameters=_parameters(150_000, 1, 0)))
+register(_add("generated-c-tree", "C of one full tree", parameters=_parameters(225_000, 1, 0)))
