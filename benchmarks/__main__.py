@@ -3,13 +3,14 @@
 python -m benchmarks                    # what there is
 python -m benchmarks NAME --help        # its sizes and peers
 python -m benchmarks NAME --peers sklearn,ydf --rounds 5
-python -m benchmarks NAME --toy         # a look, in a second or so; nothing is kept
+python -m benchmarks NAME --toy         # a look, in some seconds; nothing is kept
 python -m benchmarks report             # tables and plots of README.md, from the results
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,7 +28,12 @@ def listed() -> str:
     known = everything()
     width = max(map(len, known))
     lines = [f"  {name:{width}}  {one.line}" for name, one in known.items()]
-    return "\n".join(["python -m benchmarks NAME [--help]; NAME is one of", *lines])
+    more = [
+        "",
+        "python -m benchmarks report             writes the tables of benchmarks/README.md",
+        "python -m benchmarks.equality           writes the table of README.md",
+    ]
+    return "\n".join(["python -m benchmarks NAME [--help]; NAME is one of", *lines, *more])
 
 
 def parser(benchmark: Benchmark, toy: bool) -> argparse.ArgumentParser:
@@ -35,29 +41,26 @@ def parser(benchmark: Benchmark, toy: bool) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         f"python -m benchmarks {benchmark.name}",
         description=benchmark.line,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     made.add_argument("--toy", action="store_true", help="small, in this process, nothing kept")
     few = toy and benchmark.toy_peers is not None
     peers = benchmark.toy_peers if few else benchmark.peers
-    made.add_argument(
-        "--peers", type=_names, default=peers, help=f"of {', '.join(benchmark.peers)}"
-    )
-    made.add_argument("--own", type=_names, default=benchmark.own, help="sides of treekit")
-    made.add_argument(
-        "--rounds", "--seeds", type=int, default=1 if toy else benchmark.rounds,
-        help="turns of all sides; each has data of its own seed",
-    )  # fmt: skip
-    made.add_argument("--limit", type=float, default=900.0, help="most seconds of a measurement")
-    made.add_argument(
-        "--results", type=Path, default=None if toy else RESULTS, help="folder of results"
-    )
+    most = 1 if toy else benchmark.rounds
+
+    def add(option: str, kind: Any, default: Any, said: str) -> None:
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        said += f" (default {shown})" if shown not in (None, "") else ""
+        name, *others = option.split()
+        made.add_argument(name, *others, type=kind, default=default, help=said)
+
+    add("--peers", _names, peers, "other libraries, with commas between")
+    add("--own", _names, benchmark.own, "sides of treekit, with commas between")
+    add("--rounds --seeds", _count, most, "turns of all sides; each has data of its own seed")
+    add("--limit", float, 900.0, "most seconds of a measurement")
+    add("--results", Path, None if toy else RESULTS, "folder of results")
     for name, parameter in benchmark.parameters.items():
         default = parameter.toy if toy else parameter.default
-        made.add_argument(
-            f"--{name.replace('_', '-')}", type=_reader(parameter), default=default,
-            help=parameter.help or "-",
-        )  # fmt: skip
+        add(f"--{name.replace('_', '-')}", _reader(parameter), default, parameter.help)
     return made
 
 
@@ -65,14 +68,33 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of rounds; give 1 or more")
+    return int(text)
+
+
 def _reader(parameter: Parameter) -> Any:
+    """What reads a parameter's text, by the type of its default."""
     kind = type(parameter.default)
+
+    def size(text: str) -> Any:
+        number = kind(text)
+        if number < 0:
+            raise argparse.ArgumentTypeError(f"{text} is no size; give 0 or more")
+        return number
+
+    def sizes(text: str) -> Any:
+        return tuple(type(parameter.default[0])(part) for part in text.split(","))
+
+    def truth(text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise argparse.ArgumentTypeError(f"{text} is neither true nor false")
+        return text.lower() == "true"
+
     if kind is tuple:
-        item = type(parameter.default[0])
-        return lambda text: tuple(item(part) for part in text.split(","))
-    if kind is bool:
-        return lambda text: text.lower() in ("1", "true", "yes")
-    return kind
+        return sizes
+    return truth if kind is bool else size if kind in (int, float) else kind
 
 
 def run(benchmark: Benchmark, arguments: Sequence[str] = ()) -> Result:
@@ -115,7 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif given[0] in everything():
         run(everything()[given[0]], given[1:])
     else:
-        sys.exit(f"no benchmark is named {given[0]!r}\n{listed()}")
+        near = difflib.get_close_matches(given[0], [*everything(), "report"])
+        meant = f"; did you mean {' or '.join(near)}?" if near else f"\n{listed()}"
+        sys.exit(f"no benchmark is named {given[0]!r}{meant}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmarks.frame import Figure, Measured, Result
+from benchmarks.frame import Benchmark, Figure, Measured, Result
 from benchmarks.scaling import curves, exponents
 from benchmarks.tables import fairness
 
@@ -72,10 +72,16 @@ class Judged:
     verdict: str = "not run"
 
 
-def judged(aim: Aim, result: Result | None) -> Judged:
-    """An aim in the light of a result."""
+def judged(aim: Aim, result: Result | None, benchmark: Benchmark) -> Judged:
+    """An aim in the light of a result, which must be of the benchmark's own sizes."""
     if result is None:
         return Judged("")
+    usual = {name: one.default for name, one in benchmark.parameters.items()}
+    ran = result.about.get("settings", usual)
+    other = sorted(name for name, size in usual.items() if _plain(ran.get(name)) != _plain(size))
+    if other:
+        sizes = ", ".join(f"{name} {_plain(ran.get(name))}" for name in other)
+        return Judged("", verdict=f"run at another size: {sizes}")
     if aim.figure == "exponent":
         return _slope(aim, result)
     if aim.figure == "speedup":
@@ -103,6 +109,11 @@ def judged(aim: Aim, result: Result | None) -> Judged:
     if ratio is None:
         return Judged(_said(aim, own), peers, None, "no peer")
     return Judged(_said(aim, own), peers, ratio, "yes" if ratio <= aim.most else "**no**")
+
+
+def _plain(size: object) -> object:
+    """A size as a file of results has it."""
+    return list(size) if isinstance(size, tuple) else size
 
 
 def _slope(aim: Aim, result: Result) -> Judged:
@@ -186,8 +197,12 @@ AIMS: tuple[Aim, ...] = (
         "10 us", side="treekit handle", form=".1f", **_US),
     Aim("batch", "100,000 rows, 100 trees of depth 8, one thread", "batch", "", 1 / 6,
         "a sixth of onnxruntime's", "onnxruntime", form=".2f", **_US),
-    Aim("batch-deep", "rows, fully grown (5 million nodes), one thread", "batch-deep", "", 1 / 5,
-        "a fifth of onnxruntime's", "treekit ONNX", form=".1f", **_US),
+    *_of_peers(
+        "batch-deep", "rows, fully grown (5 million nodes), one thread", "batch-deep", "",
+        {"treekit ONNX": (1 / 5, "a fifth of onnxruntime's"),
+         "sklearn": (1 / 5, "a fifth of sklearn's")},
+        form=".1f", **_US,
+    ),
     *_of_peers(
         "one-tree-batch", "one tree of depth 8, batch", "one-tree-batch", "",
         {"sklearn": (1 / 2, "half of sklearn's"), "m2cgen": (1.0, "m2cgen's, compiled")},

@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--plots", type=Path, default=HERE / "plots")
     parser.add_argument("--notes", type=Path, default=HERE / "notes.toml")
     given = parser.parse_args(arguments)
+    for path, what in ((given.page, "page"), (given.notes, "file of notes")):
+        if not path.is_file():
+            parser.error(f"there is no {what} {path}; give one with --{what.split()[-1]}")
     notes = tomllib.loads(given.notes.read_text(encoding="utf-8"))
     unknown = set(notes) - {aim.row for aim in AIMS}
     if unknown:
@@ -52,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     page = given.page.read_text(encoding="utf-8")
     given.page.write_text(MARKED.sub(made, page), encoding="utf-8")
+    kept = sum(results.read(name, given.results) is not None for name in everything())
+    print(f"{kept} results of {given.results} are in {given.page}")
 
 
 def aims_table(folder: Path, notes: dict[str, str]) -> str:
@@ -62,8 +67,11 @@ def aims_table(folder: Path, notes: dict[str, str]) -> str:
     found = {name: results.read(name, folder) for name in {aim.benchmark for aim in AIMS}}
     for work, aims in itertools.groupby(AIMS, lambda aim: aim.work):
         for number, aim in enumerate(aims):
-            one = judged(aim, found[aim.benchmark])
-            peers = ", ".join(f"{side} {said}" for side, said in one.peers.items())
+            one = judged(aim, found[aim.benchmark], everything()[aim.benchmark])
+            peers = ", ".join(
+                said if said.startswith(side) else f"{side} {said}"  # "ydf is not installed"
+                for side, said in one.peers.items()
+            )
             first = (work, peers) if number == 0 else ("", "")
             lines.append(row([*first, one.own, _ratio(aim, one), aim.say, one.verdict]))
             if aim.row in notes and one.verdict != "yes":

@@ -34,6 +34,7 @@ PEERS = ("sklearn", "ydf", "ydf discretized", "lightgbm", "xgboost")
 BOTH = ("treekit", "treekit exact")
 THREE = (*BOTH, "treekit entropy")
 _WARM_UP = 1000
+_DEPTHS = "depths to be grown to; 0: fully grown"
 
 
 def grown(side: str, work: dict[str, Any], place: str) -> dict[str, float]:
@@ -133,7 +134,7 @@ def _sizes(rows: int, features: int, classes: int, trees: int, **more: Any) -> d
         "classes": Parameter(classes, classes, "classes"),
         "trees": Parameter(trees, min(trees, 3), "trees"),
         "random": Parameter(False, False, "random thresholds (extra trees)"),
-        "depths": Parameter((0,), (0,), "depths to be grown to; 0: fully grown"),
+        "depths": Parameter((0,), (0,), _DEPTHS),
         "threads": Parameter(2, 2, "threads of every side"),
     }
     return found | more
@@ -153,7 +154,8 @@ _add(
 )
 _add(
     "extra-trees", "100 extremely randomised trees", _made,
-    _sizes(100_000, 28, 2, 100, random=Parameter(True, True)), own=("treekit",), peers=("sklearn",),
+    _sizes(100_000, 28, 2, 100, random=Parameter(True, True, "random thresholds")),
+    own=("treekit",), peers=("sklearn",),
 )  # fmt: skip
 _add(
     "many-classes", "a fully grown forest of 50 trees, 7 classes", _made,
@@ -161,7 +163,7 @@ _add(
 )  # fmt: skip
 _add(
     "tree", "one tree, fully grown and of depth 8", _made,
-    _sizes(100_000, 28, 2, 1, depths=Parameter((0, 8), (0, 3))),
+    _sizes(100_000, 28, 2, 1, depths=Parameter((0, 8), (0, 3), _DEPTHS)),
 )  # fmt: skip
 _add(
     "tree-million", "one fully grown tree on a million rows", _made,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from benchmarks import aims, equality, everything, results, tables
 from benchmarks.__main__ import main, run
 from benchmarks.clock import measured
-from benchmarks.frame import Figure, Measured, Result
+from benchmarks.frame import Benchmark, Figure, Measured, Parameter, Result
 from benchmarks.plots import curves_svg
 from benchmarks.sides import absent
 from benchmarks.training import grown
@@ -160,13 +161,16 @@ def test_the_report_writes_between_its_markers_and_keeps_what_it_has_no_result_o
     assert "<polyline" in (tmp_path / "plots" / "scaling-rows.svg").read_text()
 
 
+ANY = Benchmark("b", "any", lambda _: iter(()), (), {})
+
+
 def aim(**more: object) -> aims.Aim:
     return aims.Aim("row", "work", "b", "a case", 0.5, "half of sklearn's", **more)
 
 
 def test_an_aim_is_met_by_the_ratio_of_rounds_and_only_on_the_same_work():
     def verdict(given: aims.Aim, **sides: Measured) -> str:
-        return aims.judged(given, Result("b", {"a case of some": sides})).verdict
+        return aims.judged(given, Result("b", {"a case of some": sides}), ANY).verdict
 
     half, all_of_it = of({"cpu": 1.0, "leaves": 9.0}), of({"cpu": 2.0, "leaves": 9.0})
     against = aim(against="sklearn")
@@ -178,7 +182,16 @@ def test_an_aim_is_met_by_the_ratio_of_rounds_and_only_on_the_same_work():
     assert verdict(aim(), treekit=of({"cpu": 0.5})) == "yes"
     assert verdict(aim(against=":leaves"), treekit=half) == "yes"
     assert verdict(aim()) == "not run"
-    assert aims.judged(aim(), None).verdict == "not run"
+    assert aims.judged(aim(), None, ANY).verdict == "not run"
+
+
+def test_an_aim_is_not_judged_by_a_run_of_another_size():
+    sides = {"treekit": of({"cpu": 0.1}), "sklearn": of({"cpu": 1.0})}
+    sized = replace(ANY, parameters={"rows": Parameter(100, 9), "depths": Parameter((0, 8), (0,))})
+    for rows, verdict in ((100, "yes"), (90, "run at another size: rows 90")):
+        about = {"settings": {"rows": rows, "depths": [0, 8]}}
+        found = Result("b", {"a case": sides}, about)
+        assert aims.judged(aim(against="sklearn"), found, sized).verdict == verdict
 
 
 def test_every_aim_asks_a_registered_benchmark_for_a_figure_and_a_side_that_it_has():

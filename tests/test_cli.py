@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,14 +19,16 @@ import numba
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from numba.core import event
 
 import treekit
-from treekit.cli import demo, main, waiting
+from treekit.cli import demo, main
 from treekit.cli.files import write_text
 from treekit.cli.terminal import shown
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError
+from treekit.kernels import notice
 from treekit.model.build import build_tree, leaf, threshold
 from treekit.model.ensemble import make_model
 
@@ -154,6 +157,24 @@ def test_a_stopped_command_ends_with_the_code_of_an_interrupt(
 
     monkeypatch.setattr("treekit.model.store.load", interrupted)
     assert "stopped" in call("inspect", tree, code=130).stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_a_command_lets_it_clean_up(
+    tree: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+):
+    cleaned: list[str] = []
+
+    def ended(path: str) -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            cleaned.append(path)
+
+    monkeypatch.setattr("treekit.model.store.load", ended)
+    assert "stopped" in call("inspect", tree, code=128 + number).stderr
+    assert cleaned
+    assert signal.getsignal(number) == signal.SIG_DFL
 
 
 # ---------------------------------------------------------------- train
@@ -349,25 +370,25 @@ def compile_one(module: str) -> None:
 def test_a_long_compilation_of_kernels_is_announced_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
-    with waiting.compile_notice():
+    monkeypatch.setattr(notice, "PATIENCE", 0.0)
+    with notice.compile_notice():
         compile_one("treekit.kernels.grow")
         compile_one("treekit.kernels.node")
     told = capsys.readouterr().err  # not a terminal: no line for each kernel
     assert re.fullmatch(
-        r"compiling kernels for the first time\ncompiled 2 kernels in \d+ s\n", told
+        r"compiling treekit's kernels for the first time\ncompiled 2 kernels in \d+ s\n", told
     )
 
 
 def test_a_terminal_is_told_which_kernel_compiles_and_for_how_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(notice, "PATIENCE", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with waiting.compile_notice():
+    with notice.compile_notice():
         compile_one("treekit.kernels.grow")
     told = capsys.readouterr().err
-    assert re.search(r"\r\x1b\[Kkernel 1, add: \d+ s", told)
+    assert re.search(r"\r\x1b\[K\x1b\[2mkernel 1, add: \d+ s", told)
     assert re.search(r"\r\x1b\[K.*compiled 1 kernels in \d+ s", told)
 
 
@@ -380,10 +401,40 @@ def test_a_short_compilation_or_that_of_a_plugin_is_not_announced(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    monkeypatch.setattr(waiting, "PATIENCE", patience)
-    with waiting.compile_notice():
+    monkeypatch.setattr(notice, "PATIENCE", patience)
+    with notice.compile_notice():
         compile_one(module)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(True, 1), (False, 0)])
+def test_python_tells_a_person_at_a_terminal_what_compiles(
+    terminal: bool,
+    lines: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(notice, "PATIENCE", 0.0)
+    monkeypatch.setattr(notice, "_telling", [])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    heard: list[tuple[str, event.Listener]] = []
+    register = event.register
+
+    def noted(kind: str, ear: event.Listener) -> None:
+        heard.append((kind, ear))
+        register(kind, ear)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(event, "register", noted)
+        notice.watch()
+        notice.watch()  # once is enough
+    assert len(heard) == lines
+    try:
+        compile_one("treekit.kernels.grow")
+    finally:
+        for kind, ear in heard:
+            event.unregister(kind, ear)
+    assert capsys.readouterr().err.count("compiling treekit's kernels") == lines
 
 
 def test_a_terminal_shows_the_trees_grow_and_a_pipe_does_not(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from tests.extremes import EXTREMES, extreme_rows, refused
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError
-from treekit.model.build import Node, build_tree, leaf, threshold
+from treekit.model.build import Node, build_tree, leaf, subset, threshold
 from treekit.model.ensemble import Model, make_model
 from treekit.model.predict import decide, probabilities, sums
 
@@ -76,9 +77,10 @@ def test_a_row_may_be_one_of_a_matrix_a_column_of_one_unaligned_or_read_only():
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ([0.0, 0.0], "an array of float32, not list"),
-        (np.zeros(2), "an array of float32, not float64"),
-        (np.zeros(2, np.int32), "not int32"),
+        ([0.0, 0.0], r"a plain array of float32, not list; use rows\(\)"),
+        (np.zeros(2), "a plain array of float32, not ndarray of float64"),
+        (np.zeros(2, np.int32), "not ndarray of int32"),
+        (np.ma.zeros(2, np.float32), "not MaskedArray of float32"),
         (np.zeros(3, np.float32), r"shape \(3,\); the model needs \(2,\) or \(1, 2\)"),
         (np.zeros((2, 2), np.float32), r"shape \(2, 2\)"),
         (np.zeros((2, 1), np.float32), r"shape \(2, 1\)"),
@@ -90,6 +92,19 @@ def test_what_is_no_row_is_refused(row, words):
     for ask in (score, score.proba):
         with pytest.raises(DataError, match=words):
             ask(row)
+
+
+def test_a_handle_makes_rows_of_a_table_and_goes_to_another_process():
+    colour = Column("colour", "nominal", ("blue", "red"))
+    schema = Schema((Column("x"), colour), classes=("no", "yes"))
+    tree = threshold("x", 0.0, leaf([3, 1]), subset("colour", ["red"], leaf([1, 9]), leaf([1, 0])))
+    model = make_model(schema, [build_tree(tree, schema)])
+    table = {"colour": ["red", None, "green", "blue"], "x": [1.0, 2.0, 0.0, np.nan]}
+    score = pickle.loads(pickle.dumps(model.scorer()))
+    rows = score.rows(table)
+    assert rows.dtype == score.dtype == np.float32
+    assert [score(row) for row in rows] == model.predict(table).tolist()
+    assert repr(score) == "<Scorer of rows (2,) of float32>"
 
 
 def one_node_a_column(columns: range) -> Node:

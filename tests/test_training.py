@@ -355,6 +355,20 @@ def test_a_forest_does_not_depend_on_the_order_of_the_rows(task):
         same_tree(a, b)
 
 
+def test_a_forest_of_a_few_categories_does_not_depend_on_the_order_of_the_rows():
+    rng = np.random.default_rng(0)  # the contents of a row are told apart though they are few
+    table = {
+        name: rng.integers(0, n, 200).astype(str) for name, n in (("a", 4), ("b", 3), ("y", 2))
+    }
+    mixed = rng.permutation(200)
+    first, second = (
+        treekit.train(t, "y", ensemble="forest", trees=5, seed=0)
+        for t in (table, {name: column[mixed] for name, column in table.items()})
+    )
+    for a, b in zip(first.trees, second.trees, strict=True):
+        same_tree(a, b)
+
+
 # ------------------------------------------------------------------ weights
 
 

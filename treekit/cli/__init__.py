@@ -4,7 +4,8 @@ Nothing heavy is imported before a command runs, so that ``treekit --help`` is
 there at once.
 
 Exit codes: 0, done; 1, ``verify`` found a difference or ``plugin check`` a breach;
-2, a command, table or file that cannot be used, with one message on stderr that says why.
+2, a command, table or file that cannot be used, with one message on stderr that says why;
+128 and a signal's number: it was ended by Ctrl-C, SIGTERM or SIGHUP.
 """
 
 from __future__ import annotations

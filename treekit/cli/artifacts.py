@@ -182,7 +182,7 @@ def verify_command(
     artifacts, so that a pattern such as out/m.* will do; they are passed over.
     """
     from treekit.cli.report import print_report
-    from treekit.cli.waiting import compile_notice
+    from treekit.kernels.notice import compile_notice
     from treekit.model.store import load
     from treekit.verify import verify
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,19 +82,48 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        with _warnings_on_one_line():
+        with _warnings_on_one_line(), _ended_gently():
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:  # the reader has seen enough; click ends quietly
                 raise
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as stop:
                 click.secho("\nstopped", err=True)
-                ctx.exit(130)
+                ctx.exit(128 + (stop.number if isinstance(stop, _Ended) else signal.SIGINT))
             except (TreekitError, OSError) as error:
                 if ctx.params["debug"]:
                     traceback.print_exc()
                 _complain("Error", "red", _message(error))
                 ctx.exit(2)
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal that ends the process, and which."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def _ended_gently() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does: temporary files and bars go with it."""
+
+    def end(number: int, frame: object) -> None:
+        del frame
+        raise _Ended(number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _message(error: Exception) -> str:

@@ -132,7 +132,7 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
 @click.option("--validation", metavar="TABLE", help="Rows that pruners judge by, not a share.")
 @click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
 def train_command(**given: Any) -> None:
-    """Train a model on TABLE (.csv, .tsv, .parquet, ...; also .csv.gz) and write it to a file.
+    """Train a model on TABLE (.csv, .csv.gz, .tsv, .parquet, .arrow) and write it to a file.
 
     Columns of text are categories, others numbers; empty cells are missing.
     """
@@ -220,7 +220,8 @@ def _validation(
 
 def fitted(dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None) -> Model:
     """A model trained before the eyes of a person: notices and progress on stderr."""
-    from treekit.cli.waiting import compile_notice, tree_progress
+    from treekit.cli.waiting import tree_progress
+    from treekit.kernels.notice import compile_notice
     from treekit.training import fit
 
     with compile_notice(), tree_progress() as progress:

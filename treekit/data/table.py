@@ -241,7 +241,11 @@ def _from_array(array: npt.NDArray[Any]) -> Table:
         flat = np.ravel(array)
         return make_table(array.dtype.names, [flat[name] for name in array.dtype.names])
     if array.ndim != 2:
-        remedy = "; reshape it: array.reshape(-1, 1)" if array.ndim == 1 else ""
+        remedy = ""
+        if array.ndim == 1:
+            remedy = (
+                "; reshape it: array.reshape(1, -1) is one row, array.reshape(-1, 1) one column"
+            )
         raise DataError(
             f"an array of shape {array.shape} is not a table of shape (rows, columns){remedy}"
         )

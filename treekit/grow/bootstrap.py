@@ -97,11 +97,11 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
         # What a task placed, not what that weighs: class weights change no draw.
         told = target.values if target.placed is None else target.placed
         several = target.blocks is not None or target.layout is not None
-        key = (told[ids, min(1, told.shape[1] - 1)] + 0.0).view(np.uint64)
+        key = _mixed((told[ids, min(1, told.shape[1] - 1)] + 0.0).view(np.uint64))
         for column in told.T[2:] if several else ():
             key = _mixed(key ^ (column[ids] + 0.0).view(np.uint64))
     else:
-        key = target.cells[ids].astype(np.uint64)
+        key = _mixed(target.cells[ids].astype(np.uint64))
     every = len(ids) == table.codes.shape[1] and bool(np.all(ids[1:] > ids[:-1]))
     at = ids.astype(np.intp)
     for f, codes in enumerate(table.codes):
@@ -114,8 +114,8 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
 
 
 def _mixed(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A permutation of 64 bits that spreads each of them over all."""
-    key = key * _MIX
+    """A permutation of 64 bits that spreads each of them over all; 0 is not left as it is."""
+    key = (key + _MIX) * _MIX
     key ^= key >> np.uint64(29)
     key *= _MIX2
     key ^= key >> np.uint64(32)

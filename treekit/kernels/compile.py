@@ -20,6 +20,7 @@ from numba import njit
 from numba.core.registry import CPUDispatcher
 
 from treekit.kernels.kept import keep
+from treekit.kernels.notice import watch
 
 __all__ = ["Compiled", "Finder", "Linked", "compiling", "inlined", "kernel", "merged"]
 
@@ -89,6 +90,7 @@ def compiling() -> Iterator[None]:
     with _busy.lock:
         _busy.depth += 1
         if _busy.depth == 1:
+            watch()
             _busy.usual = gc.get_threshold()
             if _busy.usual[0] > 0:  # 0: somebody turned it off
                 gc.set_threshold(*_RARELY)

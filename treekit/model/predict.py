@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "answers",
     "decide",
+    "encoded",
     "label_codes",
     "leaf_indices",
     "predict",
@@ -53,7 +54,7 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     DataError
         If the rows do not fit the schema, or a policy refuses a cell.
     """
-    said: npt.NDArray[Any] = answers(model, _encoded(model, rows), decide, n_threads)
+    said: npt.NDArray[Any] = answers(model, encoded(model, rows), decide, n_threads)
     return said
 
 
@@ -62,7 +63,7 @@ def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
 
     A list of such arrays if the model has several outputs.
     """
-    return answers(model, _encoded(model, rows), probabilities, n_threads)
+    return answers(model, encoded(model, rows), probabilities, n_threads)
 
 
 def answers(
@@ -227,7 +228,8 @@ def _most_leaves(model: Model) -> np.uint64:
     return np.uint64(np.diff(model.leaf_offsets).max())
 
 
-def _encoded(model: Model, rows: Any) -> Matrix:
+def encoded(model: Model, rows: Any) -> Matrix:
+    """(rows, features) of the model's input type: rows of any table, by its policies."""
     from treekit.data.encode import encode_rows
 
     return encode_rows(rows, model.schema, missing=model.missing, unknown=model.unknown)

@@ -1,10 +1,14 @@
 """A warm handle for one row at a time: `Model.predict` without reading a table.
 
 >>> score = model.scorer()
->>> score(row)
+>>> rows = score.rows({"age": [41.0, 29.0], "town": ["Ulm", None]})  # or any other table
+>>> score(rows[0])
 'yes'
->>> score.proba(row)
+>>> score.proba(rows[0])
 array([0.13, 0.87])
+
+For models of numeric columns alone a row is their numbers, NaN where one is missing:
+``np.array([41.0, 3.5], score.dtype)``.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy.typing as npt
 
 from treekit.errors import DataError
 from treekit.model.accepted import accepted
-from treekit.model.predict import decide, label_codes, probabilities, sums
+from treekit.model.predict import decide, encoded, label_codes, probabilities, sums
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
@@ -32,9 +36,10 @@ class Scorer:
     """Scores rows one by one, as `Model.predict` and `Model.predict_proba` do, to the bit.
 
     A row is an array of the model's input type: (features,) or (1, features) numbers,
-    and codes of levels, as `treekit.data.encode.encode_rows` makes them.  Nothing but
-    type and width is checked, and what the model's policies refuse.  It may be called
-    from many threads: a call shares nothing.
+    and codes of levels (their places among the levels of the column), as `rows` makes
+    them.  Nothing but type and width is checked, and what the model's policies refuse:
+    a number that is no code counts as missing.  It may be called from many threads: a
+    call shares nothing.
 
     A forest of 100 trees of depth 8 answers within some 3 us.  Rows that divide, and
     nodes that ask for sums or have surrogates, take what a small table takes.
@@ -84,13 +89,35 @@ class Scorer:
         shares = probabilities(self._model, total[None])
         return [own[0] for own in shares] if isinstance(shares, list) else shares[0]
 
+    def rows(self, table: Any) -> npt.NDArray[np.floating[Any]]:
+        """(rows, features) of `dtype`: rows of any table, as `Model.predict` takes them, to score.
+
+        Raises
+        ------
+        DataError
+            Names the column, and the row and value where there is one.
+        """
+        return encoded(self._model, table)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of a row's numbers: the model's input type."""
+        return self._dtype
+
+    def __reduce__(self) -> tuple[type[Scorer], tuple[Model]]:
+        return type(self), (self._model,)
+
+    def __repr__(self) -> str:
+        (width,) = self._shapes[0]
+        return f"<Scorer of rows ({width},) of {self._dtype}>"
+
     def _sums(self, row: npt.NDArray[np.floating[Any]]) -> tuple[int, Sums]:
         """Where the first largest sum is, and the sums (values,)."""
         narrow, wide = self._shapes
         if type(row) is not np.ndarray or row.dtype != self._dtype:
             raise DataError(
-                f"a row to score is an array of {self._dtype}, not "
-                f"{getattr(row, 'dtype', type(row).__name__)}; use predict for other rows"
+                f"a row to score is a plain array of {self._dtype}, not {_type_text(row)}; "
+                "use rows() to make such rows of a table, or predict"
             )
         if row.shape == wide:
             row = row[0]
@@ -107,6 +134,12 @@ class Scorer:
         if first < 0:
             accepted(self._model, row[None])  # says which cell is refused, and why
         return first, total
+
+
+def _type_text(row: Any) -> str:
+    """What somebody gave in place of a row."""
+    name = type(row).__name__
+    return f"{name} of {row.dtype}" if hasattr(row, "dtype") and row.ndim else name
 
 
 def _teller(model: Model) -> Callable[[int, Sums], Any]:
