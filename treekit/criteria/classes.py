@@ -15,7 +15,7 @@ Stats = Any
 _NO_GAIN = 1e-12  # a gain of rounding errors
 _TIE = 1e-9  # gains equal in exact arithmetic differ in their last bits
 _KNOWN = 4096.0
-_TIMES_LOG = np.array([0.0] + [n * math.log(n) for n in range(1, int(_KNOWN))])
+_TIMES_LOG = np.array([0.0] + [n * math.log(n) for n in range(1, int(_KNOWN) + 1)])
 
 
 def gini() -> CriterionFunctions:
@@ -66,11 +66,10 @@ def _spread(stats: Stats) -> float:
 
 def _times_log(weight: float) -> float:
     """``w log w``; of small whole weights, as most are, from a table: a logarithm takes longer."""
-    if weight < _KNOWN:
-        whole = np.int64(weight)
-        if float(whole) == weight:
-            return _TIMES_LOG[np.uint64(whole)]
-    return weight * math.log(weight)
+    whole = np.int64(min(weight, _KNOWN))
+    if float(whole) == weight:
+        return _TIMES_LOG[np.uint64(whole)]
+    return weight * math.log(weight) if weight > 0.0 else 0.0
 
 
 def _weight(stats: Stats) -> float:
@@ -82,10 +81,20 @@ def _weight(stats: Stats) -> float:
 
 def _information(parent: Stats, children: Stats) -> float:
     """Information gain in nats (Quinlan 1986)."""
+    total = 0.0
+    parts = 0.0
+    for k in range(parent.shape[0]):
+        total += parent[k]
+        parts += _times_log(parent[k])
     after = 0.0
-    for b in range(children.shape[0]):
-        after += _spread(children[b])
-    return (_spread(parent) - after) / _weight(parent)
+    for b in range(children.shape[0]):  # `_spread` of each row takes twice the time (measured)
+        weight = 0.0
+        own = 0.0
+        for k in range(parent.shape[0]):
+            weight += children[b, k]
+            own += _times_log(children[b, k])
+        after += _times_log(weight) - own
+    return (_times_log(total) - parts - after) / total
 
 
 def entropy(base: float = 2.0) -> CriterionFunctions:
