@@ -197,7 +197,7 @@ def _block_impurity(impurity: Any, size: int, classes: bool) -> Any:
         own[np.uint64(0)] = stats[np.uint64(0)]  # a number's weight
         for k in range(np.uint64(shift), np.uint64(cells)):
             own[k] = stats[first + k - np.uint64(shift)]
-        return float(impurity(read_only(own)))
+        return 1.0 * impurity(read_only(own))
 
     return block
 
@@ -228,9 +228,9 @@ def _block_score(score: Any, size: int, classes: bool) -> Any:
         if children.shape[0] == 2:
             pair = new_matrix(2, cells)
             fill(parent, children, first, own, pair)
-            return float(score(read_only(own), read_only(pair)))
+            return 1.0 * score(read_only(own), read_only(pair))
         sides = _heap_matrix(children.shape[0], cells)
         fill(parent, children, first, own, sides)
-        return float(score(read_only(own), read_only(sides)))
+        return 1.0 * score(read_only(own), read_only(sides))
 
     return block

@@ -261,7 +261,7 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
                     best[np.uint64(told + HIGHEST)],
                 ):
                     continue
-            score = float(rank(parent, view))
+            score = 1.0 * rank(parent, view)
             if score > bar and score < np.inf:
                 best_score, best_at, best_left = score, np.int64(i), left
                 bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
@@ -303,7 +303,7 @@ def _make_rank_scan(rank: Any, tolerance: float) -> Any:
             for k in range(np.uint64(4)):
                 children[zero, k] = rows[left, k]
                 children[one, k] = rows[right, k]
-            score = float(rank(parent, view))
+            score = 1.0 * rank(parent, view)
             if score > bar and score < np.inf:
                 best_score, best_at = score, np.int64(i)
                 bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
@@ -321,15 +321,15 @@ def _make_rank_scan(rank: Any, tolerance: float) -> Any:
 def _make_many(rank: Any, final: Any) -> Any:
     def many(parent, children, which):  # type: ignore[no-untyped-def]
         if which == 0:
-            return float(rank(read_only(parent), read_only(children)))
-        return float(final(read_only(parent), read_only(children)))
+            return 1.0 * rank(read_only(parent), read_only(children))
+        return 1.0 * final(read_only(parent), read_only(children))
 
     return many
 
 
 def _make_score(final: Any) -> Any:
     def score(parent, children):  # type: ignore[no-untyped-def]
-        return float(final(parent, children))
+        return 1.0 * final(parent, children)
 
     return score
 
@@ -339,7 +339,7 @@ def _value(function: Any) -> Pointer:
         return standing(no_value, CELL_VALUE)
 
     def value(stats):  # type: ignore[no-untyped-def]
-        return float(function(read_only(stats)))
+        return 1.0 * function(read_only(stats))
 
     return _kept(value, CELL_VALUE)
 
@@ -367,7 +367,7 @@ def _key(
 
     def own_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(count)):
-            keys[i] = float(order(read_only(rows[i])))
+            keys[i] = 1.0 * order(read_only(rows[i]))
 
     return _kept(own_key, KEY)
 
@@ -389,6 +389,6 @@ def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
     penalty = compiled(functions.penalty, PENALTY.args, origin, "penalty")
 
     def taken(candidates, weight):  # type: ignore[no-untyped-def]
-        return float(penalty(candidates, weight))
+        return 1.0 * penalty(candidates, weight)
 
     return _kept(taken, PENALTY)

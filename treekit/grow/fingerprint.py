@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +21,18 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.types import Type
 from numba.extending import _Intrinsic
 
-from treekit.grow.identity import names_of
+from treekit.grow.copies import is_copy
+from treekit.grow.named import (
+    SETTLED,
+    cells_of,
+    globals_of,
+    home_of,
+    how_compiled,
+    names_of,
+    part_of,
+    registered,
+    unchanging,
+)
 from treekit.kernels.pointers import Pointer
 
 __all__ = ["fingerprint"]
@@ -29,10 +40,13 @@ __all__ = ["fingerprint"]
 LARGEST = 100_000
 """Bytes of an array up to which numba keeps code that names it."""
 
-_SETTLED = frozenset({"builtins", "llvmlite", "math", "numba", "numpy", "operator"})
-"""Packages that change with their version alone."""
+_EDITION = 2
+"""Of this module: what an earlier one marked is never loaded again."""
 
 _ABSENT = object()
+
+Seen = dict[Any, int]
+"""Functions, and parts of modules, that were met before, and as which."""
 
 
 def fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
@@ -52,7 +66,8 @@ def fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
         that is called as Python, one typed into a notebook), and must not be kept.
     """
     try:
-        told = _versions(), _told(options, {}), _told(function, {})
+        core: Any = getattr(function, "py_func", function)
+        told = _EDITION, _versions(), _told(options, {}), _of_function(core, {})
     except (AttributeError, OSError, RecursionError, TypeError, ValueError):
         return None
     return hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()
@@ -63,18 +78,18 @@ def _versions() -> tuple[str, ...]:
     return tuple(version(name) for name in ("llvmlite", "numba", "numpy"))
 
 
-def _told(value: Any, seen: dict[int, int]) -> Any:
+def _told(value: Any, seen: Seen) -> Any:
     """Nested tuples of texts and bytes that tell a value by its contents."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return type(value).__name__, repr(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _told(type(value), seen), [_told(part, seen) for part in value]
     if isinstance(value, tuple | list):
         return type(value).__name__, [_told(part, seen) for part in value]
     if isinstance(value, frozenset):
         return "set", sorted(repr(_told(part, seen)) for part in value)
     if isinstance(value, np.ndarray | np.generic):
         return _of_array(value)
-    if isinstance(value, ModuleType):
-        return "module", value.__name__
     if isinstance(value, CodeType):
         return _of_code(value, seen)
     if isinstance(value, Pointer):
@@ -82,11 +97,12 @@ def _told(value: Any, seen: dict[int, int]) -> Any:
     if _settled(value):
         return "settled", value.__module__, value.__qualname__
     if isinstance(value, FunctionType):
+        if home_of(value) != "treekit" and not is_copy(value) and registered(value):
+            raise TypeError("numba may hold code of it that was compiled before a change")
         return _of_function(value, seen)
     if isinstance(value, Dispatcher):
-        options = sorted(value.targetoptions.items())
-        return "compiled", _told(options, seen), _told(value.py_func, seen)
-    if isinstance(value, _Intrinsic):
+        return "compiled", _told(how_compiled(value), seen), _of_function(value.py_func, seen)
+    if isinstance(value, _Intrinsic) and unchanging(value._defn):
         return "intrinsic", _told(value._defn, seen)
     if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
         record: Any = value
@@ -100,8 +116,7 @@ def _told(value: Any, seen: dict[int, int]) -> Any:
 def _settled(value: Any) -> bool:
     """A function or class of a package that changes with its version alone."""
     kinds = FunctionType | BuiltinFunctionType | type | np.ufunc | type(np.sum)
-    home = getattr(value, "__module__", None) or ""
-    return isinstance(value, kinds) and home.partition(".")[0] in _SETTLED
+    return isinstance(value, kinds) and home_of(value) in SETTLED
 
 
 def _of_array(value: Any) -> tuple[Any, ...]:
@@ -112,7 +127,7 @@ def _of_array(value: Any) -> tuple[Any, ...]:
     return "array", value.dtype.str, value.shape, layout, value.tobytes()
 
 
-def _of_code(code: CodeType, seen: dict[int, int]) -> tuple[Any, ...]:
+def _of_code(code: CodeType, seen: Seen) -> tuple[Any, ...]:
     # Lines are in the errors that it raises.
     return (
         "code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
@@ -122,43 +137,44 @@ def _of_code(code: CodeType, seen: dict[int, int]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _of_function(function: FunctionType, seen: dict[int, int]) -> tuple[Any, ...]:
-    if id(function) in seen:  # again, or recursion
-        return "again", seen[id(function)]
-    seen[id(function)] = len(seen)
-    code, names = function.__code__, sorted(set(names_of(function.__code__)))
+def _of_function(function: FunctionType, seen: Seen) -> tuple[Any, ...]:
+    if function in seen:  # again, or recursion
+        return "again", seen[function]
+    seen[function] = len(seen)
+    code, names = function.__code__, names_of(function.__code__)
     if "objmode" in names:
         raise TypeError("what is called as Python is of this process")
     # The file, too: it may say how a function compiles that code does not show (`overload`).
     status = Path(code.co_filename).stat()
-    cells = zip(
-        code.co_freevars, (cell.cell_contents for cell in function.__closure__ or ()), strict=True
-    )
     return (
         "function", function.__module__, function.__qualname__, status.st_size, status.st_mtime_ns,
         _of_code(code, seen),
         _told(function.__defaults__, seen),
         _told(sorted((function.__kwdefaults__ or {}).items()), seen),
-        [(name, _of_name(value, names, seen)) for name, value in cells],
-        _of_scope(function.__globals__, names, seen),
+        _of_names(cells_of(function), names, seen),
+        _of_names(globals_of(function, names), names, seen),
     )  # fmt: skip
 
 
-def _of_scope(scope: Mapping[str, Any], names: list[str], seen: dict[int, int]) -> list[Any]:
-    """What names mean in a scope; one that is none of its own may be Python's, or an attribute."""
-    found = ((name, scope.get(name, _ABSENT)) for name in names)
+def _of_names(
+    found: Iterable[tuple[str, Any]], names: tuple[str, ...], seen: Seen
+) -> list[tuple[str, Any]]:
+    """What names mean, also in the modules that they mean: ``settings.SCALE``."""
     return [
-        (name, _of_name(value, names, seen))
+        (
+            name,
+            _of_module(value, names, seen) if isinstance(value, ModuleType) else _told(value, seen),
+        )
         for name, value in found
-        if value is not _ABSENT and value is not getattr(builtins, name, _ABSENT)
+        if value is not getattr(builtins, name, _ABSENT)
     ]
 
 
-def _of_name(value: Any, names: list[str], seen: dict[int, int]) -> Any:
-    """What a name stands for; of a module, what names stand for in it: ``settings.SCALE``."""
-    if not isinstance(value, ModuleType):
-        return _told(value, seen)
-    if value.__name__.partition(".")[0] in _SETTLED or id(value) in seen:
-        return _told(value, seen)
-    seen[id(value)] = len(seen)
-    return _told(value, seen), _of_scope(vars(value), names, seen)
+def _of_module(module: ModuleType, names: tuple[str, ...], seen: Seen) -> tuple[Any, ...]:
+    """What one function names of a module; other functions name other parts of it."""
+    if home_of(module) in SETTLED:
+        return "module", module.__name__
+    if (module, names) in seen:  # a circle, as packages have them
+        return "again", seen[module, names]
+    seen[module, names] = len(seen)
+    return "module", module.__name__, _of_names(part_of(module, names), names, seen)

@@ -7,14 +7,27 @@ a cell of a notebook that sets a constant anew makes another criterion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
-__all__ = ["identity", "names_of"]
+from treekit.grow.named import (
+    SETTLED,
+    cells_of,
+    globals_of,
+    home_of,
+    how_compiled,
+    names_of,
+    part_of,
+    registered,
+    unchanging,
+)
+
+__all__ = ["identity"]
 
 
 def identity(value: Any) -> tuple[Any, ...]:
@@ -35,64 +48,63 @@ def identity(value: Any) -> tuple[Any, ...]:
     return _identity(value, "", {})
 
 
-def _home(function: FunctionType) -> str:
-    return (function.__module__ or "").partition(".")[0]
+Seen = dict[tuple[Any, ...], int]
+"""Functions, and parts of modules, that were met before, and as which."""
 
 
-def _identity(value: Any, home: str, seen: dict[int, int]) -> tuple[Any, ...]:
+def _identity(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
     if is_dataclass(value) and not isinstance(value, type):
         parts = (getattr(value, field.name) for field in fields(value))
         return type(value), *(_identity(part, home, seen) for part in parts)
+    if isinstance(value, Dispatcher):
+        options, *more = how_compiled(value)
+        own = _of_function(value.py_func, home or home_of(value), seen, compiled=True)
+        return Dispatcher, repr(options), *more, own
     core = getattr(value, "py_func", value)
     if isinstance(core, FunctionType):
-        return _of_function(core, home or _home(core), seen)
+        return _of_function(core, home or home_of(core), seen)
     return _of_value(core, home, seen)
 
 
-def _of_function(core: FunctionType, home: str, seen: dict[int, int]) -> tuple[Any, ...]:
-    if id(core) in seen:  # recursion
-        return "again", seen[id(core)]
-    seen[id(core)] = len(seen)
-    if _home(core) != home:  # another package's: it is its own affair, and does not change
-        return FunctionType, core
-    names, own = sorted(set(names_of(core.__code__))), core.__code__.co_freevars
-    closure = dict(zip(own, (cell.cell_contents for cell in core.__closure__ or ()), strict=True))
-    cells = _named(closure, [*own, *names], home, seen)
-    named = _named(core.__globals__, names, home, seen)
-    defaults = _of_value(core.__defaults__, home, seen)
-    return core.__code__, defaults, cells, named
-
-
-_ABSENT = object()
+def _of_function(
+    core: FunctionType, home: str, seen: Seen, *, compiled: bool = False
+) -> tuple[Any, ...]:
+    if home_of(core) != home and (unchanging(core) or not (compiled or registered(core))):
+        return FunctionType, core  # another package's: it is its own affair, and does not change
+    if (core, home) in seen:  # recursion
+        return "again", seen[core, home]
+    seen[core, home] = len(seen)
+    names = names_of(core.__code__)
+    return (
+        core.__code__,
+        _of_value(core.__defaults__, home, seen),
+        _of_value(tuple(sorted((core.__kwdefaults__ or {}).items())), home, seen),
+        _named(cells_of(core), names, home, seen),
+        _named(globals_of(core, names), names, home, seen),
+    )
 
 
 def _named(
-    scope: Mapping[str, Any], names: Sequence[str], home: str, seen: dict[int, int]
+    found: Iterable[tuple[str, Any]], names: tuple[str, ...], home: str, seen: Seen
 ) -> tuple[Any, ...]:
-    """What names mean in a scope, and in the modules that it names: ``settings.SCALE``."""
-    found: list[tuple[Any, ...]] = []
-    for name in names:
-        value = scope.get(name, _ABSENT)
-        if isinstance(value, ModuleType):
-            if id(value) in seen:
-                continue
-            seen[id(value)] = len(seen)
-            found.append((name, value, _named(vars(value), names, home, seen)))
-        elif value is not _ABSENT:
-            found.append((name, _identity(value, home, seen)))
-    return tuple(found)
+    """What names mean, also in the modules that they mean: ``settings.SCALE``."""
+    return tuple((name, *_of_name(value, names, home, seen)) for name, value in found)
 
 
-def names_of(code: CodeType) -> Iterator[str]:
-    """Names of globals and attributes that code uses, and functions within it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from names_of(constant)
+def _of_name(value: Any, names: tuple[str, ...], home: str, seen: Seen) -> tuple[Any, ...]:
+    if not isinstance(value, ModuleType):
+        return (_identity(value, home, seen),)
+    if home_of(value) in SETTLED:
+        return (value,)
+    # Other functions name other parts of it.
+    if (value, names, home) in seen:  # a circle, as packages have them
+        return "again", seen[value, names, home]
+    seen[value, names, home] = len(seen)
+    return value, _named(part_of(value, names), names, home, seen)
 
 
-def _of_value(value: Any, home: str, seen: dict[int, int]) -> tuple[Any, ...]:
-    if isinstance(value, float):  # 0.0 and -0.0 are equal
+def _of_value(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
+    if isinstance(value, float | complex | np.generic):  # 0.0 and -0.0 are equal
         return type(value), repr(value)
     if isinstance(value, tuple | list):
         return type(value), *(_identity(part, home, seen) for part in value)

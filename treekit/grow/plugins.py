@@ -6,21 +6,20 @@ Python from the same kernel, with one warning that names the line.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numba as nb
-from numba.extending import register_jitable
 
 from treekit.errors import TreekitWarning
 from treekit.grow.asking import Origin, asked
+from treekit.grow.copies import fresh
 from treekit.grow.fingerprint import fingerprint
 from treekit.kernels.compile import Linked
 from treekit.kernels.kept import keep
@@ -31,8 +30,8 @@ __all__ = [
     "attempt",
     "compiled",
     "current",
-    "jitable",
     "numba_complaint",
+    "plain",
 ]
 
 current = threading.local()
@@ -76,7 +75,7 @@ def compiled(
         TreekitWarning,
         stacklevel=2,
     )
-    return _python_call(jitable(function), origin, name, returns)
+    return _python_call(plain(function), origin, name, returns)
 
 
 @dataclass(frozen=True)
@@ -107,14 +106,15 @@ def attempt(
     Subscripts are `checked` in a stranger's functions: where the compiler knows the
     number of cells, as in a scan, that costs nothing (measured for 2 and 7 cells).
     """
-    core = jitable(function)
+    core = plain(function)
     if not isinstance(core, types.FunctionType):
         return None, Complaint(
             f"it is of type {type(core).__name__}, not a function written with def"
         )
     try:
-        jitted = Linked(core, boundscheck=checked)
-        mark = fingerprint(core, checked)
+        copy = fresh(core)
+        jitted = Linked(copy, boundscheck=checked)
+        mark = fingerprint(copy, checked)
         if mark is not None:
             keep(jitted, mark)
         jitted.compile(argument_types)
@@ -145,43 +145,9 @@ def _words(result: Any) -> str:
     return "a text" if isinstance(result, nb.types.UnicodeType) else f"a {result}"
 
 
-def jitable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The plain Python of `function`, whose helpers will compile along with it.
-
-    Helpers are the plain functions that it names, or that its closure holds, of its
-    own module or package, and theirs in turn.
-    """
-    core: Any = getattr(function, "py_func", function)
-    if not isinstance(core, types.FunctionType):  # a partial, an object: called as Python
-        return core  # type: ignore[no-any-return]
-    home = (core.__module__ or "").partition(".")[0]
-    waiting, seen = [core], {core}
-    while waiting:
-        for helper in _named_by(waiting.pop()):
-            if (
-                isinstance(helper, types.FunctionType)
-                and helper not in seen
-                and (helper.__module__ or "").partition(".")[0] == home
-            ):
-                seen.add(helper)
-                waiting.append(helper)
-                if helper not in _JITABLE:
-                    # Options of the caller do not reach what it calls.
-                    register_jitable(boundscheck=home != "treekit")(helper)
-                    _JITABLE.add(helper)
-    return core
-
-
-def _named_by(function: types.FunctionType) -> Iterator[Any]:
-    """Values that a function's code may name: globals, and what its closure holds."""
-    for name in function.__code__.co_names:
-        yield function.__globals__.get(name)
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # not bound yet
-            yield cell.cell_contents
-
-
-_JITABLE: set[types.FunctionType] = set()
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function as Python; a partial, or an object that can be called, as it is."""
+    return getattr(function, "py_func", function)
 
 
 def complaint_of(error: Exception) -> Complaint:

@@ -19,9 +19,10 @@ from treekit.data.matrix import Coding
 from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import criterion as criteria
 from treekit.grow.asking import shown
+from treekit.grow.copies import fresh
 from treekit.grow.fingerprint import fingerprint
 from treekit.grow.identity import identity
-from treekit.grow.plugins import Origin, current, jitable, numba_complaint
+from treekit.grow.plugins import Origin, current, numba_complaint, plain
 from treekit.grow.proposed import (
     are_intervals,
     copied_node,
@@ -93,7 +94,7 @@ def compile_splitter(
         return CompiledSplitter(
             find, functions.coding, origin, functions.find.options, sums=functions.sums
         )
-    core = jitable(functions.find)
+    core = plain(functions.find)
     try:
         find = _known_pointer(core, functions.sums, functions.intervals, signature)
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
@@ -137,7 +138,7 @@ def _plugin_pointer(
 ) -> Pointer:
     del own  # the key
     _register_makers()
-    call = _compiled_find(find.core, sums, intervals)
+    call = _compiled_find(fresh(find.core), sums, intervals)
     return Pointer(call, signature, mark=fingerprint(call, sums, intervals))
 
 
