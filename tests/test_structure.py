@@ -19,13 +19,14 @@ from treekit.data.schema import Column, Schema
 from treekit.export import export
 from treekit.export.c import export_c
 from treekit.export.python import export_python
-from treekit.model.build import build_tree, leaf, threshold
+from treekit.export.render import shipped_folders
+from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
 from treekit.model.ensemble import make_model
 from treekit.model.portable import double_threshold
 from treekit.model.predict import sums
 from treekit.verify import verify
 from treekit.verify.answers import differing, expected
-from treekit.verify.read_c import structure_of_c
+from treekit.verify.read_c import structure_of_c, structure_of_tables
 from treekit.verify.read_onnx import structure_of_onnx
 from treekit.verify.read_python import structure_of_python
 from treekit.verify.runners import runner_of
@@ -59,13 +60,24 @@ def test_trees_are_read_back_from_python_and_proved(tmp_path, name, form):
         assert structure.proved, structure.words
 
 
+def c_of(folder, model, **settings):
+    """The source of a model, called m, beside its header."""
+    for name, content in export_c(model, "m", **settings).items():
+        (folder / name).write_bytes(content)
+    return folder / "m.c"
+
+
+def tables_proved(text, model):
+    """What a source's tables alone say, whatever is written around them."""
+    return structure_of_tables(text.encode(), "m", model).proved
+
+
 @pytest.mark.parametrize("form", ["table", "hybrid"])
 @pytest.mark.parametrize("name", EXTREMES)
 def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
     form = "table" if model.missing == "fractional" else form
-    (tmp_path / "m.c").write_bytes(export_c(model, "m", form=form)["m.c"])
-    structure = structure_of_c(tmp_path / "m.c", model)
+    structure = structure_of_c(c_of(tmp_path, model, form=form), model)
     if name in ("oblique", "surrogates") or model.missing == "fractional":
         assert structure.words.startswith("not proved: its tables cannot be read (of C source")
     else:
@@ -112,28 +124,23 @@ def test_every_fault_in_a_graph_that_rows_could_show_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_bit_of_a_packed_node_of_c_counts(tmp_path, dtype):
+def test_every_bit_of_a_packed_node_of_c_counts(dtype):
     model = chain(5, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype))
     text = export_c(model, "m", form="table")["m.c"].decode()
+    assert tables_proved(text, model)
     words = re.search(r"m_nodes\[\d+\] = \{\n([^}]*)\n\}", text)
-    path = tmp_path / "m.c"
-    for number, word in enumerate(re.finditer("0x([0-9a-f]{16})", words[1])):
+    for word in re.finditer("0x([0-9a-f]{16})", words[1]):
+        at = words.start(1) + word.start(1)
         for bit in range(64):
-            at = words.start(1) + word.start(1)
-            changed = f"{int(word[1], 16) ^ (1 << bit):016x}"
-            path.write_text(text[:at] + changed + text[at + 16 :])
-            structure = structure_of_c(path, model)
-            unread = unread_bit(number, int(word[1], 16), bit, dtype)
-            assert structure.proved == unread, (word[0], bit, structure.words)
+            changed = f"{text[:at]}{int(word[1], 16) ^ (1 << bit):016x}{text[at + 16 :]}"
+            assert not tables_proved(changed, model), (word[0], bit)
 
 
 @pytest.mark.parametrize(("dtype", "side"), [("float32", 0), ("float64", 1)])
-def test_every_bit_of_a_complete_tree_of_c_counts(tmp_path, dtype, side):
+def test_every_bit_of_a_complete_tree_of_c_counts(dtype, side):
     model = chain(3, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype), side)
     text = export_c(model, "m", form="table")["m.c"].decode()
-    path = tmp_path / "m.c"
-    path.write_text(text)
-    assert structure_of_c(path, model).proved
+    assert tables_proved(text, model)
     table = re.search(r"m_heap\[\d+\] = \{\n([^}]*)\n\}", text)
     words = list(re.finditer("0x([0-9a-f]{16})", table[1]))
     single, counts = dtype == "float32", 0
@@ -143,20 +150,19 @@ def test_every_bit_of_a_complete_tree_of_c_counts(tmp_path, dtype, side):
     for number, word in enumerate(words):
         for bit in range(64) if number // each in asking else (0, 31):
             at = table.start(1) + word.start(1)
-            path.write_text(f"{text[:at]}{int(word[1], 16) ^ (1 << bit):016x}{text[at + 16 :]}")
+            changed = f"{text[:at]}{int(word[1], 16) ^ (1 << bit):016x}{text[at + 16 :]}"
             is_key = bit < 32 if single else number % 2 == 0
             if number // each in asking:
-                assert not structure_of_c(path, model).proved, (number, bit)
+                assert not tables_proved(changed, model), (number, bit)
                 counts += 1
             elif is_key:  # 0, which such a place asks, is more than no key
-                assert structure_of_c(path, model).proved
+                assert tables_proved(changed, model)
     assert counts == 64 * each * 3
 
 
-def test_a_place_of_a_complete_tree_that_repeats_a_leaf_may_not_ask(tmp_path):
+def test_a_place_of_a_complete_tree_that_repeats_a_leaf_may_not_ask():
     model = chain(3, Schema((Column("x"),), classes=("no", "yes")))
     text = export_c(model, "m", form="table")["m.c"].decode()
-    path = tmp_path / "m.c"
     faults = [
         # Place 2 repeats a leaf, and place 4 does: there a question alone is one below a leaf.
         (r"(m_heap\[8\] = \{\n(?:[^,]*,\s){4}0x)00000000", r"\g<1>00000008"),
@@ -169,15 +175,14 @@ def test_a_place_of_a_complete_tree_that_repeats_a_leaf_may_not_ask(tmp_path):
     for pattern, instead in faults:
         changed, times = re.subn(pattern, instead, text)
         assert times == 1, pattern
-        path.write_text(changed)
-        assert not structure_of_c(path, model).proved, pattern
+        assert not tables_proved(changed, model), pattern
 
 
 CELLS = [{}, {"input": "float"}, {"arithmetic": "integer"}]
 
 
 @pytest.mark.parametrize("cells", CELLS, ids=["double", "float", "integer"])
-def test_every_word_of_the_nested_tests_of_c_counts(tmp_path, cells):
+def test_every_word_of_the_nested_tests_of_c_counts(cells):
     schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
     said = [leaf([n, 9 - n]) for n in range(5)]
     above = threshold(1, -3.5, said[0], threshold(0, 0.75, said[1], said[2]))
@@ -185,23 +190,19 @@ def test_every_word_of_the_nested_tests_of_c_counts(tmp_path, cells):
         threshold(0, 2.25, above, threshold(1, 1.125, said[3], said[4]), missing=0), schema
     )
     model = make_model(schema, [tree])
-    path = tmp_path / "m.c"
     text = export_c(model, "m", form="hybrid", **cells)["m.c"].decode()
-    path.write_text(text)
-    assert structure_of_c(path, model).proved
+    assert tables_proved(text, model)
     begin, end = text.index("_APART static"), text.index("static void m_sums(")
     words = re.compile(r"m_in_\w+|0x[0-9a-f]+u|-?\d+(\.\d+)?(e-?\d+)?f?(?=\)|;)|<=|>| \|\|.*MAX|!")
     changed = 0
     for word in words.finditer(text, begin, end):
         for other in other_words(word[0]):
-            path.write_text(text[: word.start()] + other + text[word.end() :])
-            structure = structure_of_c(path, model)
-            assert not structure.proved, (word[0], other, structure.words)
+            damaged = text[: word.start()] + other + text[word.end() :]
+            assert not tables_proved(damaged, model), (word[0], other)
             changed += 1
     assert changed > 30
     for gone in re.findall(r"^M_APART.*?^\}\n", text, re.MULTILINE | re.DOTALL):
-        path.write_text(text.replace(gone, ""))
-        assert not structure_of_c(path, model).proved
+        assert not tables_proved(text.replace(gone, ""), model)
 
 
 def other_words(word):
@@ -219,11 +220,165 @@ def other_words(word):
     return {"<=": ["<", ">"], ">": [">=", "<="], "!": [""]}.get(word, [""])
 
 
-def unread_bit(number, word, bit, dtype):
-    """Whether a bit means nothing: two flags and the cell, 1 bit, of a leaf, which has no step."""
-    if dtype == "float32":
-        return word >> 35 == 0 and 32 <= bit < 35
-    return number % 2 == 1 and word >> 3 == 0 and bit < 3
+# ------------------------------------------------------------------ faults of C
+
+TOWNS = Schema(
+    (Column("x"), Column("town", "nominal", ("a", "b", "c"))), classes=("no", "yes", "maybe")
+)
+
+
+def packed_trees():
+    """A source of packed nodes with sets of levels, costs and the depths of its trees."""
+    root = subset(1, ["a"], leaf([1, 2, 1]), leaf([3, 1, 9]), missing=0, absent=["c"])
+    asks = is_missing(1, leaf([1, 7, 2]), leaf([5, 1, 1]))
+    others = leaf([4, 4, 1]), asks, leaf([0, 4, 1]), leaf([0, 0, 1])
+    for at, other in zip((-2.0, 1.5, 1e9, 2e9), others, strict=True):
+        root = threshold(0, at, root, other, missing=int(at > 0))
+    costs = np.array([[0, 1, 2], [3, 0, 1], [2, 2, 0]])
+    model = make_model(TOWNS, [build_tree(root, TOWNS)] * 2, costs=costs)
+    return model, {"form": "table"}
+
+
+def packed_trees_of_many_branches():
+    """A source whose levels lead to more than two branches, of nodes of two words."""
+    schema = Schema(TOWNS.columns, classes=TOWNS.classes, dtype="float64")
+    each = {name: leaf([n, 1, 2]) for n, name in enumerate("abc")}
+    root = threshold(0, 1e-7, multiway(1, each, missing=1), leaf([5, 5, 1]))
+    return make_model(schema, [build_tree(root, schema)]), {"form": "table"}
+
+
+def complete_trees():
+    """A source of complete trees, nine of them, whose sets of levels all differ."""
+    trees = []
+    for at, levels in enumerate(("a", "b", "c", "ab", "ac", "bc", "a", "b", "c")):
+        left = subset(1, [*levels], leaf([1, 2, 1]), leaf([3, 1, 9]), missing=at // 6)
+        right = is_missing(1, leaf([4, 4, 1]), leaf([1, 7, 2]))
+        trees.append(build_tree(threshold(0, at, left, right, missing=at % 2), TOWNS))
+    return make_model(TOWNS, trees), {"form": "table"}
+
+
+def nested_trees():
+    """A hybrid with rows in float."""
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    trees = []
+    for at in (1.5, -7.25):
+        below = threshold(1, 2.5, leaf([1, 9 + at]), leaf([3, 9 - at]), missing=0)
+        trees.append(build_tree(threshold(0, at, below, leaf([0, 1])), schema))
+    return make_model(schema, trees), {"form": "hybrid", "input": "float"}
+
+
+SOURCES = [packed_trees, packed_trees_of_many_branches, complete_trees, nested_trees]
+_TABLE = re.compile(r"^static const u?int\d+_t m_(\w+)\[\d+\] = \{\n(.*?)\n\};$", re.M | re.S)
+_NESTED = re.compile(r"(?<= \*x\)\n)\{\n    if.*?^}", re.M | re.S)
+
+
+def one_letter_faults(text, begin, end):
+    """A source with each letter between two places changed, doubled, or left out, in turn."""
+    nested = text[begin] == "{"  # where blanks mean nothing
+    for at in range(begin, end):
+        one = text[at]
+        if nested and one.isspace():
+            continue
+        instead = {" ": "0", "\n": "1", ",": "7", "-": "1"}.get(one, "0")
+        if one.isdigit():
+            instead = str((int(one) + 1) % 10)
+        for new in (instead, one + one, "", "0" + one, one + ","):
+            yield at, text[:at] + new + text[at + 1 :]
+
+
+def unread_places(text, model):
+    """Letters of numbers that no walk reads, or the proof by tables does not."""
+    free = set()
+    for table in _TABLE.finditer(text):
+        # What `m_leaf` tells; depths of packed nodes may be more than they are.
+        if table[1] == "end_nodes" or (table[1] == "depths" and "m_heap" not in text):
+            free |= set(range(*table.span(2)))
+        if table[1] == "heap":  # whose first place in each tree is none
+            words = list(re.finditer("[0-9a-f]{16}", table[2]))
+            for word in words[:: len(words) // model.n_trees]:
+                free |= set(range(table.start(2) + word.start(), table.start(2) + word.end()))
+    return free
+
+
+@pytest.mark.parametrize("make", SOURCES)
+def test_every_letter_of_the_tables_of_c_counts(make):
+    model, settings = make()
+    text = export_c(model, "m", **settings)["m.c"].decode()
+    assert tables_proved(text, model)
+    spans = [table.span(2) for table in _TABLE.finditer(text)]
+    spans += [function.span() for function in _NESTED.finditer(text)]
+    faults = [fault for span in spans for fault in one_letter_faults(text, *span)]
+    assert len(faults) > 2000
+    free = unread_places(text, model)
+    for at, damaged in faults[::11]:
+        assert at in free or not tables_proved(damaged, model), damaged[at - 20 : at + 20]
+
+
+DECLARED = [
+    (r"uint8_t( m_depths)", r"int8_t\1"),
+    (r"int32_t( m_levels)", r"int16_t\1"),
+    (r"(m_levels\[)2", r"\g<1>3"),
+    (r"uint64_t( m_nodes)", r"uint32_t\1"),
+    (r"(m_nominal\[1\] = \{\n)1", r"\g<1>0"),
+    (r"(m_level_codes\[\] = \{\n)0, 1", r"\g<1>1, 0"),
+    (r"(define M_WRAP.*)1u", r"\g<1>3u"),
+    (r"(define M_LEVELS.*)>> 1", r"\g<1>>> 0"),
+    (r"(define M_KEY\(at\) )", r"\g<1>1 + "),
+    (r"(define M_SET\(i\) m_sets\[)i", r"\g<1>0"),
+    (r"(level) < m_depths", r"\1 > m_depths"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "instead"), DECLARED)
+def test_neither_types_nor_code_around_tables_of_c_may_change(tmp_path, pattern, instead):
+    model, settings = packed_trees()
+    path = c_of(tmp_path, model, **settings)
+    changed, times = re.subn(pattern, instead, path.read_text())
+    assert times == 1
+    path.write_text(changed)
+    assert not structure_of_c(path, model).proved
+
+
+def test_a_source_by_templates_of_ones_own_is_left_to_rows(tmp_path, monkeypatch):
+    model, settings = packed_trees()
+    own = tmp_path / "own" / "c" / "walk"
+    own.mkdir(parents=True)
+    (shipped,) = shipped_folders()
+    text = (shipped / "c" / "walk" / "wide.jinja").read_text()
+    (own / "packed.jinja").write_text(text)
+    by_own = export_c(model, "m", templates=str(tmp_path / "own"), **settings)["m.c"]
+    path = c_of(tmp_path, model, **settings)
+    monkeypatch.setenv("TREEKIT_TEMPLATES", str(tmp_path / "own"))
+    assert structure_of_c(path, model).proved
+    path.write_bytes(by_own)
+    assert not structure_of_c(path, model).proved
+
+
+@pytest.mark.parametrize("make", [packed_trees, nested_trees])
+def test_no_tree_of_c_is_deeper_than_batches_walk(make):
+    model, settings = make()
+    text = export_c(model, "m", **settings)["m.c"].decode()
+    depth = re.compile(r"(?<=m_depths\[2\] = \{\n)(\d), (\d)")
+    deep = [tree.depth for tree in model.trees]
+    for first, second, enough in ((0, 0, True), (1, 0, True), (-1, 0, False), (0, -1, False)):
+        changed = depth.sub(f"{deep[0] + first}, {deep[1] + second}", text)
+        assert tables_proved(changed, model) == enough
+
+
+@pytest.mark.parametrize("make", SOURCES)
+def test_no_letter_of_the_files_of_c_may_change(tmp_path, make):
+    model, settings = make()
+    path = c_of(tmp_path, model, **settings)
+    assert structure_of_c(path, model).proved
+    for file in (path, path.with_suffix(".h")):
+        text = file.read_text()
+        for at in range(7, len(text), len(text) // 12):
+            file.write_text(text[:at] + ("9" if text[at] != "9" else "8") + text[at + 1 :])
+            assert not structure_of_c(path, model).proved, text[at - 7 : at + 7]
+        file.write_bytes(text.replace("\n", "\r\n").encode())  # as git writes it on Windows
+        assert structure_of_c(path, model).proved
+    path.with_suffix(".h").unlink()
+    assert "its files are not what this version" in structure_of_c(path, model).words
 
 
 # ------------------------------------------------------------------ faults

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,12 @@ from treekit.export.c_sizes import size_values
 from treekit.export.c_tables import c_table
 from treekit.export.c_types import CTypes, c_types
 from treekit.export.literals import Code, identifier, lines, string_literals
-from treekit.export.render import render
+from treekit.export.render import render_from, template_folders
 from treekit.export.table import leaf_table
 from treekit.model.derived import derive
 from treekit.model.ensemble import Model
 
-__all__ = ["c_prefix", "export_c"]
+__all__ = ["c_contents", "c_prefix", "export_c"]
 
 _MOST_CLASSES = 100_000  # their sums live on the stack
 _HELPERS = (
@@ -76,6 +78,20 @@ def export_c(
         If a name cannot be text in C, the model outgrows 32-bit tables, or needs
         other cells or another arithmetic than those asked for.
     """
+    folders = template_folders(templates)
+    return c_contents(model, name, folders, form=form, input=input, arithmetic=arithmetic)
+
+
+def c_contents(
+    model: Model,
+    name: str,
+    folders: Sequence[Path],
+    *,
+    form: str = "auto",
+    input: str = "double",  # noqa: A002 - the name of the setting
+    arithmetic: str = "float",
+) -> dict[str, bytes]:
+    """Write the same by the templates of `folders` alone; see `export_c`."""
     _check_file_name(name)
     if model.schema.n_values > _MOST_CLASSES:
         raise ExportError(f"the c target handles up to {_MOST_CLASSES} classes")
@@ -99,8 +115,8 @@ def export_c(
     values |= _parts(made, answers, leaf_template, _with_called(uses, types), types)
     values |= size_values(model, made, tables, types)
     return {
-        f"{name}.c": render("c/source.jinja", templates, **values),
-        f"{name}.h": render("c/header.jinja", templates, **values),
+        f"{name}.c": render_from(folders, "c/source.jinja", **values),
+        f"{name}.h": render_from(folders, "c/header.jinja", **values),
     }
 
 

@@ -10,7 +10,7 @@ from treekit.export.c_if_else import if_else_form
 from treekit.export.c_packed import EIGHT, packed_form
 from treekit.export.c_types import CTypes
 from treekit.export.heaps import heaps
-from treekit.export.nesting import choose_form
+from treekit.export.nesting import AS_ASKED, choose_form
 from treekit.export.table import LeafTable
 from treekit.model.derived import DerivedColumns
 from treekit.model.ensemble import Model
@@ -43,7 +43,7 @@ def c_form(
     if model.missing == "fractional":
         return divided_source_form(model, leaves, derived, wanted, types)
     if wanted == "hybrid":
-        return hybrid_form(model, leaves, derived, "as the setting form asks", types)
+        return hybrid_form(model, leaves, derived, AS_ASKED, types)
     name, reason = choose_form(wanted, model.n_nodes)
     if name == "if_else":
         return if_else_form(model, leaves, derived, reason, types)

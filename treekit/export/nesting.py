@@ -7,9 +7,11 @@ from typing import Literal, NamedTuple
 
 from treekit.export.lower import LoweredTree, Step
 
-__all__ = ["SMALL", "Form", "Line", "choose_form", "nested"]
+__all__ = ["AS_ASKED", "SMALL", "Form", "Line", "choose_form", "nested"]
 
 Form = Literal["if_else", "table"]
+AS_ASKED = "as the setting form asks"
+"""The reason of a form that was not chosen."""
 SMALL = 2000
 """Most nodes of a model that `choose_form` writes as if/else."""
 
@@ -34,9 +36,9 @@ class Line(NamedTuple):
 def choose_form(wanted: str, n_nodes: int, most: int = SMALL) -> tuple[Form, str]:
     """Choose the form of the source; the form and the reason in words."""
     if wanted == "if_else":
-        return "if_else", "as the setting form asks"
+        return "if_else", AS_ASKED
     if wanted == "table":
-        return "table", "as the setting form asks"
+        return "table", AS_ASKED
     if n_nodes <= most:
         return "if_else", f"the model has {n_nodes} nodes, and up to {most} can be read as tests"
     return (

@@ -1,8 +1,15 @@
 """Reading back the packed tables of C source, to compare them with the model.
 
-See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_heaps` for those of
-complete trees, `treekit.verify.read_tests` for
+See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_packed` for reading
+it, `treekit.verify.read_heaps` for those of complete trees, `treekit.verify.read_tests` for
 nested tests above them, and `treekit.model.pack` for how numbers become keys.
+
+A proof has two parts.  The tables are read, with nothing of the exporter, and compared with
+the model on every path: that the exporter wrote the model.  And both files are, byte
+for byte, what treekit writes of it (`treekit.verify.as_written`): that nothing was changed,
+tables that are not read here (the nodes of ends, texts of categories) and the code around
+them included.  What is left to rows is whether treekit's own templates compute what they
+should, and the compiler.
 """
 
 from __future__ import annotations
@@ -16,85 +23,91 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
+from treekit.export.c import c_prefix
 from treekit.model.ensemble import Model
-from treekit.verify.read_heaps import ReadNodes, heap_nodes
-from treekit.verify.read_numbers import of_keys, table_numbers
+from treekit.verify.as_written import as_lines, is_as_written
+from treekit.verify.read_heaps import heap_nodes
+from treekit.verify.read_leaves import leaves_in
+from treekit.verify.read_numbers import of_keys, tables_in
+from treekit.verify.read_packed import ReadNodes, depths_of, packed_nodes
 from treekit.verify.read_tests import tests_in, with_tests
 from treekit.verify.structure import Structure, Tables, proved
 
-__all__ = ["structure_of_c"]
+__all__ = ["structure_of_c", "structure_of_tables"]
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
-_TABLE = re.compile(
-    r"^static const [\w ]+ \w+?_(leaf_nodes|leaf_rows|leaf_units|leaf_starts|leaf_columns"
-    r"|nodes|roots|sets|branches|heap|starts|depths|ends)\[\d+\](?:\[\d+\])? = \{\n(.*?)\n\};$",
-    re.MULTILINE | re.DOTALL,
-)
 _HYBRID = re.compile(r"^static uint32_t \w+_reach\(uint32_t at, ", re.MULTILINE)
+_PLACES = ("roots", "starts", "depths", "ends", "leaf_starts", "leaf_columns", "sets", "branches")
+"""Tables whose numbers are none below 0."""
 _LE_NO, _LE_YES, _IN, _MISSING = range(4)
 
 
 def structure_of_c(path: Path, model: Model) -> Structure:
     """Compare what the file's tables say of trees with the model, on every path."""
+    structure = structure_of_tables(path.read_bytes(), c_prefix(path.stem), model)
+    if structure.proved and not is_as_written(path, model):
+        return Structure(
+            False,
+            "not proved: its tables say what the model says, but its files are not what this "
+            "version of treekit writes of it (another version or other templates wrote them, "
+            "or they were changed)",
+        )
+    return structure
+
+
+def structure_of_tables(source: bytes, prefix: str, model: Model) -> Structure:
+    """Compare the tables of a source, whose names start with `prefix`, with the model."""
     try:
-        text = path.read_text(encoding="ascii")
-        contents = dict(_TABLE.findall(text))
-        if not contents.keys() & {"nodes", "heap"} or model.missing == "fractional":
-            raise VerificationError("of C source verify reads packed tables alone")
-        arrays = {name: table_numbers(content) for name, content in contents.items()}
-        leaves = _leaves(text, arrays, model.schema)
-        read = heap_nodes if "heap" in contents else _nodes
-        tables, ends = _tables(read(text, arrays, model.schema), leaves, arrays, model.schema)
-        structure = proved(model, tables)
-        if structure.proved and _HYBRID.search(text):  # rows start above, batches in the table
-            structure = proved(model, with_tests(tests_in(text), tables, ends, model.schema))
-        return structure
-    except (VerificationError, LookupError, SyntaxError, ValueError) as error:
+        return _compared(as_lines(source).decode("ascii"), prefix, model)
+    except (VerificationError, LookupError, ValueError) as error:
         return Structure(False, f"not proved: its tables cannot be read ({error})")
 
 
-def _nodes(text: str, arrays: Arrays, schema: Schema) -> ReadNodes:
-    mask = re.search(
-        r"_CELL\(test\) \(\(uint32_t\)\(\(test\) >> 2\) & (\d+)u\)$", text, re.MULTILINE
-    )
-    shift = re.search(r"_STEP\(test\) \(\(uint32_t\)\(\(test\) >> (\d+)\)\)$", text, re.MULTILINE)
-    if mask is None or shift is None:
-        raise VerificationError("a walk that is not treekit's")
-    words = arrays["nodes"]
-    if words.dtype == np.uint8:
-        words = words.view("<u8").astype(np.uint64)
-    if re.search(r"^#define \w+_TEST\(at\) \(\(uint32_t\)", text, re.MULTILINE):
-        key, test = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
-    else:
-        key, test = words[0::2], words[1::2]
-    step = (test >> np.uint64(int(shift[1]))).astype(np.int64)
-    leaf = step == 0
-    nodes = ReadNodes(
-        leaf=leaf,
-        wrap=(test & np.uint64(1)).astype(np.bool_),
-        levels=(test >> np.uint64(1) & np.uint64(1)).astype(np.bool_) & ~leaf,
-        key=key,
-        cell=(test >> np.uint64(2) & np.uint64(int(mask[1]))).astype(np.int64),
-        child=np.arange(len(key)) + step,
-        root=arrays["roots"],
-    )
-    if np.any(nodes.cell[~leaf] >= schema.n_features):
-        raise VerificationError("of C source verify reads no sums and surrogates")
-    if np.any(nodes.levels & ~nodes.wrap):
-        raise VerificationError("a question to levels without a place for missing ones")
-    return nodes
+def _compared(text: str, prefix: str, model: Model) -> Structure:
+    arrays, schema = tables_in(text, prefix), model.schema
+    if not arrays.keys() & {"nodes", "heap"} or model.missing == "fractional":
+        raise VerificationError("of C source verify reads packed tables alone")
+    _check(arrays, model)
+    nodes = (heap_nodes if "heap" in arrays else packed_nodes)(text, arrays, schema)
+    leaves, chains = leaves_in(text, arrays, schema), _Chains(nodes, arrays, schema)
+    if np.any(nodes.key[nodes.leaf] >= len(leaves)):
+        raise VerificationError("a leaf that says nothing")
+    tables, ends = _tables(nodes, chains, leaves, schema)
+    structure = proved(model, tables)
+    in_blocks = "nodes" in arrays and "depths" in arrays
+    if structure.proved and in_blocks and np.any(arrays["depths"] < depths_of(nodes, chains.size)):
+        raise VerificationError("trees that are deeper than batches walk")
+    if structure.proved and _HYBRID.search(text):  # rows start above, batches in the table
+        structure = proved(model, with_tests(tests_in(text), tables, ends, schema))
+    return structure
+
+
+def _check(arrays: Arrays, model: Model) -> None:
+    """Compare the tables that are no trees with the model."""
+    schema = model.schema
+    costs = np.zeros(0) if model.label_costs is None else model.label_costs.ravel()
+    wanted = {
+        "levels": np.where(schema.nominal, schema.n_levels, -1),
+        "nominal": np.flatnonzero(schema.nominal),
+        "blocks": np.array(schema.blocks),
+        "costs": costs,
+    }
+    for name in wanted.keys() & (arrays.keys() | {"levels"}):
+        if not np.array_equal(arrays[name], wanted[name]):
+            raise VerificationError(f"the table {name!r} is not the model's")
+    if any(np.any(arrays[name] < 0) for name in arrays.keys() & set(_PLACES)):
+        raise VerificationError("places before a table's start")
 
 
 def _tables(
-    nodes: ReadNodes, leaves: Array, arrays: Arrays, schema: Schema
+    nodes: ReadNodes, chain: _Chains, leaves: Array, schema: Schema
 ) -> tuple[Tables, Array]:
     """Packed nodes as binary ones, and which of them, or which leaf, each node has become.
 
     A question to levels becomes one for each branch but one.
     """
-    chain = _Chains(nodes, arrays, schema)
     length = np.where(nodes.leaf, 0, np.where(nodes.levels, chain.length, 1))
     start = np.cumsum(length) - length
     ends = np.where(nodes.leaf, -1 - nodes.key.astype(np.int64), start)
@@ -102,7 +115,7 @@ def _tables(
     kind, value = _questions(nodes, schema)
     feature, kind, value = nodes.cell[source], kind[source], value[source]
     yes = ends[nodes.child[source]]
-    no = ends[np.minimum(nodes.child[source] + 1, len(ends) - 1)]
+    no = ends[nodes.child[source] + ~nodes.levels[source]]
     at = np.flatnonzero(nodes.levels[source])
     last = np.append(source[1:] != source[:-1], True)[at]
     elsewhere = ends[nodes.child[source[at]] + chain.missing[source[at]]]
@@ -140,6 +153,13 @@ class _Chains:
     sizes : (asked questions,) int64
         Of the sets of levels that lead there.
     codes : (levels,) int64
+    size : (nodes,) int64
+        Branches of each node that asks.
+
+    Raises
+    ------
+    VerificationError
+        If a question asks for levels that are not there.
     """
 
     def __init__(self, nodes: ReadNodes, arrays: Arrays, schema: Schema) -> None:
@@ -148,13 +168,19 @@ class _Chains:
         if "sets" in arrays:
             octets = arrays["sets"].astype(np.uint8)
             table = np.unpackbits(octets, bitorder="little").astype(np.int64)
+        column = nodes.cell[at]
+        if np.any(nodes.key[at] >= len(table)) or not np.all(schema.nominal[column]):
+            raise VerificationError("a question to levels that are not there")
         first = nodes.key[at].astype(np.int64)
-        counts = schema.n_levels[nodes.cell[at]]
+        counts = schema.n_levels[column]
         self.missing = np.zeros(len(nodes.leaf), dtype=np.int64)
         self.missing[at] = table[first]
         owner = np.repeat(np.arange(len(at)), counts)
         code = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
         branch = table[first[owner] + 1 + code]
+        self.size = np.full(len(nodes.leaf), 2)
+        self.size[at] = table[first] + 1
+        np.maximum.at(self.size, at[owner], branch + 1)
         own = branch != table[first][owner]
         owner, code, branch = owner[own], code[own], branch[own]
         order = np.lexsort((code, branch, owner))
@@ -182,21 +208,3 @@ def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
     with np.errstate(invalid="ignore", over="ignore"):
         value[numbers] = of_keys(key[numbers], schema)
     return kind, value
-
-
-def _leaves(text: str, arrays: Arrays, schema: Schema) -> Array:
-    """(leaves, values) int64: what each leaf says."""
-    units, n_values = arrays["leaf_units"], schema.n_values
-    if units.dtype == np.uint8:  # each what it is more than the least
-        width = re.search(r"_leaf_units\[i / \d+\] \+ i % \d+ \* (\d+);", text)
-        least = re.search(r"\)more \+ \((-?\d+)\);", text)
-        if width is None or least is None:
-            raise VerificationError("leaves that are not treekit's")
-        units = units.view(f"<u{width[1]}").astype(np.int64) + int(least[1])
-    if "leaf_starts" not in arrays:
-        return units.reshape(-1, n_values)
-    start = arrays["leaf_starts"]
-    said = np.zeros((len(start) - 1, n_values), dtype=np.int64)
-    row = np.repeat(np.arange(len(said)), np.diff(start))
-    said[row, arrays["leaf_columns"][: len(row)]] = units[: len(row)]
-    return said

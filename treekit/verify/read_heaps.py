@@ -6,7 +6,6 @@ See ``templates/c/heap.jinja`` for what a node is.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,33 +13,12 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
+from treekit.export.c_packed import EIGHT
+from treekit.verify.read_packed import ReadNodes, most_of
 
-__all__ = ["ReadNodes", "heap_nodes"]
+__all__ = ["heap_nodes"]
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class ReadNodes:
-    """Packed nodes, taken apart.
-
-    Attributes
-    ----------
-    leaf, wrap, levels : (nodes,) bool
-    key : (nodes,) uint64
-        Of leaves what they say.
-    cell, child : (nodes,) int64
-        The branches lead to `child` and the node after it.
-    root : (trees,) int64
-    """
-
-    leaf: Array
-    wrap: Array
-    levels: Array
-    key: Array
-    cell: Array
-    child: Array
-    root: Array
 
 
 def heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes:
@@ -82,11 +60,11 @@ def _check(
         raise VerificationError("a cell that no row has")
     by_key = asks & ~levels
     of_codes = by_key & schema.nominal[np.where(asks, column, 0)]
-    most = np.uint64(2**32 - 1 if schema.dtype == "float32" else 2**64 - 1)
+    most = most_of(schema)
     if (
         np.any((test & np.uint64(6)) > 0)
         or np.any(levels & ~(asks & left))
-        or np.any(by_key & (key == most))
+        or np.any(by_key & (key >= most))
         or np.any(of_codes & left & (key > 0))
     ):
         raise VerificationError("a test that treekit does not write")
@@ -116,6 +94,9 @@ def _children(starts: Array, depths: Array, places: int, ends: int) -> tuple[Arr
     size = 1 << depths
     if np.any(starts != np.cumsum(size) - size) or size.sum() != places or places != ends:
         raise VerificationError("trees that do not follow each other")
+    by_turns = depths[: len(depths) // EIGHT * EIGHT].reshape(-1, EIGHT)
+    if np.any(by_turns != by_turns[:, :1]):
+        raise VerificationError("trees of other depths than those that a row walks by turns")
     start, end = np.repeat(starts, size), np.repeat(size, size)
     own = np.arange(places) - start
     child = start + 2 * own + np.where(2 * own >= end, places - end, 0)

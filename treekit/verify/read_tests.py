@@ -22,23 +22,25 @@ __all__ = ["Tests", "tests_in", "with_tests"]
 
 Array = npt.NDArray[Any]
 
+_WHOLE = "(0|[1-9][0-9]{0,9})"  # C reads 010 as 8
 _FUNCTION = re.compile(
-    r"^\w+_APART static int32_t \w+?_tree_(\d+)_(\d+)\(const \w+ \*x\)\n\{\n(.*?)\n\}$",
+    rf"^\w+_APART static int32_t \w+?_tree_{_WHOLE}_{_WHOLE}\(const (\w+) \*x\)\n"
+    r"\{\n(.*?)\n\}$",
     re.MULTILINE | re.DOTALL,
 )
-_COLUMN = re.compile(r"^    (\w+_in_\w+) = (\d+),$", re.MULTILINE)
+_COLUMN = re.compile(rf"^    (\w+_in_\w+) = {_WHOLE},$", re.MULTILINE)
 _NO, _YES = 0, 1  # of a missing value, and the kinds of `treekit.kernels.sametrees.Binary`
-_NUMBER = r"(-?[0-9][0-9.e+-]*f?)"
+_NUMBER = r"(-?[0-9][0-9.e+-]*f?)"  # `of_literals` reads it, and strictly
 _KEY = r"(0x[0-9a-f]+u /\* -?[0-9][0-9.e+-]* \*/)"
 """Where rows are keys, a missing value is the largest of all, and not NaN."""
 _TESTS = (
     (_YES, re.compile(rf"if \(!\(x\[(\w+)\] > {_NUMBER}\)\) \{{")),
-    (_YES, re.compile(rf"if \(x\[(\w+)\] <= {_KEY} \|\| x\[\1\] == UINT\d+_MAX\) \{{")),
+    (_YES, re.compile(rf"if \(x\[(\w+)\] <= {_KEY} \|\| x\[\1\] == UINT(\d+)_MAX\) \{{")),
     (_NO, re.compile(rf"if \(x\[(\w+)\] <= {_NUMBER}\) \{{")),
     (_NO, re.compile(rf"if \(x\[(\w+)\] <= {_KEY}\) \{{")),
 )
-_CALL = re.compile(r"return \w+?_tree_(\d+)_(\d+)\(x\);")
-_LEAF = re.compile(r"return (\d+);")
+_CALL = re.compile(rf"return \w+?_tree_{_WHOLE}_{_WHOLE}\(x\);")
+_LEAF = re.compile(rf"return {_WHOLE};")
 
 
 @dataclass
@@ -47,6 +49,8 @@ class Tests:
 
     Attributes
     ----------
+    cell : str
+        The type of a row's cells.
     feature, kind : list of int
     value : list of str
         Thresholds, as they are written.
@@ -56,6 +60,7 @@ class Tests:
         One a tree, in the same code.
     """
 
+    cell: str = ""
     feature: list[int] = field(default_factory=list)
     kind: list[int] = field(default_factory=list)
     value: list[str] = field(default_factory=list)
@@ -78,9 +83,13 @@ def tests_in(text: str) -> Tests:
     VerificationError
         If a line is no line of treekit's, or functions are missing or not nested.
     """
-    bodies = {(int(tree), int(part)): body for tree, part, body in _FUNCTION.findall(text)}
+    functions = _FUNCTION.findall(text)
+    bodies = {(int(tree), int(part)): body for tree, part, _, body in functions}
+    cells = {cell for *_, cell, _ in functions}
+    if len(bodies) < len(functions) or len(cells) > 1:
+        raise VerificationError("functions of tests that contradict each other")
     columns = {name: int(number) for name, number in _COLUMN.findall(text)}
-    made = Tests()
+    made = Tests("".join(cells))
     n_trees = sum(part == 0 for _, part in bodies)
     for tree in range(n_trees):
         made.roots.append(0)
@@ -143,7 +152,7 @@ def _test(made: Tests, line: str, columns: dict[str, int]) -> _Place:
     """Add the test of a line; the place of what follows yes."""
     for kind, pattern in _TESTS:
         found = pattern.fullmatch(line)
-        if found and found[1] in columns:
+        if found and found[1] in columns and found.groups()[2:] in ((), (made.cell[4:-2],)):
             made.feature.append(columns[found[1]])
             made.kind.append(kind)
             made.value.append(found[2])
@@ -169,7 +178,7 @@ def with_tests(tests: Tests, tables: Tables, ends: Array, schema: Schema) -> Tab
     return Tables(
         feature=both(np.array(tests.feature, dtype=np.int64), tables.feature),
         kind=both(np.array(tests.kind, dtype=np.int64), tables.kind),
-        value=both(of_literals(tests.value, schema), tables.value),
+        value=both(of_literals(tests.value, tests.cell, schema), tables.value),
         yes=both(followed([yes for yes, _ in tests.ends]), moved(tables.yes)),
         no=both(followed([no for _, no in tests.ends]), moved(tables.no)),
         root=followed(tests.roots),

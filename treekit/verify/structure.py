@@ -4,7 +4,8 @@ Rows sample; this does not.  Every leaf of every tree is a box of inputs, and
 the tables are walked with all of it at once (`treekit.kernels.sametrees`).
 Sums and surrogate splits are columns of their own in it, which the tables must
 define as `treekit.model.derived` does.  What it leaves to rows is the code around the
-tables: the loop that walks them, and how sums become answers.
+tables: the loop that walks them, and how sums become answers.  Of C files
+`treekit.verify.as_written` asks in addition that treekit wrote that code.
 """
 
 from __future__ import annotations
