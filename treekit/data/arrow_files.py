@@ -8,14 +8,15 @@ from types import MappingProxyType
 from typing import Any
 
 from treekit.data.cells import tidy
-from treekit.data.stored import Folder, StoredCells, StoredColumn
+from treekit.data.spill import Spill
+from treekit.data.stored import StoredCells, StoredColumn
 from treekit.data.table import Table, check_names
 from treekit.errors import DataError, MissingExtraError
 
 __all__ = ["read_arrow"]
 
 LARGE = 1 << 25
-"""Cells above which columns go to files: in memory they would take 256 MB and copies of that."""
+"""Cells above which columns go to a file: in memory they would take 256 MB and copies of that."""
 
 _BATCH = 1 << 16
 """Rows of Parquet that are decoded together."""
@@ -114,22 +115,22 @@ def _stored(
     marks: frozenset[str],
     progress: Progress | None,
 ) -> Table:
-    """The table with its columns in files."""
+    """The table with its columns in a file."""
     import pyarrow as pa
 
     from treekit.data.frames import as_cells
 
     names = check_names(schema.names)
-    folder = Folder()
-    columns = [StoredColumn(folder.path / f"{i}") for i in range(len(names))]
+    spill = Spill()
+    columns = [StoredColumn(spill) for _ in names]
     for batch in batches:
         batch.validate(full=True)
         for name, column, values in zip(names, columns, batch.columns, strict=True):
-            if values.null_count == len(values):
-                column.append_missing(len(values))
-                continue
             coded = pa.types.is_dictionary(values.type)
             plain = values.dictionary_decode() if coded else values
+            if plain.null_count == len(plain):  # of codes of a missing level none is null
+                column.append_missing(len(plain))
+                continue
             column.append(tidy(name, as_cells(name, plain)[0])[0])
         if progress is not None:
             progress(columns[0].n_rows, n_rows)
@@ -139,5 +140,5 @@ def _stored(
         if pa.types.is_dictionary(dtype)
     }
     pa.default_memory_pool().release_unused()
-    stored = StoredCells(folder, tuple(columns), marks, None, 0, columns[0].n_rows)
+    stored = StoredCells(tuple(columns), marks, None, 0, columns[0].n_rows)
     return Table(names, stored, MappingProxyType(levels))
