@@ -174,6 +174,42 @@ def test_parquet_and_arrow_in_batches_are_the_table_that_memory_holds(tmp_path, 
     assert_equal_tables(*both(path))
 
 
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_columns_whose_names_look_like_paths_are_told_apart(tmp_path, ending):
+    names = ["a", "a.b", "a.b.c", ".", "ü", "a*"]
+    table = pa.table({name: [i] * 12 for i, name in enumerate(names)})
+    path = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        pa.parquet.write_table(table, path)
+    else:
+        pa.feather.write_feather(table, path, compression="lz4")
+    assert_equal_tables(*both(path))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_large_file_is_read_within_the_memory_of_a_column(tmp_path, ending):
+    rows = 50_000  # one row group, or batch, of 40 columns: 16 MB
+    rng = np.random.default_rng(0)
+    table = pa.table({f"x{i}": rng.normal(size=rows) for i in range(40)})
+    path = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        pa.parquet.write_table(table, path, compression="none")
+    else:
+        pa.feather.write_feather(table, path, chunksize=rows, compression="uncompressed")
+    del table
+    largest, seen = [0], []
+
+    def progress(*done):
+        largest[0] = max(largest[0], pa.total_allocated_bytes() - before)
+        seen.append(done)
+
+    before = pa.total_allocated_bytes()
+    with patch.multiple(arrow_files, LARGE=-1):
+        read_table(path, progress=progress)
+    assert largest[0] < 8_000_000
+    assert seen[-1] == (40 * rows, 40 * rows)
+
+
 def test_types_that_a_batch_does_not_tell_are_read_at_once(tmp_path):
     ordered = pa.array(["b", "a"]).dictionary_encode()
     ordered = ordered.cast(pa.dictionary(pa.int32(), pa.string(), ordered=True))
