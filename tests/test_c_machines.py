@@ -258,7 +258,7 @@ def longest_chain(source: str, stem: str, frames: dict[str, int]) -> int:
 def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):
     for module in (c_packed, c_answers):
         monkeypatch.setattr(module, "MANY", 3)
-    monkeypatch.setattr(packed, "_GROUP", 5)
+    monkeypatch.setattr(packed, "GROUP", 5)
     monkeypatch.setattr(heaps, "_MANY", 0)  # complete trees are small
     for name in ("mixed", "mixed64_numbers", "many_levels_in_two", "fractional", *links()[:1]):
         model = EXTREMES[name]()

@@ -190,6 +190,18 @@ def test_a_column_of_three_hundred_levels_is_split_by_sixteen_bit_codes() -> Non
     assert grow(problem).tree.n_leaves == 2
 
 
+def test_a_tree_keeps_nothing_that_it_was_grown_in() -> None:
+    rng = random.Random(12)
+    column = [rng.randrange(300) for _ in range(900)]
+    y = [rng.randrange(2) for _ in column]
+    tree = grow(reference.Problem([column], y, [300], "gini", 2)).tree
+    for name in ("level_branch", "term_feature", "term_weight", "value", "weight", "gain"):
+        array = memory = getattr(tree, name)
+        while isinstance(memory.base, np.ndarray):
+            memory = memory.base
+        assert memory.nbytes <= array.nbytes + 64, name
+
+
 def test_pure_nodes_stay_leaves_under_fractional_weights() -> None:
     rng = np.random.default_rng(0)
     n = 400

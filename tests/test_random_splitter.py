@@ -17,7 +17,9 @@ import treekit
 from tests.test_training import noisy, same_tree
 from treekit import RandomForestClassifier, RandomForestRegressor
 from treekit.data.encode import encode_rows
-from treekit.data.keys import keys_of
+from treekit.data.keys import keys_of, make_key_table
+from treekit.grow.scratch import make_scratch
+from treekit.grow.target import class_target
 from treekit.kernels.drawn import KEYS
 from treekit.kernels.sides import ALIKE, add_side, pack
 from treekit.model.portable import floor_to
@@ -260,3 +262,10 @@ def test_accuracy_is_level_with_another_program():
     other = ExtraTreesRegressor(40, random_state=0)
     difference = cross_val_score(number, x, y, cv=4) - cross_val_score(other, x, y, cv=4)
     assert difference.mean() > -0.05
+
+
+def test_keys_of_numbers_take_no_working_memory_for_each_key():
+    columns = [np.arange(10, dtype=np.float32), np.arange(10) % 3]
+    table = make_key_table(columns, np.array([0, 3]), np.array([False, True]))
+    scratch = make_scratch(table, class_target(np.zeros(10, np.int32), 2, None), 10, 1)
+    assert sum(array.nbytes for array in scratch) < 100_000

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
+import os
 import random
+import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import patch
@@ -22,6 +26,7 @@ from treekit.data import arrow_files, csv_files
 from treekit.data.dataset import make_dataset
 from treekit.data.encode import encode_rows
 from treekit.data.matrix import make_table
+from treekit.data.spill import Spill
 from treekit.data.stored import StoredCells, StoredColumn
 from treekit.data.table import read_table
 from treekit.errors import DataError
@@ -169,6 +174,42 @@ def test_parquet_and_arrow_in_batches_are_the_table_that_memory_holds(tmp_path, 
     assert_equal_tables(*both(path))
 
 
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_columns_whose_names_look_like_paths_are_told_apart(tmp_path, ending):
+    names = ["a", "a.b", "a.b.c", ".", "ü", "a*"]
+    table = pa.table({name: [i] * 12 for i, name in enumerate(names)})
+    path = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        pa.parquet.write_table(table, path)
+    else:
+        pa.feather.write_feather(table, path, compression="lz4")
+    assert_equal_tables(*both(path))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_large_file_is_read_within_the_memory_of_a_column(tmp_path, ending):
+    rows = 50_000  # one row group, or batch, of 40 columns: 16 MB
+    rng = np.random.default_rng(0)
+    table = pa.table({f"x{i}": rng.normal(size=rows) for i in range(40)})
+    path = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        pa.parquet.write_table(table, path, compression="none")
+    else:
+        pa.feather.write_feather(table, path, chunksize=rows, compression="uncompressed")
+    del table
+    largest, seen = [0], []
+
+    def progress(*done):
+        largest[0] = max(largest[0], pa.total_allocated_bytes() - before)
+        seen.append(done)
+
+    before = pa.total_allocated_bytes()
+    with patch.multiple(arrow_files, LARGE=-1):
+        read_table(path, progress=progress)
+    assert largest[0] < 8_000_000
+    assert seen[-1] == (40 * rows, 40 * rows)
+
+
 def test_types_that_a_batch_does_not_tell_are_read_at_once(tmp_path):
     ordered = pa.array(["b", "a"]).dictionary_encode()
     ordered = ordered.cast(pa.dictionary(pa.int32(), pa.string(), ordered=True))
@@ -210,19 +251,101 @@ def test_a_packed_file_is_read_by_chunks_with_progress_in_bytes(tmp_path):
     assert seen[-1][0] <= seen[-1][1] == path.stat().st_size
 
 
-def test_the_files_go_with_the_table(tmp_path):
+def test_no_name_of_the_file_of_a_table_is_left_whatever_ends_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     path = tmp_path / "t.csv"
     path.write_text(as_csv([["1", "x"]] * 12), encoding="utf-8")
     with small_parts():
         table = read_table(path)
-    folder = table.cells.folder.path
-    assert len(list(folder.iterdir())) == 2
-    del table
-    assert not folder.exists()
+    assert table.column("c1").tolist() == ["x"] * 12
+    if os.name == "posix":
+        assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_numbers_that_turn_out_to_need_a_wider_type_are_written_again(tmp_path):
-    column = StoredColumn(tmp_path / "c")
+def test_the_file_is_closed_with_the_table(tmp_path):
+    spill = Spill()
+    column = StoredColumn(spill)
+    column.append(np.arange(3))
+    file = spill._file
+    del spill
+    assert column.read().tolist() == [0, 1, 2]
+    del column
+    assert file.closed
+
+
+def test_a_full_folder_for_temporary_files_is_named(tmp_path):
+    class Full(io.BytesIO):
+        def write(self, _):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with patch("tempfile.TemporaryFile", lambda **_: Full()):
+        column = StoredColumn(Spill())
+    with pytest.raises(DataError, match="No space left on device; make room there, or set TMPDIR"):
+        column.append(np.arange(3))
+
+
+def test_pieces_of_columns_in_one_file_are_read_whole_and_in_part():
+    spill, rng = Spill(), np.random.default_rng(0)
+    columns = [StoredColumn(spill) for _ in range(3)]
+    kept = [np.empty(0, np.int64) for _ in columns]
+    for size in (0, 4, 1, 7, 3):
+        for i, column in enumerate(columns):
+            cells = rng.integers(-9, 9, size)
+            column.append(cells)
+            kept[i] = np.append(kept[i], cells)
+    columns[1].append(np.array([0.5]))  # as wide: in the old places
+    kept[1] = np.append(kept[1], 0.5)
+    for column, cells in zip(columns, kept, strict=True):
+        for first in range(column.n_rows + 1):
+            for stop in range(first, column.n_rows + 1):
+                assert_equal_cells(column.read(first, stop), cells[first:stop])
+
+
+def test_a_csv_file_that_changes_between_readings_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    text = as_csv([["1", "p"], ["2", "q"]] * 20)
+    path.write_text(text, encoding="utf-8")
+    with small_parts():
+        table = read_table(path)
+        assert len(make_dataset(table, "c1", nominal=["c0"]).y) == 40
+        table = read_table(path)
+        path.write_text(text + '"3","q"\n', encoding="utf-8")
+        with pytest.raises(DataError, match="has changed since treekit began"):
+            make_dataset(table, "c1", nominal=["c0"])
+
+
+def test_a_csv_file_that_changes_while_it_is_read_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(as_csv([["1", "p"], ["2", "q"]] * 20), encoding="utf-8")
+
+    def grow(done, _):
+        if done < 999:
+            with path.open("a", encoding="utf-8") as file:
+                file.write('"3","q"\n' * 200)
+
+    with small_parts(), pytest.raises(DataError, match="has changed"):
+        read_table(path, progress=grow)
+
+
+@pytest.mark.parametrize("codes", [[0] * 6 + [1] * 6, [1] * 6 + [0] * 6, [1] * 12])
+def test_batches_of_a_missing_level_alone_are_missing_cells(tmp_path, codes):
+    level = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(["a", None]))
+    path = tmp_path / "t.arrow"
+    table = pa.table({"d": level, "x": list(range(12))})
+    pa.feather.write_feather(table, path, chunksize=6, compression="uncompressed")
+    assert_equal_tables(*both(path))
+
+
+def test_text_that_is_all_missing_in_a_part_stays_text():
+    column = StoredColumn(Spill())
+    column.append(np.array(["x", None], dtype=object))
+    column.append(np.full(2, np.nan))
+    assert column.read().tolist() == ["x", None, None, None]
+
+
+def test_numbers_that_turn_out_to_need_a_wider_type_are_written_again():
+    column = StoredColumn(Spill())
     column.append_missing(2)
     column.append(np.array([1, 2], np.int8))
     column.append(np.array([2**40], np.int64))

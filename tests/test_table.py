@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treekit.data import DEMO_TARGET, demo_table
+from treekit.data.dataset import make_dataset
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError, MissingExtraError, TreekitError
 
@@ -179,6 +180,22 @@ def test_numbers_of_a_file_are_the_nearest_doubles_and_odd_numerals_stay_text(tm
     assert cells(table.column("c")) == ["١", "3"]
     assert cells(table.column("d")) == [math.inf, -math.inf]
     assert cells(table.column("e")) == [9007199254740993, 2]
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_whole_numbers_beyond_the_doubles_are_infinite_and_refused_by_name(tmp_path, digits):
+    path = written(tmp_path / "t.csv", "a,y\n" + "1" * digits + ",p\n2,q\n")
+    assert read_table(path).column("a").tolist() == [np.inf, 2]
+    with pytest.raises(DataError, match="column 'a' is infinite in row 0"):
+        make_dataset(path, "y")
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_levels_may_be_whole_numbers_of_any_length(tmp_path, digits):
+    huge = ["1" * digits, "1" * (digits - 1) + "2"]
+    path = written(tmp_path / "t.csv", f"a,y\n{huge[0]},p\n{huge[1]},q\nx,q\n")
+    schema = make_dataset(path, "y", nominal=["a"]).schema
+    assert schema.columns[0].levels == (*huge, "x")
 
 
 def test_truth_values_of_a_file_are_bools_as_dataframes_read_them(tmp_path):

@@ -1,29 +1,32 @@
-"""Parquet and Arrow files, with pyarrow: small ones at once, large ones batch by batch."""
+"""Parquet and Arrow files, with pyarrow: small ones at once, large ones by parts of columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from treekit.data.cells import tidy
-from treekit.data.stored import Folder, StoredCells, StoredColumn
+from treekit.data.spill import Spill
+from treekit.data.stored import StoredCells, StoredColumn
 from treekit.data.table import Table, check_names
 from treekit.errors import DataError, MissingExtraError
 
 __all__ = ["read_arrow"]
 
 LARGE = 1 << 25
-"""Cells above which columns go to files: in memory they would take 256 MB and copies of that."""
+"""Cells above which columns go to a file: in memory they would take 256 MB and copies of that."""
 
 _BATCH = 1 << 16
-"""Rows of Parquet that are decoded together."""
+"""Rows that are decoded together."""
 
 _BROKEN = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
 """What pyarrow was seen to raise for damaged files, beside exceptions of its own."""
 
 Progress = Callable[[int, int], None]
+Parts = Iterator[tuple[int, Any]]
+"""Positions of columns, and Arrow's arrays of cells: of each column one behind the other."""
 
 
 def read_arrow(
@@ -36,7 +39,7 @@ def read_arrow(
     marks : frozenset of str
         Texts that mean missing.
     progress : callable, optional
-        ``progress(done, total)`` of the rows of a file that is read in batches.
+        ``progress(done, total)`` of the cells of a file that is read in parts.
     """
     try:
         import pyarrow as pa
@@ -61,29 +64,50 @@ def read_arrow(
         raise DataError(f"{path.name!r} is not a readable {form} file: {error}") from error
 
 
-def _large(path: Path, form: str) -> tuple[Any, int, Iterator[Any]] | None:
-    """Schema, number of rows and batches of a large file; None for one to be read at once."""
+def _large(path: Path, form: str) -> tuple[Any, int, Parts] | None:
+    """Schema, number of rows and parts of columns of a large file; None for one to be read at once.
+
+    Of all columns of Parquet side by side pyarrow holds more than what is asked for, a row
+    group of the file at worst (106 MB where this is 4).
+    """
     import pyarrow as pa
     import pyarrow.parquet
 
     if form == "parquet":
-        # Without these two settings pyarrow keeps a row group and more (320 MB where this is 40).
+        # Without these two settings pyarrow keeps a row group of the column.
         file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
-        batches = file.iter_batches(batch_size=_BATCH, use_threads=False)
+        batches = (
+            (batch, [position])
+            for position, name in enumerate(schema.names)
+            for batch in file.iter_batches(batch_size=_BATCH, use_threads=False, columns=[name])
+        )
     else:
         with path.open("rb") as head:
             if head.read(6) != b"ARROW1":  # the first version of Feather
                 return None
-        mapped = pa.ipc.open_file(pa.memory_map(str(path)))  # to count rows without reading them
-        schema, numbers = mapped.schema, range(mapped.num_record_batches)
-        n_rows = sum(mapped.get_batch(i).num_rows for i in numbers)
-        reader = pa.ipc.open_file(pa.OSFile(str(path)))
-        batches = (reader.get_batch(i) for i in numbers)
+
+        def mapped() -> Any:
+            """Anew for each batch: what was read of a file in memory stays there with it."""
+            return pa.ipc.open_file(pa.memory_map(str(path)))
+
+        schema, numbers = mapped().schema, range(mapped().num_record_batches)
+        n_rows = sum(mapped().get_batch(i).num_rows for i in numbers)
+        everything = list(range(len(schema.names)))
+        batches = ((mapped().get_batch(i), everything) for i in numbers)
     plain = all(map(_is_plain, schema.types))
     if not plain or n_rows == 0 or n_rows * len(schema.types) <= LARGE:
         return None
-    return schema, n_rows, batches
+    return schema, n_rows, _parts(batches, schema.names)
+
+
+def _parts(batches: Iterator[tuple[Any, Sequence[int]]], names: Sequence[str]) -> Parts:
+    for batch, positions in batches:
+        batch.validate(full=True)
+        for position in positions:
+            cells = batch.column(names[position])  # asked for "a", Parquet reads "a.b", too
+            for first in range(0, len(cells), _BATCH):
+                yield position, cells.slice(first, _BATCH)
 
 
 def _is_plain(dtype: Any) -> bool:
@@ -110,34 +134,35 @@ def _is_text(dtype: Any) -> bool:
 def _stored(
     schema: Any,
     n_rows: int,
-    batches: Iterator[Any],
+    parts: Parts,
     marks: frozenset[str],
     progress: Progress | None,
 ) -> Table:
-    """The table with its columns in files."""
+    """The table with its columns in a file."""
     import pyarrow as pa
 
     from treekit.data.frames import as_cells
 
     names = check_names(schema.names)
-    folder = Folder()
-    columns = [StoredColumn(folder.path / f"{i}") for i in range(len(names))]
-    for batch in batches:
-        batch.validate(full=True)
-        for name, column, values in zip(names, columns, batch.columns, strict=True):
-            if values.null_count == len(values):
-                column.append_missing(len(values))
-                continue
-            coded = pa.types.is_dictionary(values.type)
-            plain = values.dictionary_decode() if coded else values
+    spill = Spill()
+    columns = [StoredColumn(spill) for _ in names]
+    done = 0
+    for position, values in parts:
+        name, column = names[position], columns[position]
+        coded = pa.types.is_dictionary(values.type)
+        plain = values.dictionary_decode() if coded else values
+        if plain.null_count == len(plain):  # of codes of a missing level none is null
+            column.append_missing(len(plain))
+        else:
             column.append(tidy(name, as_cells(name, plain)[0])[0])
+        done += len(plain)
         if progress is not None:
-            progress(columns[0].n_rows, n_rows)
+            progress(done, len(names) * n_rows)
     levels = {
         name: tuple(sorted(value for value in column.distinct or () if value is not None))
         for name, column, dtype in zip(names, columns, schema.types, strict=True)
         if pa.types.is_dictionary(dtype)
     }
     pa.default_memory_pool().release_unused()
-    stored = StoredCells(folder, tuple(columns), marks, None, 0, columns[0].n_rows)
+    stored = StoredCells(tuple(columns), marks, None, 0, columns[0].n_rows)
     return Table(names, stored, MappingProxyType(levels))

@@ -216,7 +216,7 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
     if whole and not any(mark in letters for mark in ".eEiI"):
         try:
             return np.array(list(map(int, values)), dtype=np.int64)
-        except OverflowError:
+        except (OverflowError, ValueError):  # ValueError: more digits than Python takes
             pass
     return numbers
 
@@ -269,6 +269,9 @@ def canonical_text(text: str) -> str:
     except ValueError:
         pass
     try:
-        return level_text(float(stripped)) or text
+        number = float(stripped)
     except ValueError:
         return text
+    if math.isinf(number) and stripped.lstrip("+-").isdigit():
+        return stripped  # more digits than Python makes a number of
+    return level_text(number) or text

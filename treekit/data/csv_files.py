@@ -6,24 +6,24 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from secrets import token_hex
 from typing import IO, Any
 
 import numpy as np
 
 from treekit.data.cells import parse_numbers
-from treekit.data.stored import Folder, StoredCells, StoredColumn
+from treekit.data.spill import Spill
+from treekit.data.stored import StoredCells, StoredColumn
 from treekit.data.table import Table, check_names, make_table
 from treekit.errors import DataError
 
 __all__ = ["read_csv"]
 
 LARGE = 1 << 25
-"""Bytes above which columns go to files: as lists of text they would take twenty times that."""
+"""Bytes above which columns go to a file: as lists of text they would take twenty times that."""
 
 _CHUNK = 16_384
 """Rows read at once: their cells are turned into columns while still in the cache."""
@@ -63,10 +63,24 @@ class _RaggedError(Exception):
 
 
 class _Source:
-    """A file of separated cells, which may be read more than once."""
+    """A file of separated cells, which may be read more than once, but is to stay the same."""
 
     def __init__(self, path: Path, separator: str, packed: bool) -> None:
         self.path, self.separator, self.packed = path, separator, packed
+        self._state = self._state_now()
+
+    def _state_now(self) -> tuple[int, int]:
+        """Size of the file, and when it was written."""
+        state = self.path.stat()
+        return state.st_size, state.st_mtime_ns
+
+    def _check_state(self) -> None:
+        """Raise `DataError` if the file is not what it was: rows of two files would be mixed."""
+        if self._state_now() != self._state:
+            raise DataError(
+                f"{self.path.name!r} has changed since treekit began to read it; start again, "
+                "once nothing writes to it any more"
+            )
 
     def open(self) -> IO[str]:
         """The file's text."""
@@ -85,8 +99,10 @@ class _Source:
             For a file that is no table; names the line.
         """
         try:
+            self._check_state()
             with self.open() as stream:
                 yield from self._chunks(stream, columns, progress)
+            self._check_state()
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{self.path.name!r} is not UTF-8 text (byte {error.object[error.start]:#04x}); "
@@ -134,7 +150,8 @@ class _Source:
             for row in reader:
                 if row and len(row) != width:
                     return reader.line_num, len(row)
-        return 0, 0  # the file changed meanwhile
+        self._check_state()
+        return 0, 0
 
     def refuse_no_rows(self) -> None:
         """Raise the `DataError` of a file without rows."""
@@ -188,14 +205,14 @@ def _joined(parts: tuple[tuple[str, ...], ...]) -> np.ndarray[Any, Any]:
 
 
 def _stored(source: _Source, marks: frozenset[str], progress: Progress | None) -> Table:
-    """The table with its columns in files: numbers where all cells are, else texts."""
-    folder = Folder()
+    """The table with its columns in a file: numbers where all cells are, else texts."""
+    spill = Spill()
     names: list[str] = []
     columns: list[StoredColumn] = []
     texts: set[int] = set()
     late: set[int] = set()  # found to be text after numbers had been stored
     for chunk in source.chunks(names.extend, progress):
-        columns = columns or _new_columns(folder.path, range(len(names)))
+        columns = columns or [StoredColumn(spill) for _ in names]
         for i, cells in enumerate(chunk):
             numbers = None if i in texts or i in late else parse_numbers(_objects(cells), marks)
             if numbers is not None:
@@ -209,31 +226,27 @@ def _stored(source: _Source, marks: frozenset[str], progress: Progress | None) -
         source.refuse_no_rows()
     # Only another reading knows the text of numbers: of all late columns at once, and of one
     # that is declared nominal when it is asked for.
-    as_text = dict(zip(late, _texts(source, folder.path, late, progress), strict=True))
+    as_text = dict(zip(late, _texts(source, spill, late, progress), strict=True))
 
     @cache
     def text_of(position: int) -> StoredColumn:
-        return _texts(source, folder.path, [position], progress)[0]
+        return _texts(source, spill, [position], progress)[0]
 
     stored = tuple(as_text.get(i, column) for i, column in enumerate(columns))
-    lazy = StoredCells(folder, stored, marks, text_of, 0, stored[0].n_rows)
+    lazy = StoredCells(stored, marks, text_of, 0, stored[0].n_rows)
     return Table(tuple(names), lazy, untyped=frozenset(names))
 
 
 def _texts(
-    source: _Source, folder: Path, positions: Collection[int], progress: Progress | None
+    source: _Source, spill: Spill, positions: Collection[int], progress: Progress | None
 ) -> list[StoredColumn]:
     """Columns as the texts that they are written as."""
-    columns = _new_columns(folder, positions)
+    columns = [StoredColumn(spill) for _ in positions]
     header: list[str] = []
     for chunk in source.chunks(header.extend, progress) if columns else ():
         for i, column in zip(positions, columns, strict=True):
             column.append(_objects(chunk[i]))
     return columns
-
-
-def _new_columns(folder: Path, positions: Iterable[int]) -> list[StoredColumn]:
-    return [StoredColumn(folder / f"{i}-{token_hex(4)}") for i in positions]
 
 
 def _objects(cells: tuple[str, ...]) -> np.ndarray[Any, Any]:

@@ -26,8 +26,8 @@ def read_file(
     UTF-8 with or without a byte order mark, a header line, quotes as in
     RFC 4180.  Blank lines are skipped (in a file of one column they are a
     missing cell).  ``.parquet``, ``.feather``, ``.arrow``, ``.ipc``: pyarrow.
-    The columns of a large file are stored in temporary files (in ``TMPDIR``,
-    as long as the table lives) and read from there one at a time.
+    The columns of a large file are stored in a temporary file without a name
+    (in ``TMPDIR``, as long as the table lives) and read from there one at a time.
 
     Parameters
     ----------

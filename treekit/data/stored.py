@@ -1,4 +1,4 @@
-"""Columns of a table too large for memory, each in a temporary file of its own.
+"""Columns of a table too large for memory, in a temporary file.
 
 Numbers are stored as they are, other cells as positions in a list of the
 distinct ones.  A column is written piece by piece and read whole or in part;
@@ -7,46 +7,40 @@ the types it ends with are those that reading it at once would give.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.cells import Cells, is_text, typed_text, without_marks
+from treekit.data.spill import Spill
 
-__all__ = ["Folder", "StoredCells", "StoredColumn"]
-
-_STRETCH = 1 << 20
-"""Rows that are converted together."""
+__all__ = ["StoredCells", "StoredColumn"]
 
 
 class StoredColumn:
-    """One column in a file.
+    """One column, in pieces of a file that it may share with others."""
 
-    Parameters
-    ----------
-    path : Path
-        File to make, in a folder that outlives the column.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, spill: Spill) -> None:
         self.n_rows = 0
         self.distinct: list[Any] | None = None  # None: numbers
-        self._path = path
         self._dtype: np.dtype[Any] | None = None  # None: all missing so far
         self._position: dict[Any, int] = {}
-        path.touch()
+        self._spill = spill
+        self._ends, self._places = array("q"), array("q")  # of pieces: rows up to it, and bytes
 
     def append(self, cells: Cells) -> None:
         """Add tidy cells: numbers, or text or bools and None, as the column's others are."""
         if cells.dtype.kind in "iuf":
-            self._append_numbers(cells)
+            if self.distinct is None:
+                self._append_numbers(cells)
+            else:  # what cells of text are of which all are missing
+                assert np.isnan(cells).all()  # noqa: S101 - or the source gave two types
+                self.append_missing(len(cells))
         else:
             self._append_values(cells.tolist())
 
@@ -86,18 +80,20 @@ class StoredColumn:
         self._write(np.fromiter(map(position.__getitem__, values), np.int32, len(values)))
 
     def _write(self, cells: npt.NDArray[Any]) -> None:
-        with self._path.open("ab") as file:
-            file.write(np.ascontiguousarray(cells).data)
+        self._places.append(self._spill.write(cells))
         self.n_rows += len(cells)
+        self._ends.append(self.n_rows)
 
     def _convert(self, dtype: np.dtype[Any]) -> None:
-        """Numbers of another type in the same file."""
-        wider = self._path.with_suffix(".wider")
-        with wider.open("wb") as file:
-            for first in range(0, self.n_rows, _STRETCH):
-                part = self._read(first, min(first + _STRETCH, self.n_rows))
-                file.write(part.astype(dtype).data)
-        wider.replace(self._path)
+        """Numbers of another type; of the same width in their old places."""
+        assert self._dtype is not None  # noqa: S101 - for the type checker
+        alike = dtype.itemsize == self._dtype.itemsize
+        first = 0
+        for piece, end in enumerate(self._ends):
+            place = self._places[piece] if alike else None
+            cells = self._read(first, end).astype(dtype)
+            self._places[piece] = self._spill.write(cells, place)
+            first = end
         self._dtype = dtype
 
     def read(self, first: int = 0, stop: int | None = None) -> Cells:
@@ -122,26 +118,23 @@ class StoredColumn:
 
     def _read(self, first: int, stop: int) -> npt.NDArray[Any]:
         assert self._dtype is not None  # noqa: S101 - for the type checker
-        with self._path.open("rb") as file:
-            return np.fromfile(file, self._dtype, stop - first, offset=first * self._dtype.itemsize)
-
-
-class Folder:
-    """A new folder for columns (in ``TMPDIR``), which goes when nothing holds this any more."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="treekit-table-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        cells = np.empty(stop - first, self._dtype)
+        piece, at = bisect_right(self._ends, first), first
+        while at < stop:
+            before = self._ends[piece - 1] if piece else 0
+            end = min(self._ends[piece], stop)
+            place = self._places[piece] + (at - before) * self._dtype.itemsize
+            self._spill.read(cells[at - first : end - first], place)
+            piece, at = piece + 1, end
+        return cells
 
 
 @dataclass(frozen=True, eq=False)
 class StoredCells(Sequence[Cells]):
-    """The cells of a `treekit.data.table.Table` in files: read when asked for, not kept.
+    """The cells of a `treekit.data.table.Table` in a file: read when asked for, not kept.
 
     Attributes
     ----------
-    folder : Folder
-        What the files go with.
     columns : tuple of StoredColumn
     marks : frozenset of str
         Marks of missing values by which text was read as numbers.
@@ -152,7 +145,6 @@ class StoredCells(Sequence[Cells]):
         The rows.
     """
 
-    folder: Folder
     columns: tuple[StoredColumn, ...]
     marks: frozenset[str]
     texts: Callable[[int], StoredColumn] | None

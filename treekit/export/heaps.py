@@ -17,8 +17,9 @@ from treekit.export.table import LeafTable
 from treekit.model.derived import DerivedColumns
 from treekit.model.ensemble import Model
 from treekit.model.joined import join
+from treekit.model.level_tables import asks_levels, fill_levels, level_room
 from treekit.model.levels import node_depths
-from treekit.model.pack import level_table, node_keys
+from treekit.model.pack import node_keys
 from treekit.model.tops import make_tops
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
@@ -91,7 +92,7 @@ def heaps(model: Model, leaves: LeafTable, derived: DerivedColumns, together: in
         depth=levels,
         ends=leaves.row[tops.ends],
         end_nodes=own[leaf][tops.ends],
-        sets=np.packbits(sets.astype(np.bool_), bitorder="little"),
+        sets=np.packbits(sets, bitorder="little"),
     )
 
 
@@ -104,14 +105,14 @@ def _alike(depth: npt.NDArray[np.int64], together: int) -> npt.NDArray[np.int64]
 
 def _asked(
     nodes: Tree, derived: DerivedColumns, single: bool
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64], npt.NDArray[Any]]:
     """Key and test of each node, and the branches of questions to levels."""
     word, real = (np.uint32, np.float32) if single else (np.uint64, np.float64)
     key, left = node_keys(nodes, derived, np.dtype(word), np.dtype(real))
     key[left & (nodes.kind == Split.THRESHOLD)] -= word(1)  # cells are not moved up
-    asks_levels = (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
-    sets, start = level_table(nodes, asks_levels, False)
-    key[asks_levels] = start
-    number = 1 + 2 * nodes.feature.astype(np.int64) + (left | asks_levels)
+    plain = derived.column < 0
+    asks, sets = asks_levels(nodes, plain), level_room([nodes], plain)
+    key[asks] = fill_levels(sets, 0, nodes, asks)[:-1]
+    number = 1 + 2 * nodes.feature.astype(np.int64) + (left | asks)
     number[nodes.kind == Split.LEAF] = 0
-    return key, (number << CELL_SHIFT | asks_levels).astype(np.uint64), sets
+    return key, (number << CELL_SHIFT | asks).astype(np.uint64), sets

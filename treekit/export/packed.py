@@ -9,7 +9,6 @@ table of bits where every split has two branches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,16 +19,16 @@ from treekit.errors import ExportError
 from treekit.export.table import LeafTable
 from treekit.model.derived import DerivedColumns
 from treekit.model.ensemble import Model
-from treekit.model.joined import join
+from treekit.model.joined import GROUP, groups, join
+from treekit.model.level_tables import asks_levels, fill_levels, level_room
 from treekit.model.levels import node_depths
-from treekit.model.pack import level_table, node_keys
+from treekit.model.pack import node_keys
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = ["PackedNodes", "packed_nodes"]
 
 _FLAG_BITS = 2
 _MOST = 2**31 - 1
-_GROUP = 1 << 18  # nodes that are joined at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,50 +79,37 @@ def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pa
     key = np.empty(sizes.sum(), np.uint32 if single else np.uint64)
     test = np.empty(sizes.sum(), np.uint64)
     cell_bits = (n_features + derived.n_columns).bit_length()
-    entries: list[npt.NDArray[np.uint32]] = []
+    levels = level_room(model.trees, derived.column < 0)
+    if len(levels) > _MOST:
+        raise ExportError("the category splits of the model need more than 2**31 branches")
     depth: list[npt.NDArray[np.int64]] = []
     first = first_leaf = first_entry = 0
-    for trees in _groups(model.trees):
+    for trees in groups(model.trees, GROUP):
         nodes, roots = join(trees)
         own = slice(first, first + nodes.n_nodes)
-        plain = derived.column[own] < 0
         part = derived._replace(column=derived.column[own])
         key[own], wrap = node_keys(nodes, part, key.dtype, np.dtype(model.schema.dtype))
-        asks_levels = plain & ((nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY))
-        table, start = level_table(nodes, asks_levels, False)
-        entries.append(table)
-        if first_entry + len(table) > _MOST:
-            raise ExportError("the category splits of the model need more than 2**31 branches")
-        key[own][asks_levels] = start + first_entry
+        asks = asks_levels(nodes, derived.column[own] < 0)
+        start = fill_levels(levels, first_entry, nodes, asks)
+        key[own][asks], first_entry = start[:-1], int(start[-1])
         leaf = nodes.kind == Split.LEAF
         n_leaves = int(np.count_nonzero(leaf))
         key[own][leaf] = leaves.row[first_leaf : first_leaf + n_leaves]
-        test[own] = _tests(nodes, part, wrap | asks_levels, asks_levels, n_features, cell_bits)
+        test[own] = _tests(nodes, part, wrap | asks, asks, n_features, cell_bits)
         depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
         depth.append(np.maximum.reduceat(depths, roots[:-1]))
-        first, first_leaf, first_entry = own.stop, first_leaf + n_leaves, first_entry + len(table)
-    levels = np.concatenate(entries)
+        first, first_leaf = own.stop, first_leaf + n_leaves
     packed = single and int(test.max()) < 1 << 32
     binary = not len(levels) or int(levels.max()) < 2
     return PackedNodes(
         nodes=_words(key, test, packed),
         packed=packed,
         cell_bits=cell_bits,
-        levels=np.packbits(levels.astype(np.bool_), bitorder="little") if binary else levels,
+        levels=np.packbits(levels, bitorder="little") if binary else levels,
         binary=binary,
         root=(np.cumsum(sizes) - sizes).astype(np.uint32),
         depth=np.concatenate(depth),
     )
-
-
-def _groups(trees: tuple[Tree, ...]) -> Iterator[tuple[Tree, ...]]:
-    """The trees in order, some at a time."""
-    first = n_nodes = 0
-    for at, tree in enumerate(trees):
-        n_nodes += tree.n_nodes
-        if n_nodes > _GROUP or at + 1 == len(trees):
-            yield trees[first : at + 1]
-            first, n_nodes = at + 1, 0
 
 
 def _words(

@@ -13,6 +13,7 @@ from treekit.grow.values import node_values
 from treekit.kernels.grow import Grown
 from treekit.kernels.node import Rows, Table
 from treekit.model.idle import no_entries
+from treekit.model.owned import gathered
 from treekit.model.portable import floor_to, threshold_between
 from treekit.model.tree import Split, Tree
 
@@ -75,12 +76,11 @@ def _pooled(
     grown: Grown, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """What the nodes of a mask own in the pool, and where each one's part begins."""
-    if not owners.any():
-        return grown.levels[:0], no_entries(len(g))
+    if not owners.any():  # no view of the pool, which would live as long as the tree
+        return np.empty(0, np.int32), no_entries(len(g))
     sizes = np.where(owners, g["n_levels"], 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    offset = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    return grown.levels[np.repeat(g["level_start"], sizes) + offset], starts
+    return gathered(grown.levels, g["level_start"], sizes), starts
 
 
 def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from treekit.grow.target import Target
 from treekit.kernels.bitset import words_for
 from treekit.kernels.cuts import STEPS
+from treekit.kernels.drawn import KEYS
 from treekit.kernels.node import Scratch, Table
 from treekit.kernels.rank_groups import PLACES
 from treekit.kernels.ranks import START
@@ -34,7 +35,8 @@ def make_scratch(
     """
     s = target.size
     room = max(most, 256) + 2
-    codes = int(table.n_codes.max(initial=0)) + 1
+    # Keys are numbers, not places in an array: nothing is tallied by them.
+    codes = int(table.n_codes.max(initial=0, where=table.n_codes != KEYS)) + 1
     compact = np.empty((max(min(codes, room), 256) + 2, s))
     # Branches of levels, or a column and a weight for each term of a sum.
     levels = max(int(table.n_codes[table.nominal > 0].max(initial=0)), 2 * len(table.n_codes)) + 2

@@ -13,6 +13,7 @@ from treekit.grow.recipe import SurrogateRule
 from treekit.kernels.grow import Grown
 from treekit.kernels.node import Table
 from treekit.kernels.surrogates import Surrogacy
+from treekit.model.owned import gathered
 from treekit.model.portable import threshold_between
 
 __all__ = ["make_surrogacy", "surrogate_fields"]
@@ -62,7 +63,6 @@ def surrogate_fields(
     counts = np.bincount(found["node"], minlength=len(inner))
     sizes = found["n_levels"]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    picked = np.repeat(found["level_start"] - starts[:-1], sizes) + np.arange(starts[-1])
     threshold = np.full(len(found), np.nan)
     numeric = table.nominal[found["feature"]] == 0
     base = table.value_start[found["feature"][numeric]]
@@ -75,5 +75,5 @@ def surrogate_fields(
         "surrogate_threshold": threshold,
         "surrogate_below": found["below"],
         "surrogate_level_start": starts,
-        "surrogate_level_branch": grown.replies[picked],
+        "surrogate_level_branch": gathered(grown.replies, found["level_start"], sizes),
     }

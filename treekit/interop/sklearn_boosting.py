@@ -22,8 +22,8 @@ from treekit.interop.vocabulary import (
     named_vocabulary,
 )
 from treekit.model.ensemble import Model
+from treekit.model.owned import ranges
 from treekit.model.portable import floor_to
-from treekit.model.tree import ranges
 
 __all__ = ["read_gradient_boosting", "read_histogram_boosting"]
 

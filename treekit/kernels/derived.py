@@ -20,7 +20,7 @@ UNKNOWN = 2
 class PackedColumns(NamedTuple):
     """The fields of `treekit.model.derived.DerivedColumns` that the loops read.
 
-    Subscripts and branches are uint64.  `level_branch` is `UNKNOWN` for levels
+    Subscripts are uint64.  `level_branch`, uint8, is `UNKNOWN` for levels
     that a test does not know; `level_cell`, which means nothing for linear tests, is
     the right cell of `level_feature` (see `treekit.kernels.keys`).
     """

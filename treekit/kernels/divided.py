@@ -21,7 +21,10 @@ __all__ = ["DIVIDES", "add_divided_units", "largest_parts"]
 Array = npt.NDArray[Any]
 
 DIVIDES = 2**32 - 1
-"""Entry of the table of branches where a level, or a missing value, has none."""
+"""What stands for a branch where there is none.
+
+In the table of branches it is the largest number of the table's type.
+"""
 
 _MASS_BITS = 24
 _MASS = 1 << _MASS_BITS
@@ -34,7 +37,9 @@ def _answer(trees: Any, key: Any, test: Any, keys: Array, at: Any, rows: Array, 
     width = group_width(len(trees.columns))
     cell = cell_of(trees.derived, asked, keys, at, width, rows, row)
     if test & np.uint64(1):
-        return np.uint64(trees.table[np.uint64(key) + np.uint64(cell)])
+        branch = trees.table[np.uint64(key) + np.uint64(cell)]
+        none = trees.table.dtype.type(~trees.table.dtype.type(0))
+        return np.uint64(DIVIDES) if branch == none else np.uint64(branch)
     # Cells of numbers: 0 is a zero, from 1 on right and left ones by turns.
     in_left = (asked // group) & np.uint64(1) == 0
     missing = keys.dtype.type(0) if in_left else keys.dtype.type(~keys.dtype.type(0))

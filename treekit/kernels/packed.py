@@ -51,8 +51,8 @@ class PackedTrees(NamedTuple):
     roots : (trees + 1,) uint64
         Where each tree starts in `nodes`.
     tops : Tops
-    table : (entries,) uint32, or None
-        Branches of the level splits; None if the model has none.
+    table : (entries,) uint8 or uint32, or None
+        Branches of the level splits (`treekit.model.level_tables`); None if the model has none.
     derived : PackedColumns, or None
         What columns beyond those of the rows ask; None if there are none.
     cell_mask, child_shift : uint64

@@ -143,6 +143,8 @@ def _opened(path: str | Path) -> IO[bytes]:
 
 def narrowest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """`array` in the smallest type that holds each of its values exactly."""
+    if array.dtype == np.float32:
+        return array
     if array.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             single = array.astype(np.float32)
@@ -151,7 +153,7 @@ def narrowest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
     kinds: tuple[type[np.signedinteger[Any]], ...] = (np.int8, np.int16, np.int32, np.int64)
     return array.astype(
-        next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max)
+        next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), copy=False
     )
 
 
@@ -161,7 +163,8 @@ def array_bytes(array: npt.NDArray[Any]) -> bytes:
     header = f"{{'descr': '{little.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
     # The format asks for a multiple of 64 bytes up to and including the line end.
     padded = header + " " * (-(len(_MAGIC) + 2 + len(header) + 1) % 64) + "\n"
-    return _MAGIC + struct.pack("<H", len(padded)) + padded.encode("ascii") + little.tobytes()
+    head = _MAGIC + struct.pack("<H", len(padded)) + padded.encode("ascii")
+    return b"".join((head, little.data))
 
 
 def read_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

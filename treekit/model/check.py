@@ -18,6 +18,7 @@ from treekit.errors import ModelError
 from treekit.model.idle import is_idle
 from treekit.model.joined import GROUP, groups, join
 from treekit.model.levels import node_depths
+from treekit.model.owned import stretches
 from treekit.model.plain import to_json
 from treekit.model.policies import check_policies, check_units
 from treekit.model.tree import DTYPES, MAX_DEPTH, PER_NODE, Split, Tree
@@ -191,9 +192,15 @@ def _check_levels(tree: Tree, schema: Schema) -> None:
     _require(
         bool(np.all(schema.nominal[tree.feature[sets]])), "a level split asks a numeric column"
     )
-    owner_children = np.repeat(tree.n_children, expected)
-    inside = (tree.level_branch >= -1) & (tree.level_branch < owner_children)
-    _require(bool(np.all(inside)), "a level goes to a branch that does not exist")
+    owners = np.flatnonzero(expected)  # of all branches, in their order
+    at = 0
+    for part in stretches(expected[owners]):
+        own = owners[part]
+        bound = np.repeat(tree.n_children[own], expected[own])
+        branch = tree.level_branch[at : at + len(bound)]
+        inside = bool(np.all((branch >= -1) & (branch < bound)))
+        _require(inside, "a level goes to a branch that does not exist")
+        at += len(bound)
 
 
 def _check_terms(tree: Tree, schema: Schema) -> None:
@@ -243,4 +250,5 @@ def _check_surrogates(tree: Tree, schema: Schema) -> None:
         "a surrogate does not have one branch entry for each level of its column",
     )
     branch = tree.surrogate_level_branch
-    _require(bool(np.all((branch >= -1) & (branch <= 1))), "a surrogate leads to no branch")
+    inside = branch.min(initial=0) >= -1 and branch.max(initial=0) <= 1
+    _require(bool(inside), "a surrogate leads to no branch")

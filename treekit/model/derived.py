@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.joined import join
-from treekit.model.tree import Split, Tree, ranges
+from treekit.model.owned import gathered, ranges, stretches
+from treekit.model.tree import Split, Tree
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
@@ -43,7 +44,7 @@ class DerivedColumns(NamedTuple):
     level_feature : (T,) int64
         Column of a test by levels; -1 for linear tests.
     level_start : (T + 1,) int64
-    level_branch : (levels,) int64
+    level_branch : (levels,) int32
         Branch of each level; -1 = unknown to this test, as a missing value is.
     """
 
@@ -56,7 +57,7 @@ class DerivedColumns(NamedTuple):
     term_weight: npt.NDArray[np.float64]
     level_feature: npt.NDArray[np.int64]
     level_start: npt.NDArray[np.int64]
-    level_branch: npt.NDArray[np.int64]
+    level_branch: npt.NDArray[np.int32]
 
     @property
     def n_columns(self) -> int:
@@ -119,13 +120,7 @@ def _columns(
     )
     term_feature[oblique] = nodes.term_feature[terms]
     term_weight[oblique] = nodes.term_weight[terms]
-    own_levels, own_starts = ranges(nodes.level_start, owners)
-    their_levels, their_starts = ranges(nodes.surrogate_level_start, behind)
-    level_counts = tests(np.diff(own_starts), np.diff(their_starts))
-    of_own = np.repeat(own, level_counts)
-    level_branch = np.empty(len(of_own), dtype=np.int64)
-    level_branch[of_own] = nodes.level_branch[own_levels]
-    level_branch[~of_own] = nodes.surrogate_level_branch[their_levels]
+    level_start, level_branch = _levels(nodes, owners, behind, own)
     return DerivedColumns(
         column=column,
         test_start=test_start,
@@ -137,9 +132,33 @@ def _columns(
         term_feature=term_feature,
         term_weight=term_weight,
         level_feature=np.where(nominal, feature, -1),
-        level_start=np.cumsum(np.append(0, level_counts)),
+        level_start=level_start,
         level_branch=level_branch,
     )
+
+
+def _levels(
+    nodes: Tree,
+    owners: npt.NDArray[np.int64],
+    behind: npt.NDArray[np.int64],
+    own: npt.NDArray[np.bool_],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Branches of levels of the nodes `owners` and, where not `own`, of the surrogates `behind`."""
+    sizes, first = (np.empty(len(own), np.int64) for _ in range(2))
+    for tests, start, at in (
+        (own, nodes.level_start, owners),
+        (~own, nodes.surrogate_level_start, behind),
+    ):
+        first[tests], sizes[tests] = start[at], start[at + 1] - start[at]
+    level_start = np.cumsum(np.append(0, sizes))
+    level_branch = np.empty(level_start[-1], np.int32)
+    for part in stretches(sizes):
+        mine, counts, starts = own[part], sizes[part], first[part]
+        of_own = np.repeat(mine, counts)
+        branch = level_branch[level_start[part.start] : level_start[part.stop]]
+        branch[of_own] = gathered(nodes.level_branch, starts[mine], counts[mine])
+        branch[~of_own] = gathered(nodes.surrogate_level_branch, starts[~mine], counts[~mine])
+    return level_start, level_branch
 
 
 def _terms(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,14 @@ from treekit.errors import ModelError
 from treekit.model.idle import no_entries
 from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
-__all__ = ["GROUP", "groups", "join", "separate"]
+__all__ = ["GROUP", "groups", "join", "roots_of", "separate"]
 
 GROUP = 2**15
 """Nodes of trees that are worked on at once: a call an array is dear for a small tree, and the
 copy of a large forest in one piece for its memory."""
+
+_LEVELS = 16
+"""Branches of levels that take as much memory as a node."""
 
 _MOST_NODES = np.iinfo(np.int32).max
 
@@ -30,12 +34,19 @@ _OF_SURROGATES = {"surrogate_level_start": ("surrogate_level_branch",)}
 
 
 def groups(trees: Sequence[Tree], most: int) -> Iterator[Sequence[Tree]]:
-    """The trees in their order, a few at a time: of up to `most` nodes in all, or just one."""
+    """The trees in their order, a few at a time: of up to `most` nodes in all, or just one.
+
+    Branches of levels count as nodes, too, as the memory that they take.
+    """
+    sizes = [
+        tree.n_nodes + (len(tree.level_branch) + len(tree.surrogate_level_branch)) // _LEVELS
+        for tree in trees
+    ]
     first = 0
     while first < len(trees):
-        last, nodes = first + 1, trees[first].n_nodes
-        while last < len(trees) and nodes + trees[last].n_nodes <= most:
-            nodes += trees[last].n_nodes
+        last, nodes = first + 1, sizes[first]
+        while last < len(trees) and nodes + sizes[last] <= most:
+            nodes += sizes[last]
             last += 1
         yield trees[first:last]
         first = last
@@ -44,6 +55,8 @@ def groups(trees: Sequence[Tree], most: int) -> Iterator[Sequence[Tree]]:
 def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
     """All trees in one set of arrays, as `check_forest` takes it; undone by `separate`.
 
+    What a single tree has is not copied.
+
     Returns
     -------
     nodes : Tree
@@ -51,14 +64,10 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
     roots : (trees + 1,) int64
         Tree t owns nodes ``roots[t]`` to ``roots[t + 1]``.
     """
-    roots = np.cumsum([0] + [tree.n_nodes for tree in trees]).astype(np.int64)
-    if roots[-1] > _MOST_NODES:
-        raise ModelError(f"the trees have {roots[-1]} nodes in all; the bound is 2147483647")
+    roots = roots_of(trees)
     starts = _OF_NODES | _OF_SURROGATES
     joined = {
-        name: np.concatenate([getattr(tree, name) for tree in trees])
-        for name in DTYPES
-        if name not in starts
+        name: _one([getattr(tree, name) for tree in trees]) for name in DTYPES if name not in starts
     }
     shift = np.repeat(roots[:-1], np.diff(roots))
     # A child that no tree can have must not come to lie in one by wrapping around.
@@ -73,6 +82,18 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
         parts = [start[:-1] + at for start, at in zip(own, ends[:-1], strict=True)]
         joined[name] = np.concatenate([*parts, ends[-1:]])
     return Tree(**joined), roots
+
+
+def roots_of(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
+    """(trees + 1,) int64: tree t owns nodes ``roots[t]`` to ``roots[t + 1]`` of all trees."""
+    roots = np.cumsum([0] + [tree.n_nodes for tree in trees]).astype(np.int64)
+    if roots[-1] > _MOST_NODES:
+        raise ModelError(f"the trees have {roots[-1]} nodes in all; the bound is 2147483647")
+    return roots
+
+
+def _one(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def separate(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:

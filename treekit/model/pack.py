@@ -9,17 +9,18 @@ import numpy.typing as npt
 
 from treekit.model.derived import DerivedColumns, derive
 from treekit.model.fractional import mass_bounds
-from treekit.model.joined import join
+from treekit.model.joined import GROUP, groups, join, roots_of
+from treekit.model.level_tables import asks_levels, fill_levels, level_room
 from treekit.model.levels import node_depths
-from treekit.model.tops import MAX_TOP, make_tops, top_levels
-from treekit.model.tree import MAX_DEPTH, Split, Tree, ranges
+from treekit.model.tops import MAX_TOP, joined_tops, make_tops, top_levels
+from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 if TYPE_CHECKING:
     from treekit.kernels.derived import PackedColumns
-    from treekit.kernels.packed import PackedTrees
+    from treekit.kernels.packed import PackedTrees, Tops
     from treekit.model.ensemble import Model
 
-__all__ = ["PackedModel", "level_table", "node_keys", "ordered_keys", "pack"]
+__all__ = ["PackedModel", "node_keys", "ordered_keys", "pack"]
 
 _CELL = 8
 """Places between two cells of a row; `treekit.kernels.keys.GROUP`, which imports numba."""
@@ -42,8 +43,22 @@ class PackedModel(NamedTuple):
     shares: npt.NDArray[np.int64] | None
 
 
+class _Form(NamedTuple):
+    """How nodes are packed: what all trees share.
+
+    `columns` are those that plain nodes and tests by levels ask, ascending.
+    """
+
+    columns: npt.NDArray[np.int64]
+    cell_bits: int
+    word: np.dtype[Any]
+    real: np.dtype[Any]
+    divides: bool
+    most_top: int
+
+
 def pack(model: Model) -> PackedModel:
-    """The trees as the kernels want them.
+    """The trees as the kernels want them, some trees at a time: no more memory than they take.
 
     Keys are 32 bits wide if the input type is float32 and a node's cell and
     child fit beside them, else 64.
@@ -51,35 +66,27 @@ def pack(model: Model) -> PackedModel:
     from treekit.kernels.packed import PackedTrees
 
     schema = model.schema
-    nodes, roots = join(model.trees)
     divides = model.missing == "fractional"
     derived = derive(model)
-    columns = _asked_columns(nodes, derived)
-    plain = derived.column < 0
-    asks_levels = plain & ((nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY))
-    table, table_start = level_table(nodes, asks_levels, divides)
-    leaf = nodes.kind == Split.LEAF
+    # Each None is one more variant to compile: spared where speed matters less.
+    full = divides or derived.n_columns > 0
+    columns = _asked_columns(model, derived)
+    table = level_room(model.trees, derived.column < 0)
+    roots = roots_of(model.trees)
     cell_bits = (2 * _CELL * (len(columns) + derived.n_columns + 1)).bit_length()
     child_bits = int(np.diff(roots).max()).bit_length()
     narrow = schema.dtype == "float32" and cell_bits + child_bits <= 32 and len(table) < 1 << 31
     word, real = (np.uint32, np.float32) if narrow else (np.uint64, np.float64)
-    key, wrap = node_keys(nodes, derived, np.dtype(word), np.dtype(real))
-    key[wrap & plain & (nodes.kind == Split.THRESHOLD)] -= word(1)  # cells are not moved up
-    key[asks_levels] = table_start
-    key[leaf] = np.arange(np.count_nonzero(leaf))
-    cell = _cells(nodes, derived, columns, wrap | asks_levels) | asks_levels.astype(np.uint64)
-    own = np.arange(nodes.n_nodes)
-    child = np.where(leaf, own, nodes.first_child) - np.repeat(roots[:-1], np.diff(roots))
-    test = cell | (child.astype(np.uint64) << np.uint64(cell_bits))
-    depth = np.maximum.reduceat(node_depths(nodes, roots[:-1], MAX_DEPTH), roots[:-1])
-    # Each None is one more variant to compile: spared where speed matters less.
-    full = divides or derived.n_columns > 0
-    levels = top_levels(nodes, roots, depth, 0 if full else MAX_TOP)
+    form = _Form(
+        *(columns, cell_bits, np.dtype(word), np.dtype(real), divides, 0 if full else MAX_TOP)
+    )
+    nodes = np.empty((int(roots[-1]), 2), word)
+    node_of_leaf, depth, tops = _pack_trees(model, derived, form, nodes, table)
     packed = PackedTrees(
-        nodes=np.stack([key, test.astype(word)], axis=1),
+        nodes=nodes,
         roots=roots.astype(np.uint64),
-        tops=make_tops(nodes, roots, depth, key, cell, levels),
-        table=table if len(table) else np.zeros(1, np.uint32) if full else None,
+        tops=joined_tops(tops),
+        table=table if len(table) else np.zeros(1, table.dtype) if full else None,
         derived=_packed_columns(derived, columns) if full else None,
         cell_mask=np.uint64((1 << cell_bits) - 2),
         child_shift=np.uint64(cell_bits),
@@ -87,16 +94,66 @@ def pack(model: Model) -> PackedModel:
         n_codes=np.where(schema.nominal, schema.n_levels + 1, 0)[columns].astype(np.uint64),
         deepest=np.uint64(depth.max()),
     )
-    node_of_leaf = (own - np.repeat(roots[:-1], np.diff(roots)))[leaf].astype(np.int32)
     shares = np.concatenate([mass_bounds(tree) for tree in model.trees]) if divides else None
     return PackedModel(packed, node_of_leaf, shares)
 
 
-def _asked_columns(nodes: Tree, derived: DerivedColumns) -> npt.NDArray[np.int64]:
+def _pack_trees(
+    model: Model,
+    derived: DerivedColumns,
+    form: _Form,
+    packed: npt.NDArray[Any],
+    table: npt.NDArray[Any],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], list[Tops]]:
+    """Write the nodes (nodes, 2) and the table of levels.
+
+    Returns
+    -------
+    node_of_leaf : (leaves,) int32
+    depth : (trees,) int64
+    tops : list of Tops
+        Of some trees each, one after the other.
+    """
+    tops, depths = [], []
+    node_of_leaf = np.empty(model.n_leaves, np.int32)
+    first = first_leaf = entry = 0
+    for trees in groups(model.trees, GROUP):
+        nodes, roots = join(trees)
+        part = derived._replace(column=derived.column[first : first + nodes.n_nodes])
+        plain = part.column < 0
+        asks = asks_levels(nodes, plain)
+        key, wrap = node_keys(nodes, part, form.word, form.real)
+        key[wrap & plain & (nodes.kind == Split.THRESHOLD)] -= form.word.type(1)  # not moved up
+        start = fill_levels(table, entry, nodes, asks, divides=form.divides)
+        key[asks], entry = start[:-1], int(start[-1])
+        leaves = np.flatnonzero(nodes.kind == Split.LEAF)
+        key[leaves] = np.arange(first_leaf, first_leaf + len(leaves))
+        cell = _cells(nodes, part, form.columns, wrap | asks) | asks.astype(np.uint64)
+        root = np.repeat(roots[:-1], np.diff(roots))
+        child = nodes.first_child - root
+        child[leaves] = leaves - root[leaves]
+        own = packed[first : first + nodes.n_nodes]
+        own[:, 0] = key
+        own[:, 1] = cell | (child.astype(np.uint64) << np.uint64(form.cell_bits))
+        depth = np.maximum.reduceat(node_depths(nodes, roots[:-1], MAX_DEPTH), roots[:-1])
+        levels = top_levels(nodes, roots, depth, form.most_top)
+        tops.append(make_tops(nodes, roots, depth, key, cell, levels))
+        depths.append(depth)
+        node_of_leaf[first_leaf : first_leaf + len(leaves)] = leaves - root[leaves]
+        first, first_leaf = first + nodes.n_nodes, first_leaf + len(leaves)
+    return node_of_leaf, np.concatenate(depths), tops
+
+
+def _asked_columns(model: Model, derived: DerivedColumns) -> npt.NDArray[np.int64]:
     """The columns that plain nodes and tests by levels ask, ascending."""
-    plain = nodes.feature[(nodes.kind != Split.LEAF) & (derived.column < 0)]
-    by_levels = derived.level_feature[derived.level_feature >= 0]
-    return np.unique(np.concatenate([plain.astype(np.int64), by_levels]))
+    asked = np.zeros(model.schema.n_features, dtype=np.bool_)
+    asked[derived.level_feature[derived.level_feature >= 0]] = True
+    at = 0
+    for tree in model.trees:
+        plain = derived.column[at : at + tree.n_nodes] < 0
+        asked[tree.feature[(tree.kind != Split.LEAF) & plain]] = True
+        at += tree.n_nodes
+    return np.flatnonzero(asked)
 
 
 def _cells(
@@ -116,35 +173,17 @@ def _packed_columns(derived: DerivedColumns, columns: npt.NDArray[np.int64]) -> 
     from treekit.kernels.derived import UNKNOWN, PackedColumns
 
     arrays = derived._asdict()
-    arrays["level_branch"] = np.where(derived.level_branch < 0, UNKNOWN, derived.level_branch)
+    branch = arrays["level_branch"] = derived.level_branch.astype(np.uint8)
+    branch[derived.level_branch < 0] = UNKNOWN
     arrays["level_cell"] = _CELL * (2 * np.searchsorted(columns, derived.level_feature) + 1)
+    kept = np.float64, np.uint8
     return PackedColumns(
         **{
-            name: array if array.dtype == np.float64 else array.astype(np.uint64)
+            name: array if array.dtype in kept else array.astype(np.uint64)
             for name, array in arrays.items()
             if name in PackedColumns._fields
         }
     )
-
-
-def level_table(
-    nodes: Tree, asks_levels: npt.NDArray[np.bool_], divides: bool
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Branches of all level splits, missing first, and where each such split's start."""
-    from treekit.kernels.divided import DIVIDES
-
-    asks = np.flatnonzero(asks_levels)
-    sizes = np.diff(nodes.level_start)[asks]
-    start = np.cumsum(sizes + 1) - (sizes + 1)
-    missing = np.full(len(asks), DIVIDES) if divides else nodes.missing[asks]
-    levels, _ = ranges(nodes.level_start, asks)
-    branch = nodes.level_branch[levels]
-    branch = np.where(branch < 0, np.repeat(missing, sizes), branch)
-    table = np.empty(len(branch) + len(asks), dtype=np.uint32)
-    is_missing = np.zeros(len(table), dtype=np.bool_)
-    is_missing[start] = True
-    table[is_missing], table[~is_missing] = missing, branch
-    return table, start
 
 
 def ordered_keys(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:

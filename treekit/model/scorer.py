@@ -172,7 +172,7 @@ def _walker(model: Model) -> tuple[Callable[..., int] | None, tuple[Any, ...]]:
     return sum_row, (
         *(trees.nodes, trees.roots),
         *(tops.start, tops.depth, tops.below, tops.key, tops.cell, tops.ends),
-        np.zeros(1, np.uint32) if trees.table is None else trees.table,
+        np.zeros(1, np.uint8) if trees.table is None else trees.table,
         *(trees.child_shift, trees.columns, trees.n_codes),
         np.where(schema.nominal, schema.n_levels + 1, 0).astype(np.uint64),
         np.uint64(refuse),

@@ -10,7 +10,7 @@ with surrogates, have the arrays of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from treekit.errors import ModelError, ModelFileError
 from treekit.model.archive import array_bytes, narrowest, read_array, read_entries, write_entries
 from treekit.model.check import check_forest
 from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy, Voting
-from treekit.model.joined import join, separate
+from treekit.model.joined import roots_of, separate
 from treekit.model.links import Combine, Link
 from treekit.model.plain import from_json, to_json
 from treekit.model.policies import check_policies, check_units
@@ -117,21 +117,38 @@ def save(model: Model, path: str | Path) -> None:
         entries = {"model.json": msgspec.json.format(msgspec.json.encode(header), indent=1)}
     except (ModelError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ModelFileError(f"the model cannot be saved to {path}: {error}") from error
-    for name, array in _arrays_of(model).items():
+    for name, array in _arrays_of(model):
         entries[f"{name}.npy"] = array_bytes(narrowest(array))
     write_entries(path, entries)
 
 
-def _arrays_of(model: Model) -> dict[str, npt.NDArray[Any]]:
-    nodes, roots = join(model.trees)
-    arrays = {"roots": roots, "units": model.units}
-    arrays |= {name: getattr(nodes, name) for name in _PLAIN if name not in arrays}
+def _arrays_of(model: Model) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """The arrays that a file has, by name, one after the other: all would be the model again."""
+    yield "roots", roots_of(model.trees)
+    yield "units", model.units
+    for name in _PLAIN[2:]:
+        yield name, _joined(model, name)
     for count, names in _GROUPS.items():
-        owned = np.diff(getattr(nodes, f"{count[2:-1]}_start"))
+        start = f"{count[2:-1]}_start"
+        owned = np.concatenate([np.diff(getattr(tree, start)) for tree in model.trees])
         if owned.any():
-            arrays[count] = owned
-            arrays |= {name: getattr(nodes, name) for name in names}
-    return arrays
+            yield count, owned
+            for name in names:
+                yield name, _joined(model, name)
+
+
+def _joined(model: Model, name: str) -> npt.NDArray[Any]:
+    """One array of all trees, as `join` has it, in the smallest type that is exact."""
+    arrays = [narrowest(getattr(tree, name)) for tree in model.trees]
+    if name != "first_child":
+        return np.concatenate(arrays)
+    roots = roots_of(model.trees).tolist()
+    return np.concatenate(
+        [
+            np.where(tree.kind == Split.LEAF, -1, child.astype(np.int64) + root)
+            for tree, child, root in zip(model.trees, arrays, roots[:-1], strict=True)
+        ]
+    )
 
 
 def load(path: str | Path) -> Model:

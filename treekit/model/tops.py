@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from treekit.model.tree import Split, Tree
 if TYPE_CHECKING:
     from treekit.kernels.packed import Tops
 
-__all__ = ["MAX_TOP", "make_tops", "top_levels"]
+__all__ = ["MAX_TOP", "joined_tops", "make_tops", "top_levels"]
 
 MAX_TOP = 9
 """Levels at most: the ends of a tree stay in the first cache."""
@@ -74,3 +75,13 @@ def make_tops(
         children[leaf, 1] -= 1  # whichever way, the leaf again
         at = children.reshape(len(tree), 2 << level)
     return Tops(start.astype(np.uint64), levels.astype(np.uint64), below, keys, cells, ends)
+
+
+def joined_tops(parts: Sequence[Tops]) -> Tops:
+    """Those of all trees, of which each part has some."""
+    from treekit.kernels.packed import Tops
+
+    sizes = [len(part.key) for part in parts]
+    before = np.repeat(np.cumsum(sizes) - sizes, [len(part.start) for part in parts])
+    joined = Tops(*map(np.concatenate, zip(*parts, strict=True)))
+    return joined._replace(start=joined.start + before.astype(np.uint64))

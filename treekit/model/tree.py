@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from treekit.model.idle import is_idle, no_entries
 from treekit.model.levels import node_depths
+from treekit.model.owned import gathered, ranges
 
-__all__ = ["DTYPES", "MAX_DEPTH", "PER_NODE", "Split", "Tree", "ranges"]
+__all__ = ["DTYPES", "MAX_DEPTH", "PER_NODE", "Split", "Tree"]
 
 MAX_DEPTH = 5000
 """Deepest tree that every part must handle; deeper models are refused by name."""
@@ -198,10 +199,10 @@ class Tree:
         closed = closed | (self.kind[source] == Split.LEAF)
         number = np.full(self.n_nodes, -1)
         number[nodes] = np.arange(len(nodes))
-        levels, level_start = ranges(self.level_start, source, closed)
+        level_sizes = np.where(closed, 0, np.diff(self.level_start)[source])
         terms, term_start = ranges(self.term_start, source, closed)
         surrogates, surrogate_start = ranges(self.surrogate_start, source, closed)
-        entries, entry_start = ranges(self.surrogate_level_start, surrogates)
+        entry_sizes = np.diff(self.surrogate_level_start)[surrogates]
         return Tree(
             kind=np.where(closed, Split.LEAF, self.kind[source]),
             feature=np.where(closed, -1, self.feature[source]),
@@ -209,8 +210,8 @@ class Tree:
             first_child=np.where(closed, -1, number[self.first_child[source]]),
             n_children=np.where(closed, 0, self.n_children[source]),
             missing=np.where(closed, 0, self.missing[source]),
-            level_start=level_start,
-            level_branch=self.level_branch[levels],
+            level_start=np.cumsum(np.append(0, level_sizes)),
+            level_branch=gathered(self.level_branch, self.level_start[source], level_sizes),
             value=self.value[source],
             weight=self.weight[source],
             gain=np.where(closed, 0.0, self.gain[source]),
@@ -221,8 +222,10 @@ class Tree:
             surrogate_feature=self.surrogate_feature[surrogates],
             surrogate_threshold=self.surrogate_threshold[surrogates],
             surrogate_below=self.surrogate_below[surrogates],
-            surrogate_level_start=entry_start,
-            surrogate_level_branch=self.surrogate_level_branch[entries],
+            surrogate_level_start=np.cumsum(np.append(0, entry_sizes)),
+            surrogate_level_branch=gathered(
+                self.surrogate_level_branch, self.surrogate_level_start[surrogates], entry_sizes
+            ),
         )
 
     def with_value(self, value: npt.NDArray[np.float64]) -> Tree:
@@ -255,25 +258,3 @@ DTYPES: dict[str, type[np.generic]] = {
 
 PER_NODE = tuple(name for name in DTYPES if name.partition("_")[0] not in _OWNED)
 """Fields with one entry, or one row, for each node."""
-
-
-def ranges(
-    start: npt.NDArray[np.int64],
-    owners: npt.NDArray[np.int64],
-    without: npt.NDArray[np.bool_] | None = None,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """What the `owners` own of an array, where owner i owns ``start[i]:start[i + 1]``.
-
-    Returns
-    -------
-    positions : (entries,) int64
-        Of what they own, but not those of the mask `without`, in the old array.
-    starts : (owners + 1,) int64
-        Where the entries of each begin in the new one.
-    """
-    sizes = np.diff(start)[owners]
-    if without is not None:
-        sizes = np.where(without, 0, sizes)
-    starts = np.cumsum(np.append(0, sizes))
-    offset = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
-    return np.repeat(start[owners], sizes) + offset, starts

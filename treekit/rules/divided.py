@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.fractional import mass_bounds
+from treekit.model.owned import ranges
 from treekit.model.portable import MASS
-from treekit.model.tree import Split, Tree, ranges
+from treekit.model.tree import Split, Tree
 from treekit.rules.rulelist import ConditionTable
 
 __all__ = ["divided_conditions"]
