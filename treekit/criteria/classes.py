@@ -68,7 +68,7 @@ def _times_log(weight: float) -> float:
     """``w log w``; of small whole weights, as most are, from a table: a logarithm takes longer."""
     whole = np.int64(min(weight, _KNOWN))
     if float(whole) == weight:
-        return _TIMES_LOG[np.uint64(whole)]
+        return float(_TIMES_LOG[np.uint64(whole)])
     return weight * math.log(weight) if weight > 0.0 else 0.0
 
 
