@@ -42,6 +42,8 @@ def gathered(
     array: npt.NDArray[Any], first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
 ) -> npt.NDArray[Any]:
     """(entries,) as `array`: ``array[first[i]:first[i] + sizes[i]]``, one after the other."""
+    if len(sizes) and (first[1:] == first[:-1] + sizes[:-1]).all():  # one range, as mostly
+        return array[first[0] : first[-1] + sizes[-1]].copy()
     found = np.empty(sizes.sum(), array.dtype)
     at = 0
     for part in stretches(sizes):
