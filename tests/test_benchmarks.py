@@ -138,7 +138,8 @@ def test_the_report_writes_between_its_markers_and_keeps_what_it_has_no_result_o
     tree = {"sklearn": of({"cpu": 12.0}), "ydf": of(failed="gone")}
     tree["treekit entropy"] = of({"cpu": 2.0})
     for name, cases in (("scaling-rows", curve), ("tree-million", {"a tree": tree})):
-        about = results.about({"rows": 1000}, 1, 9.0)
+        usual = {key: one.default for key, one in everything()[name].parameters.items()}
+        about = results.about(usual, 1, 9.0)
         results.write(Result(name, cases, about), tmp_path)
     names = ("aims", "machine", "scaling-rows", "tree-million", "forest")
     page = "".join(f"<!-- made: {name} -->\nold\n<!-- end -->\nmine\n" for name in names)

@@ -232,7 +232,8 @@ def test_a_warm_start_grows_the_forest_that_fitting_at_once_grows(cls):
     for one, other in zip(warm.model_.trees, at_once.model_.trees, strict=True):
         same_tree(one, other)
     assert warm.model_.settings == at_once.model_.settings
-    assert warm.oob_score_ == at_once.oob_score_
+    # Numbers out of bag are added up in another order.
+    assert warm.oob_score_ == pytest.approx(at_once.oob_score_, rel=1e-14, abs=0)
     np.testing.assert_array_equal(warm.predict(x), at_once.predict(x))
 
 
