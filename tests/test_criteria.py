@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
 import treekit
+from treekit.criteria import classes
 from treekit.criteria.cart import misclassification, twoing
 from treekit.criteria.numbers import friedman, poisson
 from treekit.model.tree import Split
@@ -390,3 +391,9 @@ def test_rows_without_a_value_follow_surrogates_in_trees_by_absolute_error() -> 
     said, wanted = (m.predict(dict(zip(names, rows.T, strict=True))) for m, rows in (
         (model, gone), (whole, x)))  # fmt: skip
     assert np.abs(said - y).mean() < 1.1 * np.abs(wanted - y).mean()
+
+
+def test_logarithms_from_the_table_are_those_of_the_formula() -> None:
+    for weight in [*range(1, 4100), 1e9, 0.5, 4095.5, 1e-300]:
+        assert classes._times_log(float(weight)) == weight * math.log(weight)
+    assert classes._times_log(0.0) == 0.0
