@@ -62,6 +62,7 @@ def rules(model: Model) -> RuleList:
         conditions=ConditionTable(*(np.concatenate(part) for part in zip(*tables, strict=True))),
         combine=model.combine,
         link=model.link,
+        value=np.concatenate([tree.value[leaf] for tree, leaf, _ in own]),
     )
 
 

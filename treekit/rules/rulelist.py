@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,11 @@ from treekit.model.votes import least_cost, units_each
 from treekit.rules.clauses import Test
 from treekit.rules.records import Answer, Condition, Rule
 
-__all__ = ["ConditionTable", "RuleList"]
+__all__ = ["ConditionTable", "Order", "RuleList"]
+
+Order = Literal["disjoint", "first"]
+"""Which rules of a tree answer: those whose conditions are met (exactly one, but for parts
+of rows), or the first of them in the order of the list."""
 
 
 class ConditionTable(NamedTuple):
@@ -77,6 +81,12 @@ class RuleList(Sequence[Rule]):
         As in `Model`.
     combine, link : str
         As in `Model`.
+    order : {"disjoint", "first"}
+        Which rules of a tree answer.  ``first``: an ordered list (each tree ends with a rule
+        without conditions); lists with weights are many trees of two rules each.
+    value : (rules, values) float64, or None
+        What the training rows that a rule answered say, as `Tree.value`: the weight of each
+        class, or the mean.  None where a text was read, which does not state it.
     tests : tuple of Test
         What conditions ask beyond single columns.
     tree, leaf : (rules,) int32
@@ -106,6 +116,8 @@ class RuleList(Sequence[Rule]):
     conditions: ConditionTable = field(repr=False)
     combine: Combine = "mean"
     link: Link = "identity"
+    order: Order = "disjoint"
+    value: npt.NDArray[np.float64] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.tree)
