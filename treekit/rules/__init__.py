@@ -9,19 +9,25 @@ from __future__ import annotations
 from treekit.contracts import Setting
 from treekit.model.ensemble import Model
 from treekit.rules.extract import rules
+from treekit.rules.measure import Measures, table_measures, training_measures
 from treekit.rules.read import parse_rules
 from treekit.rules.records import Answer, Condition, Rule
 from treekit.rules.rulelist import RuleList
+from treekit.rules.tables import measured
 
 __all__ = [
     "RULES_SETTINGS",
     "Answer",
     "Condition",
+    "Measures",
     "Rule",
     "RuleList",
     "export_rules",
+    "measured",
     "parse_rules",
     "rules",
+    "table_measures",
+    "training_measures",
 ]
 
 RULES_SETTINGS: tuple[Setting, ...] = ()

@@ -7,15 +7,17 @@ lift: Brin et al. 1997), with the rule's answer in the place of the consequent.
 from __future__ import annotations
 
 import itertools
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.errors import DataError
 from treekit.model.votes import least_cost
+from treekit.rules.fired import Fired, fired
 from treekit.rules.rulelist import RuleList
 
-__all__ = ["Measures", "training_measures"]
+__all__ = ["Measures", "labels_of", "table_measures", "training_measures"]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -32,13 +34,15 @@ class Measures(NamedTuple):
     weight : (rules,) float64
         Weight of these rows (their mass, where a row may divide).
     coverage : (rules,) float64
-        That weight as a part of all weight in the rule's tree.
+        That weight as a part of all weight in the rule's tree; of a table, of all its rows
+        that the list does not refuse, whether a rule answers them or not.
     confidence : (rules, targets) float64
         Classification: the part of the weight whose class is the rule's label.
     lift : (rules, targets) float64
         Confidence divided by that label's part of all weight.
     mean, spread : (rules, targets) float64
-        Regression: mean of the target and its standard deviation (of the population).
+        Regression: mean of the target and its standard deviation (of the population).  A
+        model does not keep the spread of its training rows.
 
     What does not apply or is not known is NaN.
     """
@@ -65,6 +69,158 @@ def training_measures(rules: RuleList) -> Measures:
     elif not rules.margins:
         confidence, lift = _shares(rules)
     return Measures("training", None, weight, _part(weight, total), confidence, lift, mean, empty)
+
+
+def table_measures(
+    rules: RuleList, matrix: Any, targets: Any, weight: npt.ArrayLike | None = None
+) -> Measures:
+    """What the rows of a table say of each rule that answers them.
+
+    Parameters
+    ----------
+    rules : RuleList
+        Disjoint, ordered, or dividing rows; of one tree or many.
+    matrix : (rows, features) float64
+        As `RuleList.sums` takes it.  Rows that the list refuses count nowhere.
+    targets : (rows,) or (rows, targets) array
+        Classification: codes of the classes; -1 where the row's class is not known, any
+        other number that is no code for a class that the list does not have.  Regression:
+        numbers, NaN where not known.  Rows whose target is not known count in `rows`,
+        `weight` and `coverage` alone.
+    weight : (rows,) float64, optional
+        Default 1 each.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not match, or a weight is negative or not finite.
+    """
+    given = _Given(rules, matrix, targets, weight)
+    tally = _Numbers(rules) if rules.schema.task == "regression" else _Labels(rules, given)
+    rows = np.zeros(len(rules), dtype=np.int64)
+    mass = np.zeros(len(rules))
+    for piece in fired(rules, given.matrix):
+        mine = given.weight[piece.row] * piece.mass / rules.mass
+        _add(rows, piece.rule, np.ones(len(mine)))
+        _add(mass, piece.rule, mine)
+        tally.add(piece, given.targets[piece.row], mine)
+    total = np.full(len(rules), given.weight[~rules.refused(given.matrix)].sum())
+    return Measures("table", rows, mass, _part(mass, total), *tally.found())
+
+
+class _Given:
+    """The rows of a table, in the shapes that the sums take."""
+
+    def __init__(
+        self, rules: RuleList, matrix: Any, targets: Any, weight: npt.ArrayLike | None
+    ) -> None:
+        self.matrix = np.array(matrix, dtype=np.float64, ndmin=2)
+        n_rows, n_targets = len(self.matrix), len(rules.schema.outputs)
+        # Codes are doubles, too: they are small.
+        own = np.asarray(targets, dtype=np.float64)
+        self.targets = own[:, None] if own.ndim == 1 else own
+        self.weight = np.ones(n_rows) if weight is None else np.asarray(weight, dtype=np.float64)
+        if self.targets.shape != (n_rows, n_targets) or self.weight.shape != (n_rows,):
+            raise DataError(
+                f"{n_rows} rows with targets of shape {np.shape(targets)} and weights of shape "
+                f"{self.weight.shape} are given; the rules need {n_targets} targets and one "
+                "weight for each row"
+            )
+        if not (np.isfinite(self.weight) & (self.weight >= 0)).all():
+            raise DataError("a weight is negative or not finite; weights are numbers from 0 up")
+
+
+class _Labels:
+    """Weight of the rows whose class is the label of the rule that answers them."""
+
+    def __init__(self, rules: RuleList, given: _Given) -> None:
+        n_targets = len(rules.schema.outputs)
+        self.rules = rules
+        self.labels = labels_of(rules)
+        self.right, self.known = np.zeros((2, len(rules), n_targets))
+        usable = ~rules.refused(given.matrix)
+        prior = []
+        for k, (first, last) in enumerate(itertools.pairwise(rules.schema.blocks)):
+            codes = given.targets[:, k]
+            counted = usable & (codes != -1)
+            mine = codes[counted]
+            is_class = (mine >= 0) & (mine < last - first)
+            weight = given.weight[counted]
+            each = np.zeros(last - first)
+            np.add.at(each, mine[is_class].astype(np.int64), weight[is_class])
+            prior.append(_part(each, np.full(last - first, weight.sum())))
+        self.prior = prior
+
+    def add(self, piece: Fired, codes: Numbers, weight: Numbers) -> None:
+        """Take in some rows, their codes (pairs, targets), and what each weighs."""
+        for k in range(codes.shape[1]):
+            mine = codes[:, k]
+            right = mine == self.labels[piece.rule, k]
+            _add(self.known[:, k], piece.rule, np.where(mine != -1, weight, 0.0))
+            _add(self.right[:, k], piece.rule, np.where(right, weight, 0.0))
+
+    def found(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """Confidence, lift, mean and spread."""
+        empty = np.full(self.right.shape, np.nan)
+        if self.rules.margins:
+            return empty, empty, empty, empty
+        confidence = _part(self.right, self.known)
+        prior = np.stack([each[self.labels[:, k]] for k, each in enumerate(self.prior)], axis=1)
+        return confidence, _part(confidence, prior), empty, empty
+
+
+class _Numbers:
+    """Mean and spread of what a rule answers, taken in block by block.
+
+    The sums of squares are of differences from the mean, and those of blocks are joined as
+    by Chan, Golub and LeVeque (1983): no large squares cancel.
+    """
+
+    def __init__(self, rules: RuleList) -> None:
+        self.weight, self.mean, self.squares = np.zeros((3, len(rules), len(rules.schema.outputs)))
+
+    def add(self, piece: Fired, numbers: Numbers, weight: Numbers) -> None:
+        """Take in some rows, their targets (pairs, targets), and what each weighs."""
+        if not len(piece.rule):
+            return
+        first = int(piece.rule.min())
+        n = int(piece.rule.max()) - first + 1
+        own, some = piece.rule - first, slice(first, first + n)
+        for k in range(numbers.shape[1]):
+            known = np.isfinite(numbers[:, k])
+            rule, y, w = own[known], numbers[known, k], weight[known]
+            total = np.bincount(rule, w, n).astype(np.float64)
+            mean = _part(np.bincount(rule, w * y, n).astype(np.float64), total)
+            squares = np.bincount(rule, w * (y - mean[rule]) ** 2, n)
+            mean = np.where(total > 0, mean, 0.0)
+            before, away = self.weight[some, k], mean - self.mean[some, k]
+            both = before + total
+            moved = np.divide(total, both, out=np.zeros(n), where=both > 0)
+            self.squares[some, k] += squares + away**2 * before * moved
+            self.mean[some, k] += away * moved
+            self.weight[some, k] = both
+
+    def found(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """Confidence, lift, mean and spread."""
+        empty = np.full(self.mean.shape, np.nan)
+        mean = np.where(self.weight > 0, self.mean, np.nan)
+        return empty, empty, mean, np.sqrt(_part(self.squares, self.weight))
+
+
+def _add(
+    into: npt.NDArray[Any], rule: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
+) -> None:
+    """Add to the cells of some rules; they are near each other (`fired` goes by blocks)."""
+    if len(rule):
+        first = int(rule.min())
+        sums = np.bincount(rule - first, values)
+        into[first : first + len(sums)] += sums.astype(into.dtype)
+
+
+def labels_of(rules: RuleList) -> npt.NDArray[np.int64]:
+    """(rules, targets) int64: the class that each rule says, by number."""
+    blocks = itertools.pairwise(rules.schema.blocks)
+    return np.stack([least_cost(rules.units[:, a:b], rules.costs) for a, b in blocks], axis=1)
 
 
 def _shares(rules: RuleList) -> tuple[Numbers, Numbers]:
