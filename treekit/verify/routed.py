@@ -78,7 +78,8 @@ class Routed:
         """(tests,) bool: which tests are a node's own, not surrogates."""
         own = np.zeros(len(self.owner), dtype=np.bool_)
         own[self.tests.test_start[:-1]] = True
-        return own
+        # Conditions of rules are nobody's stand-ins, and yet no tests of a node's own.
+        return own & (self.routes.nodes["kind"][self.owner] != Split.RULE)
 
 
 def routed(model: Model) -> Routed:
