@@ -94,7 +94,9 @@ def agreement(
     return float(np.average(said == true, weights=_some(weights, len(said))))
 
 
-def r_squared(said: Numbers, true: Numbers, weights: Numbers | None = None) -> float:
+def r_squared(
+    said: npt.NDArray[Any], true: npt.NDArray[Any], weights: Numbers | None = None
+) -> float:
     """One minus the squared error over the variance of `true`; of a constant 1 or 0."""
     own = _some(weights, len(said))
     wrong = float(np.average((true - said) ** 2, weights=own))
