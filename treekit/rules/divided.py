@@ -15,7 +15,7 @@ from treekit.model.portable import MASS
 from treekit.model.tree import Split, Tree
 from treekit.rules.rulelist import ConditionTable
 
-__all__ = ["divided_conditions"]
+__all__ = ["depth_first", "divided_conditions", "node_paths", "steps"]
 
 Index = npt.NDArray[np.int64]
 
@@ -36,17 +36,25 @@ def divided_conditions(plain: Tree, n_levels: Index) -> tuple[Index, Index, Cond
         Node numbers, and the number of conditions up to and with each leaf.
     conditions : ConditionTable
     """
-    steps = _steps(plain, mass_bounds(plain), n_levels)
-    leaf = _depth_first(plain)
-    path, end = _paths(plain, leaf)
-    levels, starts = ranges(np.append(0, steps.level_end), path)
-    fields = {name: part[path] for name, part in steps._asdict().items() if name != "levels"}
-    fields |= {"level_end": starts[1:], "levels": steps.levels[levels]}
+    asked = steps(plain, mass_bounds(plain), n_levels)
+    leaf = depth_first(plain)
+    path, end = node_paths(plain, leaf)
+    levels, starts = ranges(np.append(0, asked.level_end), path)
+    fields = {name: part[path] for name, part in asked._asdict().items() if name != "levels"}
+    fields |= {"level_end": starts[1:], "levels": asked.levels[levels]}
     return leaf, end, ConditionTable(**fields)
 
 
-def _steps(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
-    """What the step from its parent to each node asks; nothing for the root."""
+def steps(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
+    """What the step from its parent to each node asks: a condition a node, idle for the root.
+
+    Parameters
+    ----------
+    plain, n_levels
+        As in `divided_conditions`.
+    bounds : (nodes, 2) int64
+        What a missing value keeps of a row's mass, see `mass_bounds`; equal if nothing.
+    """
     parent = plain.parent
     up = np.maximum(parent, 0)
     kind, column = plain.kind[up], np.where(parent < 0, 0, plain.feature[up])
@@ -92,7 +100,7 @@ def _levels(
     return code[kept].astype(np.int32), dividing.astype(np.int64), ends
 
 
-def _depth_first(plain: Tree) -> Index:
+def depth_first(plain: Tree) -> Index:
     """(leaves,) int64: the leaves from the leftmost path to the rightmost."""
     parent, depths = plain.parent, plain.depths
     below = (plain.kind == Split.LEAF).astype(np.int64)
@@ -110,7 +118,7 @@ def _depth_first(plain: Tree) -> Index:
     return leaves[np.argsort(place[leaves])]
 
 
-def _paths(plain: Tree, leaf: Index) -> tuple[Index, Index]:
+def node_paths(plain: Tree, leaf: Index) -> tuple[Index, Index]:
     """The nodes from below the root to each leaf, one path after the other, and their ends."""
     parent, depths = plain.parent, plain.depths
     end = np.cumsum(depths[leaf])

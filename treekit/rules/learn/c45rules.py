@@ -1,0 +1,206 @@
+r"""C4.5rules: a tree, or several, generalised to a short ordered list of rules.
+
+Quinlan 1993, *C4.5: Programs for Machine Learning*, chapter 5; the idea is of Quinlan
+1987, *Generating production rules from decision trees*.
+
+>>> found = c45rules(treekit.train(table, "income", algorithm="c45"), table, rules=20)
+>>> print(found, found.rules, sep="\n")
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.dataset import Dataset
+from treekit.data.validation import make_validation
+from treekit.errors import DataError, ModelError, SettingError
+from treekit.model.ensemble import Model
+from treekit.rules.learn.choose import ClassRules, chosen
+from treekit.rules.learn.coding import rule_bits
+from treekit.rules.learn.generalise import dropped, error_rates, rate_bound
+from treekit.rules.learn.ground import Bits, Ground, ground_of, unpacked
+from treekit.rules.learn.order import answered, by_false_positives, said_by_default, shortened
+from treekit.rules.learn.ordered import ordered_list
+from treekit.rules.learn.paths import Asked, merged, paths_of, rows_meeting
+from treekit.rules.learn.report import LearnedList, judged
+
+__all__ = ["c45rules"]
+
+
+class _Candidate(NamedTuple):
+    """A generalised path: what it asks, the class it says, its rows, its pessimistic rate."""
+
+    conditions: tuple[Asked, ...]
+    label: int
+    met: Bits
+    rate: float
+
+
+def c45rules(
+    model: Model,
+    rows: Any,
+    *,
+    weights: str | None = None,
+    confidence: float = 0.25,
+    rules: int | None = None,
+) -> LearnedList:
+    """An ordered list of rules made from the paths of a model's trees.
+
+    Each path is a rule; conditions are dropped as long as the pessimistic error of the rule
+    on all rows does not rise (`generalise`), and rules that are then no surer than their
+    class said of all rows go.  Of the rules for each class a subset is kept that tells it in
+    the fewest bits (`choose`, `coding`); the classes are put in the order of their false
+    positives, the most frequent class among the rows that no rule meets is said by default,
+    and rules go without which the list errs no more (`order`).
+
+    Rules are judged whatever rows the tree was trained on, but the training table is meant:
+    the errors are made pessimistic because they are those of training.
+
+    Parameters
+    ----------
+    model : Model
+        Of one target, a class; a tree, or a forest, whose paths are then put together.
+    rows : table or Dataset
+        Anything `treekit.data.table.read_table` takes, with the target.
+    weights : str, optional
+        Column of row weights of a table.
+    confidence : float
+        Confidence factor of the errors, above 0 and at most 0.5: less drops more conditions.
+    rules : int, optional
+        At most so many rules beside the default; those go first that cost the list least.
+
+    Returns
+    -------
+    LearnedList
+        Its `rules` are of order "first" and end with the default; what a rule says are the
+        shares of the classes in the rows that it is the first to meet.
+
+    Raises
+    ------
+    ModelError
+        For models of numbers, of several targets, of margins or with costs, and for splits
+        that ask several columns.
+    SettingError, DataError
+
+    Notes
+    -----
+    With R paths of d conditions over n rows: O(R d² n / 64) for the conditions, and
+    O(R n / 64) for each rule that the choice adds or drops; a tree's conditions and the
+    rules are held as bits, n / 8 bytes each.
+    """
+    _check(model, confidence, rules)
+    dataset = _read(model, rows, weights)
+    ground = ground_of(dataset)
+    matrix = dataset.matrix()
+    found = _candidates(model, matrix, ground, confidence)
+    values = _n_values(model, matrix)
+    kept: list[_Candidate] = []
+    for label in range(len(ground.totals)):
+        kept += _chosen([each for each in found if each.label == label], values, ground, label)
+    met = _stacked(kept, ground)
+    labels = np.array([each.label for each in kept], dtype=np.int64)
+    order = by_false_positives(met, labels, ground)
+    order = order[shortened(met[order], labels[order], ground, rules)]
+    weight = answered(met[order], ground)
+    made = ordered_list(model, [kept[i].conditions for i in order.tolist()], weight, ground.totals)
+    default = said_by_default(weight[-1], ground.totals)
+    said = _first(met[order], np.append(labels[order], default), ground)
+    return judged(made, said, model, dataset)
+
+
+def _check(model: Model, confidence: float, rules: int | None) -> None:
+    """Refuse what the algorithm has no answer for."""
+    if not 0.0 < confidence <= 0.5:
+        raise SettingError(f"confidence is {confidence!r}; give a number above 0, at most 0.5")
+    if rules is not None and rules < 0:
+        raise SettingError(f"rules is {rules!r}; give 0 or more rules, or None for no limit")
+    if model.schema.task != "classification":
+        raise ModelError("C4.5rules lists rules for classes; for a model of numbers use rulefit")
+    if model.schema.more:
+        raise ModelError("C4.5rules lists rules for one target; train a model for each of them")
+    if model.margins:
+        raise ModelError("leaves of this model add to margins and name no class; use rulefit")
+    if model.costs is not None:
+        raise ModelError(
+            "C4.5rules counts errors, and this model weighs them by costs; train it without"
+        )
+
+
+def _read(model: Model, rows: Any, weights: str | None) -> Dataset:
+    if not isinstance(rows, Dataset):
+        return make_validation(
+            rows, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
+            noun="the table of the rules",
+        )  # fmt: skip
+    if weights is not None:
+        raise DataError("a dataset has weights of its own; name a weight column for tables only")
+    if rows.schema != model.schema:
+        raise DataError("the dataset has other columns or classes than the model; give a table")
+    return rows
+
+
+def _candidates(
+    model: Model, matrix: npt.NDArray[Any], ground: Ground, confidence: float
+) -> list[_Candidate]:
+    """The distinct rules that paths are generalised to, of those that are of use."""
+    bound = rate_bound(confidence)
+    whole = np.full(len(ground.totals), ground.totals.sum())
+    worst = error_rates(ground.totals, whole, bound)
+    found: dict[tuple[int, frozenset[Asked]], _Candidate] = {}
+    for number in range(model.n_trees):
+        paths = paths_of(model, number)
+        met = rows_meeting(paths.asked, matrix, model.schema.n_levels)
+        starts = np.append(0, paths.end[:-1])
+        for start, end, label in zip(starts, paths.end, paths.label.tolist(), strict=True):
+            nodes = paths.node[start:end]
+            kept, rate = dropped(met[nodes], ground.classes[label], ground, bound)
+            if not rate < worst[label]:
+                continue
+            conditions = merged(paths.asked, nodes[kept].tolist())
+            own = np.bitwise_and.reduce(met[nodes[kept]], axis=0)
+            key = label, frozenset(conditions)
+            found.setdefault(key, _Candidate(conditions, label, own, rate))
+    return list(found.values())
+
+
+def _chosen(
+    rules: list[_Candidate], values: list[int], ground: Ground, label: int
+) -> list[_Candidate]:
+    """The rules to keep for a class, the surest first."""
+    bits = [rule_bits(rule.conditions, values) for rule in rules]
+    shortest: dict[bytes, int] = {}  # of rules that the same rows meet
+    for i in np.argsort(bits, kind="stable").tolist():
+        shortest.setdefault(rules[i].met.tobytes(), i)
+    left = sorted(shortest.values())
+    rules = [rules[i] for i in left]
+    met = _stacked(rules, ground)
+    some = chosen(ClassRules(met, np.array([bits[i] for i in left]), ground, label))
+    return sorted((rules[i] for i in some.tolist()), key=lambda rule: rule.rate)
+
+
+def _stacked(rules: list[_Candidate], ground: Ground) -> Bits:
+    """(rules, words) uint64: the rows of rules, of which there may be none."""
+    met = np.empty((len(rules), len(ground.everyone)), dtype=np.uint64)
+    for row, rule in zip(met, rules, strict=True):
+        row[:] = rule.met
+    return met
+
+
+def _n_values(model: Model, matrix: npt.NDArray[Any]) -> list[int]:
+    """Distinct known values of each column: of numbers in the rows, of levels by the schema."""
+    sizes: list[int] = model.schema.n_levels.tolist()
+    for column in np.flatnonzero(~model.schema.nominal).tolist():
+        values = np.unique(matrix[:, column])
+        sizes[column] = int(np.count_nonzero(values == values))
+    return sizes
+
+
+def _first(met: Bits, label: npt.NDArray[np.int64], ground: Ground) -> npt.NDArray[np.int64]:
+    """(rows,) int64: the label of the first rule that each row meets; the last by default."""
+    said = np.full(ground.n_rows, label[-1])
+    for rule in range(len(met) - 1, -1, -1):
+        said[unpacked(met[rule : rule + 1], ground.n_rows)[0]] = label[rule]
+    return said
