@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import NamedTuple
 
 from treekit.errors import SettingError
@@ -30,12 +31,15 @@ class Listing:
         Of the words; names and values stay as they are.
     title : str
         Heading of documents; default the target's name.
+    model_digest : str
+        `treekit.verify.certificate.model_sha256` of the model, for documents; default none.
     """
 
     rules: RuleList
     measures: Measures
     language: Language = field(default_factory=language)
     title: str = ""
+    model_digest: str = ""
 
 
 class Form(NamedTuple):
@@ -60,8 +64,21 @@ def _text(listing: Listing) -> Iterator[str]:
     return listing.rules.text()
 
 
+def _from(module: str) -> Callable[[Listing], Iterator[str]]:
+    """`pieces` of a module of this room, which is imported when it is used."""
+
+    def pieces(listing: Listing) -> Iterator[str]:
+        written: Iterator[str] = import_module(f"treekit.forms.{module}").pieces(listing)
+        return written
+
+    return pieces
+
+
 FORMS: dict[str, Form] = {
     "text": Form(".txt", "plain text that executes exactly", _text),
+    "markdown": Form(".md", "tables for GitHub and other readers of Markdown", _from("markdown")),
+    "html": Form(".html", "a page to sort, search, print and sign", _from("html")),
+    "csv": Form(".csv", "a line for each rule, for spreadsheets", _from("csv")),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from treekit.model.portable import MASS
 from treekit.model.votes import least_cost, units_each
 from treekit.rules.clauses import Test
 from treekit.rules.records import Answer, Condition, Rule
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["ConditionTable", "Order", "RuleList"]
 
@@ -149,6 +152,19 @@ class RuleList(Sequence[Rule]):
         from treekit.rules.write import pieces
 
         return pieces(self, tree)
+
+    def frame(self) -> pd.DataFrame:
+        """A line for each rule, with what the training rows say; see `treekit.forms.frame`."""
+        from treekit.forms import Listing
+        from treekit.forms.frame import to_frame
+        from treekit.rules.measure import training_measures
+
+        return to_frame(Listing(self, training_measures(self)))
+
+    def _repr_html_(self) -> str:
+        from treekit.forms.notebook import notebook
+
+        return notebook(self)
 
     def refused(self, rows: Any) -> npt.NDArray[np.bool_]:
         """(rows,) bool: rows that a policy refuses; see `treekit.rules.evaluate`."""

@@ -1,0 +1,164 @@
+"""Chromium without a window, driven through a pipe: its DevTools protocol, and nothing else.
+
+Messages are JSON texts that end in a zero byte (``--remote-debugging-pipe``): the browser
+reads them from file descriptor 3 and writes to 4, so that no port, no driver and no library
+is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import selectors
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Browser"]
+
+_FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-extensions", "--disable-default-apps", "--mute-audio", "--no-first-run"),
+    *("--hide-scrollbars", "--force-device-scale-factor=1", "--remote-debugging-pipe"),
+)
+_PATIENCE = 60.0
+
+
+class Browser:
+    """One page of one browser, without any network.
+
+    Attributes
+    ----------
+    requests : list of str
+        Addresses that pages asked for since `open`, whether they were answered or not.
+    complaints : list of str
+        Dialogs that opened, exceptions of scripts, and what the console was told.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self._number = 0
+        self._unread = b""
+        to_browser, self._write = os.pipe()
+        self._read, from_browser = os.pipe()
+        command = [f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh"]
+        program = shutil.which("chromium") or "chromium"
+        self._process = subprocess.Popen(
+            ["sh", "-c", *command, program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"],
+            pass_fds=(to_browser, from_browser),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_browser)
+        os.close(from_browser)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._read, selectors.EVENT_READ)
+        self._session = ""
+        targets = self.call("Target.getTargets")["targetInfos"]
+        page = next(target["targetId"] for target in targets if target["type"] == "page")
+        attached = self.call("Target.attachToTarget", targetId=page, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+        self.call("Network.emulateNetworkConditions", offline=True, latency=0,
+                  downloadThroughput=-1, uploadThroughput=-1)  # fmt: skip
+
+    def close(self) -> None:
+        """End the browser."""
+        self._process.terminate()
+        self._process.wait(_PATIENCE)
+        self._selector.close()
+        os.close(self._write)
+        os.close(self._read)
+
+    def call(self, method: str, **arguments: Any) -> dict[str, Any]:
+        """Send one command and wait for its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": arguments}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            said = self._next()
+            if said.get("id") == self._number:
+                assert "error" not in said, said["error"]
+                return said["result"]
+
+    def open(self, path: Path) -> None:
+        """Load a file, and wait until all of it is there."""
+        self.requests.clear()
+        self.complaints.clear()
+        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
+
+    def wait(self, condition: str) -> None:
+        """Return when an expression is true."""
+        end = time.monotonic() + _PATIENCE
+        while not self.ask(condition):
+            assert time.monotonic() < end, f"never true: {condition}"
+            time.sleep(0.02)
+
+    def ask(self, expression: str) -> Any:
+        """The value of an expression of JavaScript in the page."""
+        said = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in said, said
+        return said["result"].get("value")
+
+    def press(self, key: str, text: str = "") -> None:
+        """Press a key and let it go: ``Tab``, ``Enter``."""
+        pressed = {"key": key, "windowsVirtualKeyCode": {"Tab": 9, "Enter": 13}.get(key, 32)}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **pressed)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    def type(self, text: str) -> None:
+        """Enter text where the cursor is."""
+        self.call("Input.insertText", text=text)
+
+    def show(self, width: int, height: int = 800, *, dark: bool = False, media: str = "") -> None:
+        """Change size, colours and medium of the page."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=1, mobile=False)  # fmt: skip
+        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", media=media, features=[feature])
+
+    def scripts(self, *, run: bool) -> None:
+        """Whether pages opened from now on may run scripts."""
+        self.call("Emulation.setScriptExecutionDisabled", value=not run)
+
+    def picture(self, *, whole: bool = False) -> bytes:
+        """A PNG of what is seen, or of the whole page."""
+        said = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return base64.b64decode(said["data"])
+
+    def printed(self) -> bytes:
+        """A PDF."""
+        said = self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=False)
+        return base64.b64decode(said["data"])
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._unread:
+            assert self._selector.select(_PATIENCE), "the browser says nothing"
+            piece = os.read(self._read, 1 << 20)
+            assert piece, "the browser has ended"
+            self._unread += piece
+        line, self._unread = self._unread.split(b"\0", 1)
+        said: dict[str, Any] = json.loads(line)
+        self._note(said.get("method", ""), said.get("params", {}))
+        return said
+
+    def _note(self, method: str, what: dict[str, Any]) -> None:
+        if method == "Network.requestWillBeSent":
+            self.requests.append(what["request"]["url"])
+        elif method in ("Page.javascriptDialogOpening", "Runtime.exceptionThrown"):
+            self.complaints.append(json.dumps(what))
+        elif method == "Log.entryAdded":
+            self.complaints.append(what["entry"]["text"])
+        elif method == "Runtime.consoleAPICalled":
+            self.complaints.append(json.dumps(what["args"]))
