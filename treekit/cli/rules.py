@@ -1,0 +1,141 @@
+"""``treekit rules``: a model as rules, their forms, and how they fare on other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treekit.cli.files import check_place, write_text
+from treekit.cli.scoring import read_rows
+from treekit.cli.train import listed
+
+if TYPE_CHECKING:
+    from treekit.data.table import Table
+    from treekit.model.ensemble import Model
+
+__all__ = ["language_option", "rules_command"]
+
+language_option = click.option(
+    *("--lang", "lang"),
+    default="en",
+    show_default=True,
+    metavar="CODE",
+    help="Language of the words: en, zh, or a catalogue file that ends with .toml.",
+)
+
+
+def _forms(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    """The name of a form; the forms are known when one is asked for."""
+    del ctx
+    from treekit.forms import FORMS
+
+    if name not in FORMS:
+        known = "; ".join(f"{form} ({what.summary})" for form, what in FORMS.items())
+        raise click.BadParameter(f"{name!r} is no form; there are: {known}", param=param)
+    return name
+
+
+@click.command("rules", short_help="Print a model as rules.")
+@click.argument("model")
+@click.option(
+    *("-o", "--output"),
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Default: stdout.",
+)
+@click.option(
+    *("--as", "form"),
+    default="text",
+    show_default=True,
+    callback=_forms,
+    metavar="FORM",
+    help="text, markdown, html, json, csv, sql, dmn, pmml-rules or pmml.",
+)
+@language_option
+@click.option("--tree", metavar="N", type=click.IntRange(1), help="Only those of one tree.")
+@click.option(
+    "--table",
+    metavar="TABLE",
+    help="Measure the rules on these rows, not on the rows of training.",
+)
+@click.option("--against", metavar="TABLE", help="Report how each rule fares on these rows.")
+@click.option("--overlaps", is_flag=True, help="Report rules that overlap or are never reached.")
+@click.option("--decisions", is_flag=True, help="Join rules of one label; their shares are lost.")
+@click.option(
+    "--digits",
+    metavar="N",
+    type=click.IntRange(1, 17),
+    help="Round thresholds, where no row of --table changes its rule by it.",
+)
+@click.option("--title", default="", metavar="TEXT", help="Heading of a document.")
+@click.option(
+    "--missing-marks",
+    callback=listed,
+    metavar="A,B,...",
+    help="Texts that mean missing in tables, instead of the model's own.",
+)
+def rules_command(**given: Any) -> None:
+    """Print MODEL as rules that people read: one for each leaf, or those of a rule list.
+
+    The text of all trees executes exactly: 'treekit verify' proves it.  'treekit simplify'
+    makes a short list of rules from a tree or a forest; 'treekit revise' reads rules back
+    that were edited by hand.
+    """
+    from treekit.model.store import load
+
+    _check(given)
+    tables = filter(None, (given["table"], given["against"]))
+    if given["output"] is not None:
+        check_place(given["output"], given["model"], *tables)
+    model = load(given["model"])
+    if given["tree"] is not None and given["tree"] > model.n_trees:
+        raise click.UsageError(
+            f"there is no tree {given['tree']}; {given['model']!r} has {model.n_trees}"
+        )
+    write_text(_pieces(model, given), given["output"])
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse options that say nothing together."""
+    reports = [name for name in ("against", "overlaps") if given[name]]
+    if len(reports) == 2:
+        raise click.UsageError("--against and --overlaps are two reports; ask for one at a time")
+    if reports and given["form"] != "text":
+        raise click.UsageError(f"--{reports[0]} writes a report as text; leave --as out")
+    if given["digits"] is not None and given["table"] is None:
+        raise click.UsageError("--digits needs the rows that must keep their rules: add --table")
+
+
+def _table(given: dict[str, Any], model: Model, name: str) -> Table:
+    marks = given["missing_marks"]
+    return read_rows(given[name], model.schema.missing_marks if marks is None else marks)
+
+
+def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
+    from treekit.forms import listing, written
+    from treekit.rules import rules
+    from treekit.rules.language import language
+
+    words = language(given["lang"])
+    found = rules(model, decisions=given["decisions"])
+    table = None if given["table"] is None else _table(given, model, "table")
+    if given["digits"] is not None:
+        from treekit.rules.rounded import rounded
+
+        found = rounded(found, given["digits"], table)
+    tree = None if given["tree"] is None else given["tree"] - 1
+    if given["overlaps"]:
+        from treekit.rules.overlaps import overlaps
+
+        return overlaps(found, table).text(words)
+    if given["against"]:
+        from treekit.rules.against import against
+
+        return against(found, _table(given, model, "against")).text(words)
+    return written(
+        given["form"],
+        listing(found, table=table, language=words, title=given["title"], tree=tree, model=model),
+    )
