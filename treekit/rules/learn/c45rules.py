@@ -20,7 +20,7 @@ from treekit.errors import DataError, ModelError, SettingError
 from treekit.model.ensemble import Model
 from treekit.rules.learn.choose import ClassRules, chosen
 from treekit.rules.learn.coding import rule_bits
-from treekit.rules.learn.generalise import dropped, error_rates, rate_bound
+from treekit.rules.learn.generalise import base_rates, generalise, rate_bound
 from treekit.rules.learn.ground import Bits, Ground, ground_of, unpacked
 from treekit.rules.learn.order import answered, by_false_positives, said_by_default, shortened
 from treekit.rules.learn.ordered import ordered_list
@@ -147,22 +147,26 @@ def _candidates(
 ) -> list[_Candidate]:
     """The distinct rules that paths are generalised to, of those that are of use."""
     bound = rate_bound(confidence)
-    whole = np.full(len(ground.totals), ground.totals.sum())
-    worst = error_rates(ground.totals, whole, bound)
+    worst = base_rates(ground, bound)
     found: dict[tuple[int, frozenset[Asked]], _Candidate] = {}
     for number in range(model.n_trees):
         paths = paths_of(model, number)
         met = rows_meeting(paths.asked, matrix, model.schema.n_levels)
-        starts = np.append(0, paths.end[:-1])
-        for start, end, label in zip(starts, paths.end, paths.label.tolist(), strict=True):
-            nodes = paths.node[start:end]
-            kept, rate = dropped(met[nodes], ground.classes[label], ground, bound)
-            if not rate < worst[label]:
+        made = generalise(paths, met, ground, bound)
+        starts = np.append(0, paths.end[:-1]).tolist()
+        seen: set[tuple[int, ...]] = set()
+        for path, label in enumerate(paths.label.tolist()):
+            own = slice(starts[path], int(paths.end[path]))
+            nodes = paths.node[own][made.kept[own]]
+            same = (label, *nodes.tolist())
+            if made.rate[path] >= worst[label] or same in seen:
                 continue
-            conditions = merged(paths.asked, nodes[kept].tolist())
-            own = np.bitwise_and.reduce(met[nodes[kept]], axis=0)
+            seen.add(same)
+            conditions = merged(paths.asked, nodes.tolist())
             key = label, frozenset(conditions)
-            found.setdefault(key, _Candidate(conditions, label, own, rate))
+            if key not in found:
+                rows = np.bitwise_and.reduce(met[nodes], axis=0)
+                found[key] = _Candidate(conditions, label, rows, float(made.rate[path]))
     return list(found.values())
 
 

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.rules.learn.coding import THEORY, any_order, exception_bits
-from treekit.rules.learn.generalise import once
-from treekit.rules.learn.ground import Bits, Ground
+from treekit.rules.learn.ground import Bits, Ground, once
 
 __all__ = ["EXHAUSTIVE", "ClassRules", "chosen"]
 

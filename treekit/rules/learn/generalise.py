@@ -1,99 +1,81 @@
-"""From a path to a rule: conditions are dropped while that makes the rule no less sure.
+"""From paths to rules: conditions are dropped while that makes a rule no less sure.
 
 Quinlan 1993, *C4.5*, section 5.1 (first in Quinlan 1987, *Generating production rules from
-decision trees*, with another test of a condition's worth).
+decision trees*, with another test of a condition's worth).  How sure a rule is says the
+upper limit of its errors on all rows, by which `treekit.pruners.error_based` judges leaves.
 """
 
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.rules.learn.ground import Bits, Ground
+from treekit.rules.learn.paths import Paths
 
-__all__ = ["dropped", "error_rates", "once", "rate_bound"]
+__all__ = ["Generalised", "base_rates", "generalise", "rate_bound"]
 
 Numbers = npt.NDArray[np.float64]
 
 
+class Generalised(NamedTuple):
+    """What is left of the paths of a tree.
+
+    Attributes
+    ----------
+    kept : (steps,) bool
+        Which conditions of the paths.
+    rate : (paths,) float64
+        Pessimistic error rate with these.
+    """
+
+    kept: npt.NDArray[np.bool_]
+    rate: Numbers
+
+
 def rate_bound(confidence: float) -> Any:
-    """The upper limit of `error_rates` (a `treekit.kernels.raising.Bound`)."""
+    """The upper limit of errors at a confidence factor (`treekit.kernels.raising.Bound`)."""
     from treekit.kernels.raising import Bound
 
-    z = NormalDist().inv_cdf(1.0 - min(confidence, 0.5))
-    # Whatever rows a rule meets, it says its own class: the first of two, right and wrong.
-    return Bound(confidence, z, False, np.array([[0.0, 0.0], [1.0, 1.0]]))
+    z = NormalDist().inv_cdf(1.0 - confidence)
+    return Bound(confidence, z, False, 1.0 - np.eye(2))
 
 
-def error_rates(right: Numbers, covered: Numbers, bound: Any) -> Numbers:
-    """(n,) float64: pessimistic error rates of rules; 1 of those that no row meets.
+def base_rates(ground: Ground, bound: Any) -> list[float]:
+    """Pessimistic error rate of each class said of all rows: what rules are to be better than."""
+    from treekit.kernels.dropping import error_rate
 
-    The upper limit of the binomial by which `treekit.pruners.error_based` judges leaves.
-
-    Parameters
-    ----------
-    right, covered : (n,) float64
-        Weight of the rows of a rule's class that meet it, and of all that do.
-    """
-    from treekit.kernels.raising import pessimistic_errors
-
-    _, limit = pessimistic_errors(np.stack([right, covered - right], axis=1), bound)
-    some = covered > 0
-    rates = np.ones(len(covered))
-    np.divide(limit, covered, out=rates, where=some)
-    return rates
+    total = float(ground.totals.sum())
+    return [float(error_rate(total, own, bound)) for own in ground.totals.tolist()]
 
 
-def dropped(met: Bits, own: Bits, ground: Ground, bound: Any) -> tuple[list[int], float]:
-    """The conditions of a rule that are left, and its pessimistic error rate.
+def generalise(paths: Paths, met: Bits, ground: Ground, bound: Any) -> Generalised:
+    """Drop conditions of each path as long as its pessimistic error rate does not rise.
 
-    Time and again the condition goes without which the rate is lowest, the first of equal
-    ones, as long as the rate does not rise.
+    Time and again that condition goes without which the rate is lowest, the first of equals.
 
     Parameters
     ----------
-    met : (conditions, words) uint64
-        Rows that meet each condition.
-    own : (words,) uint64
-        Rows of the rule's class.
+    paths : Paths
+    met : (nodes, words) uint64
+        Rows that meet the condition of the step to each node.
     ground : Ground
     bound
         See `rate_bound`.
 
-    Returns
-    -------
-    kept : list of int
-        Ascending positions in `met`.
-    rate : float
-
     Notes
     -----
-    Each of up to d rounds counts the rows that fail one condition alone: O(d² rows / 64).
+    A path of d conditions takes up to d rounds over the words of these: O(d² rows / 64).
     """
-    kept = list(range(len(met)))
-    while True:
-        fails = ~met[kept] & ground.everyone
-        alone, several = once(fails, len(ground.everyone))
-        alone &= ~several
-        # Last the rows that fail nothing; before them what each condition alone keeps out.
-        sets = np.concatenate([fails & alone, (ground.everyone & ~(alone | several))[None]])
-        covered, right = ground.weight(sets, ground.everyone), ground.weight(sets, own)
-        covered[:-1] += covered[-1]
-        right[:-1] += right[-1]
-        rates = error_rates(right, covered, bound)
-        if not kept or rates[:-1].min() > rates[-1]:
-            return kept, float(rates[-1])
-        del kept[int(rates[:-1].argmin())]
+    from treekit.kernels.dropping import drop_conditions
 
-
-def once(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
-    """(words,) uint64: members of one of the sets or more, and of two or more."""
-    some = np.zeros(n_words, dtype=np.uint64)
-    several = np.zeros(n_words, dtype=np.uint64)
-    for each in sets:
-        several |= some & each
-        some |= each
-    return some, several
+    kept = np.zeros(len(paths.node), dtype=np.bool_)
+    rate = np.empty(len(paths.end))
+    drop_conditions(
+        met, paths.node, paths.end, paths.label, ground.classes, ground.everyone,
+        ground.w[:0] if ground.counted else ground.w, bound, kept, rate,
+    )  # fmt: skip
+    return Generalised(kept, rate)

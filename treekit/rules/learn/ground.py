@@ -16,7 +16,7 @@ from treekit.data.dataset import Dataset
 from treekit.errors import DataError
 from treekit.grow.grid import gridded_weights
 
-__all__ = ["Bits", "Ground", "ground_of", "packed", "unpacked"]
+__all__ = ["Bits", "Ground", "ground_of", "once", "packed", "unpacked"]
 
 Bits = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.float64]
@@ -72,7 +72,7 @@ class Ground:
     def _weight(self, sets: Bits) -> Numbers:
         if self.counted:
             return np.asarray(np.bitwise_count(sets).sum(axis=1, dtype=np.int64), np.float64)
-        from treekit.kernels.weighed import weigh
+        from treekit.kernels.dropping import weigh
 
         sums = np.empty(len(sets))
         weigh(sets, self.w, sums)
@@ -109,3 +109,13 @@ def unpacked(sets: Bits, n_rows: int) -> npt.NDArray[np.bool_]:
     """(sets, rows) bool: the other way round."""
     octets = np.ascontiguousarray(sets.astype("<u8", copy=False)).view(np.uint8)
     return np.unpackbits(octets, axis=1, count=n_rows, bitorder="little").view(np.bool_)
+
+
+def once(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
+    """(words,) uint64: members of one of the sets or more, and of two or more."""
+    some = np.zeros(n_words, dtype=np.uint64)
+    several = np.zeros(n_words, dtype=np.uint64)
+    for each in sets:
+        several |= some & each
+        some |= each
+    return some, several
