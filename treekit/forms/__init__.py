@@ -78,6 +78,7 @@ FORMS: dict[str, Form] = {
     "text": Form(".txt", "plain text that executes exactly", _text),
     "markdown": Form(".md", "tables for GitHub and other readers of Markdown", _from("markdown")),
     "html": Form(".html", "a page to sort, search, print and sign", _from("html")),
+    "json": Form(".json", "all of the rules, to edit and read back", _from("json")),
     "csv": Form(".csv", "a line for each rule, for spreadsheets", _from("csv")),
 }
 

@@ -180,7 +180,7 @@ def percent(part: float) -> str:
     """
     if math.isnan(part):
         return ""
-    for digits in (1, 2, 3, 4, 6, 9, 12):
+    for digits in range(1, 16):
         text = f"{100 * part:.{digits}f}"
         if float(text) not in (0.0, 100.0):
             return f"{text}%"

@@ -1,0 +1,508 @@
+"""Rules as Markdown, JSON, CSV, dataframes and tables of notebooks."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import html.parser
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from tests.strategies import ALL_KINDS, models
+from tests.test_hostile_names import HOSTILE, hostile_model
+from tests.test_rules_wide import divided_model, fruit, oblique_model, surrogate_model
+from treekit.data.schema import Column, Output, Schema
+from treekit.errors import MissingExtraError, ModelFileError, SettingError
+from treekit.forms import FORMS, Listing, written
+from treekit.forms.columns import safe
+from treekit.forms.frame import conditions_frame
+from treekit.forms.read_json import read_json
+from treekit.forms.sheet import percent
+from treekit.model.build import build_tree, leaf, subset, threshold
+from treekit.model.ensemble import make_model
+from treekit.rules import parse_rules, rules
+from treekit.rules.language import language
+from treekit.rules.measure import training_measures
+from treekit.rules.words import unquote
+
+MARKUP = (
+    "`code` ``more``",
+    "a | b \\| c",
+    "<script>alert(1)</script>",
+    "[x](javascript:alert(1)) ![y](z)",
+    "*strong* _em_ ~~gone~~",
+    "https://example.org www.example.org a@b.cd",
+    "&lt;b&gt; &#0;",
+    "# heading\n\n- list\n```\n",
+    "ends with \\",
+    "\u202egnirts 🐧 汽车",
+    "$x$ @someone #1",
+)
+
+
+def listing(model, **other):
+    listed = rules(model)
+    return Listing(listed, training_measures(listed), **other)
+
+
+def text_of(form, model, **other):
+    return "".join(written(form, listing(model, **other)))
+
+
+def fruit_model(**policies):
+    root = threshold(
+        "density", 2.5, subset("colour", ["red"], leaf([3, 1]), leaf([0, 4])), leaf([2, 0])
+    )
+    return make_model(fruit(), [build_tree(root, fruit())], **policies)
+
+
+def numbers_model(n_trees=1, **policies):
+    schema = fruit(classes=(), task="regression")
+    roots = [
+        threshold("sugar", k + 0.25, leaf(1.5 + k), leaf(-2.0), missing=1) for k in range(n_trees)
+    ]
+    return make_model(schema, [build_tree(root, schema) for root in roots], **policies)
+
+
+def marked_model():
+    columns = (*map(Column, MARKUP), Column("levels", "nominal", MARKUP))
+    schema = Schema(columns, target=MARKUP[1], classes=MARKUP)
+    trees = []
+    for k in range(len(MARKUP)):
+        own = leaf([float(c == k) + 0.5 for c in range(len(MARKUP))])
+        split = subset("levels", MARKUP[k : k + 3], own, leaf([1.0] * len(MARKUP)))
+        trees.append(build_tree(threshold(k, 0.5, split, own), schema))
+    return make_model(schema, trees)
+
+
+def first_fits(listed):
+    """The rules of a tree as an ordered list, the last one for all other rows."""
+    end = listed.end.copy()
+    end[-1] = end[-2]
+    table = listed.conditions
+    kept = {name: part[: end[-1]] for name, part in table._asdict().items() if name != "levels"}
+    kept["levels"] = table.levels[: int(kept["level_end"][-1])]
+    return dataclasses.replace(listed, order="first", end=end, conditions=type(table)(**kept))
+
+
+# ------------------------------------------------------------------ all forms
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("code", ["en", "zh"])
+def test_every_form_writes_every_kind_of_rules_the_same_twice(form, code):
+    for model in (
+        *(fruit_model(), oblique_model(), surrogate_model(), divided_model(), numbers_model(3)),
+        marked_model(),
+    ):
+        text = text_of(form, model, language=language(code))
+        assert text.endswith("\n")
+        assert text == text_of(form, model, language=language(code))
+        text.encode()
+
+
+def test_a_form_that_there_is_not_is_named():
+    with pytest.raises(SettingError, match="there is no form 'pdf'; known: text, markdown"):
+        written("pdf", listing(fruit_model()))
+
+
+def test_percentages_say_all_and_nothing_only_where_it_is_so():
+    said = [percent(part) for part in (0.0, 1e-4, 1e-7, 0.5, 0.12345, 0.9999, 0.999999, 1.0)]
+    assert said == ["0%", "0.01%", "0.00001%", "50.0%", "12.3%", "99.99%", "99.9999%", "100%"]
+
+
+# ------------------------------------------------------------------ Markdown
+
+
+def rendered(text):
+    """Tokens of GitHub's Markdown, as far as markdown-it has it."""
+    reader = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    found = []
+    for token in reader.parse(text):
+        found += [token, *(token.children or [])]
+    return found
+
+
+def rows_of(text):
+    """The texts of the cells of all tables, a list for each row."""
+    rows, tokens = [], rendered(text)
+    for at, token in enumerate(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+        if token.type in ("td_open", "th_open"):
+            inside = tokens[at + 1].children or []
+            rows[-1].append("".join(child.content for child in inside))
+    return rows
+
+
+def test_markdown_is_a_table_with_a_row_for_each_rule():
+    text = text_of("markdown", fruit_model())
+    assert text.startswith("# Rules for `ripe`\n\n- target: `ripe`\n- classes: `unripe`, `ripe`\n")
+    assert "A missing value meets a condition only where the rule says so" in text
+    head, *rows = rows_of(text)
+    assert head == ["rule", "if", "then", "shares", "support", "coverage", "confidence", "lift"]
+    assert rows[0] == [
+        *("1", 'density <= 2.5 and colour is "red"', "unripe"),
+        *("unripe: 0.75, ripe: 0.25", "4", "40.0%", "75.0%", "1.5"),
+    ]
+    assert [row[2] for row in rows] == ["unripe", "ripe", "unripe"]
+
+
+def test_markdown_leaves_out_what_is_not_known_and_says_policies():
+    text = text_of("markdown", numbers_model(missing="error", unknown="error"))
+    assert rows_of(text)[0] == ["rule", "if", "then", "support", "coverage"]
+    assert "A row with a missing value is refused." in text
+    assert "A row with a category that the model does not know is refused." in text
+
+
+def test_markdown_of_a_forest_has_a_section_for_each_tree():
+    text = text_of("markdown", numbers_model(3))
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings == [f"## Tree {k} of 3" for k in (1, 2, 3)]
+    assert [row[0] for row in rows_of(text)] == [
+        "rule",
+        "1",
+        "2",
+        "rule",
+        "3",
+        "4",
+        "rule",
+        "5",
+        "6",
+    ]
+    assert "## 第 2 棵树，共 3 棵" in text_of("markdown", numbers_model(3), language=language("zh"))
+
+
+def test_an_ordered_list_says_that_the_first_rule_answers_and_what_holds_otherwise():
+    listed = first_fits(rules(fruit_model()))
+    text = "".join(written("markdown", Listing(listed, training_measures(listed))))
+    assert "The first rule that fits a row answers." in text
+    assert [row[1] for row in rows_of(text)[1:]][-1] == "otherwise"
+
+
+def test_a_weighted_list_has_a_row_for_each_rule_and_its_weight():
+    model = numbers_model(3, combine="sum")
+    pairs = [first_fits(rules(numbers_model())) for _ in range(3)]
+    listed = dataclasses.replace(rules(model), order="first")
+    one = pairs[0].conditions
+    table = {
+        name: np.concatenate([part] * 3)
+        for name, part in one._asdict().items()
+        if name not in ("levels", "level_end")
+    }
+    table |= {"levels": one.levels, "level_end": np.zeros(3, np.int64)}
+    listed = dataclasses.replace(
+        listed, end=np.array([1, 1, 2, 2, 3, 3]), conditions=type(one)(**table)
+    )
+    text = "".join(written("markdown", Listing(listed, training_measures(listed))))
+    assert "Every rule adds its weight where it fits a row" in text
+    head, *rows = rows_of(text)
+    assert head[:4] == ["rule", "if", "then", "otherwise"]
+    assert [row[2:4] for row in rows] == [["1.5", "-2"], ["2.5", "-2"], ["3.5", "-2"]]
+
+
+def test_names_make_no_markup_in_markdown_and_can_be_read():
+    text = text_of("markdown", marked_model(), title=MARKUP[2])
+    kinds = {token.type for token in rendered(text)}
+    assert not kinds & {"html_block", "link_open", "em_open", "strong_open", "image", "s_open"}
+    assert {t.content for t in rendered(text) if t.type == "html_inline"} <= {"<br>"}
+    rows = rows_of(text)
+    assert len({len(row) for row in rows}) == 1
+    assert len(rows) == len(MARKUP) + len(rules(marked_model()))
+    labels = {row[2] for row in rows}
+    assert {MARKUP[2], '"`code` ``more``"', '"a | b \\\\| c"', '"ends with \\\\"'} <= labels
+
+
+# ------------------------------------------------------------------ JSON
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_json_says_whatever_the_text_says(data):
+    listed = rules(data.draw(models(kinds=ALL_KINDS)))
+    text = str(listed)
+    for said in (listed, parse_rules(text)):
+        form = "".join(written("json", Listing(said, training_measures(said))))
+        read = read_json(form)
+        assert str(read) == text
+        assert read.order == said.order
+        assert (read.value is None) == (said.value is None)
+        assert read.value is None or (read.value == said.value + 0.0).all()
+        assert "".join(written("json", Listing(read, training_measures(read)))) == form
+
+
+def test_json_keeps_hostile_names_visible_and_unharmed():
+    text = text_of("json", hostile_model())
+    assert text.replace("\n", "").isprintable()
+    assert "汽车 价格" in text
+    schema = read_json(text).schema
+    assert schema == hostile_model().schema
+    half = Schema((Column("half \ud800 a pair"),), classes=(True, False), target="\0")
+    model = make_model(half, [build_tree(leaf([2, 1]), half)])
+    assert read_json(text_of("json", model)).schema == half
+
+
+def test_json_keeps_the_order_of_a_list_and_whole_labels_apart_from_numbers():
+    listed = first_fits(rules(fruit_model()))
+    again = read_json("".join(written("json", Listing(listed, training_measures(listed)))))
+    assert again.order == "first"
+    for classes in ((1, 2), (1.0, 2.5), (True, False), ("1", "2")):
+        schema = fruit(classes=classes)
+        read = read_json(text_of("json", make_model(schema, [build_tree(leaf([1, 2]), schema)])))
+        assert [type(label) for label in read.schema.classes] == [type(label) for label in classes]
+        assert read.schema.classes == classes
+
+
+def edited(change, model=None):
+    """The rules of a model after a change to their JSON."""
+    value = json.loads(text_of("json", model or fruit_model()))
+    change(value)
+    return read_json(json.dumps(value))
+
+
+def test_an_expert_may_leave_out_what_follows_and_name_levels_in_any_order():
+    def change(value):
+        for key in ("missing_marks", "voting", "order", "costs", "trees", "combine", "tests"):
+            del value[key]
+        value["rules"][0] = {
+            "if": [
+                {"column": "colour", "in": ["blue", "red"]},
+                {"column": "sugar", "at_most": 0.1},
+            ],
+            "then": {"ripe": {"label": "ripe"}},
+        }
+        value["rules"][1]["then"]["ripe"] = {"shares": {"unripe": 0.3, "ripe": 0.7}}
+
+    first, second, _ = edited(change)
+    assert first.conditions[0].levels == ("red", "blue")
+    assert (first.label, first.shares, first.support) == ("ripe", (0.0, 1.0), 0.0)
+    assert first.conditions[1].high == float(np.float32(0.1))
+    assert second.label == "ripe"
+    assert sum(second.units) == 2**24
+
+
+@pytest.mark.parametrize("n_trees", [1, 3, 7])
+def test_shares_of_a_hand_add_to_all_votes(n_trees):
+    schema = fruit(classes=("a", "b", "c"))
+    model = make_model(schema, [build_tree(leaf([3, 2, 1]), schema)] * n_trees)
+
+    def change(value):
+        for rule in value["rules"]:
+            rule["then"]["ripe"] = {"shares": {"a": 0.3333, "b": 0.3333, "c": 0.3334}}
+
+    read = edited(change, model)
+    assert (read.units.sum(axis=1) == read.units_each).all()
+    assert abs(read.units[0] / read.units_each - [0.3333, 0.3333, 0.3334]).max() < 1e-6
+
+
+def test_a_number_of_a_hand_is_put_on_the_nearest_step():
+    def change(value):
+        value["rules"][0]["then"]["ripe"] = {"value": 0.1}
+
+    read = edited(change, numbers_model())
+    assert read[0].value == pytest.approx(0.1, abs=2.0 ** (read.exponent - 1))
+
+
+def put(*path):
+    """A change that sets the value behind a path."""
+    *way, last, new = path
+
+    def change(value):
+        for key in way:
+            value = value[key]
+        value[last] = new
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put("format", "other"), r"\$\.format .*'other' is not one of"),
+        (put("version", 2), r"\$\.version .*whole number from 1 to 1, not 2"),
+        (put("unheard", 1), r"\$ .*the key 'unheard' is not known"),
+        (put("type", "float16"), r"\$\.type .*float32, float64"),
+        (put("trees", 0), r"\$\.trees .*not 0"),
+        (put("trees", 2), r"\$\.rules .*there are 2 trees"),
+        (put("trees", True), r"\$\.trees .*expected a number, not true"),
+        (put("exponent", 5000), r"\$\.exponent"),
+        (put("order", "last"), r"\$\.order"),
+        (put("order", "first"), r"\$\.rules\[2\]\.if .*the last rule .* asks nothing"),
+        (put("columns", []), r"\$\.columns .*at least one"),
+        (put("columns", 1, "name", "density"), "appears twice"),
+        (put("columns", 2, "levels", 0, 7), r"\$\.columns\[2\] .*expected a text"),
+        (put("targets", 0, "classes", ["a", 1]), "one type"),
+        (put("costs", [[0, 1]]), r"\$\.costs"),
+        (put("costs", [[0, 1], [2, 3]]), r"\$\.costs .*right answer is 0"),
+        (put("tests", [[]]), r"\$\.tests\[0\]"),
+        (put("tests", [[{"sum": [["colour", 1]], "at_most": 1}]]), r"sum\[0\] .*not numeric"),
+        (put("tests", [[{"column": "size", "above": 1}]]), r"'size' is not a column"),
+        (put("rules", {}), r"\$\.rules .*expected an array, not an object"),
+        (put("rules", 1, "tree", 2), r"\$\.rules\[1\]\.tree"),
+        (put("rules", 1, "support", -1), r"\$\.rules\[1\]\.support"),
+        (put("rules", 1, "as_parent", True), r"\$\.rules\[1\] .*with support"),
+        (put("rules", 1, "if", 0, "column", "size"), r"rules\[1\]\.if\[0\]\.column .*'size'"),
+        (
+            put("rules", 1, "if", 0, "above", "3"),
+            r"above .*expected a number, not the text",
+        ),
+        (put("rules", 1, "if", 0, "above", 1e300), r"above .*not a finite float32"),
+        (put("rules", 1, "if", 0, "part", [0, 5]), r"if\[0\]\.part"),
+        (put("rules", 1, "if", 0, "in", ["red"]), r"if\[0\] .*states above, at_most"),
+        (put("rules", 1, "if", 1, "in", ["red", "red"]), r"if\[1\]\.in .*twice"),
+        (put("rules", 1, "if", 1, "in", ["rot"]), r"if\[1\]\.in\[0\] .*'rot' is not a level"),
+        (put("rules", 1, "if", 1, {"column": "density", "at_most": 1}), "asked twice"),
+        (put("rules", 1, "if", 1, {"test": 1, "holds": True}), r"if\[1\]\.test"),
+        (put("rules", 1, "then", {}), r"then .*'ripe' is missing"),
+        (put("rules", 1, "then", "ripe", "label", "rotten"), r"then\.ripe\.label .*'rotten'"),
+        (put("rules", 1, "then", "ripe", "label", "unripe"), r"not the class with the largest"),
+        (put("rules", 1, "then", "ripe", "shares", {"ripe": 0.5}), r"the shares add to 0\.5"),
+        (put("rules", 1, "then", "ripe", "shares", {"ripe": 1e-300}), r"shares .*decimal"),
+        (put("rules", 1, "then", "ripe", "value", 1), r"'value' is not known"),
+    ],
+)
+def test_json_that_is_wrong_is_refused_and_its_place_named(change, said):
+    with pytest.raises(ModelFileError, match=said):
+        edited(change)
+
+
+def test_json_that_is_hostile_is_refused():
+    text = text_of("json", fruit_model())
+    for broken, said in (
+        ("[" * 100_000, "nested too deep"),
+        (text.replace("2.5", "NaN", 1), "NaN is not a number"),
+        (text.replace("2.5", "-Infinity", 1), "-Infinity is not a number"),
+        (text.replace("2.5", "1" * 5000, 1), "more than 400 digits"),
+        (text.replace("2.5", "1e999", 1), "not a finite"),
+        (text.replace('"missing": true', '"missing": true, "missing": false', 1), "appears twice"),
+        (text.replace('"unripe": 0.75', '"unripe": 0.75, "unripe": 0.75'), "appears twice"),
+        (text[:-4], "is not JSON"),
+        (text + "{}", "is not JSON"),
+        ("null", "expected an object, not null"),
+        ("", "is not JSON"),
+    ):
+        assert broken != text
+        with pytest.raises(ModelFileError, match=said):
+            read_json(broken)
+
+
+# ------------------------------------------------------------------ CSV and dataframes
+
+
+def read_csv(text):
+    head, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_csv_has_a_line_for_each_rule_with_exact_numbers():
+    model = fruit_model()
+    listed = rules(model)
+    rows = read_csv(text_of("csv", model))
+    assert [row["rule"] for row in rows] == ["1", "2", "3"]
+    assert rows[0]["if"] == 'density <= 2.5 and colour is "red"'
+    assert [row["then"] for row in rows] == [rule.label for rule in listed]
+    for key, wanted in (("share unripe", listed.units[:, 0] / 2**24), ("support", listed.support)):
+        assert [float(row[key]) for row in rows] == wanted.tolist()
+    measures = training_measures(listed)
+    assert [float(row["lift"]) for row in rows] == measures.lift[:, 0].tolist()
+    assert "mean" not in rows[0]
+    several = fruit(more=(Output("size", ("s", "l")),))
+    rows = read_csv(text_of("csv", make_model(several, [build_tree(leaf([1, 2, 4, 1]), several)])))
+    assert (rows[0]["then of ripe"], rows[0]["then of size"]) == ("ripe", "s")
+    assert rows[0]["if"] == "always"
+
+
+def test_no_cell_of_csv_is_a_formula_and_each_label_comes_back():
+    formulas = ("=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", " =1", "＝1", '"=1"')
+    labels = (*HOSTILE, *formulas)
+    schema = Schema((Column("=x"), Column("@y")), classes=labels, target="-t")
+    trees = [
+        build_tree(
+            threshold(0, 0.5, *(leaf(np.eye(len(labels))[j].tolist()) for j in (k, k - 1))), schema
+        )
+        for k in range(len(labels))
+    ]
+    text = text_of("csv", make_model(schema, trees))
+    rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    assert len(rows) == 2 * len(trees) + 1
+    number = {f"{sign}{digit}" for sign in "-" for digit in range(10)}
+    for row in rows:
+        for cell in row:
+            assert cell.strip()[:1] not in set("=+-@\t＝＋－＠") or cell[:2] in number
+    for label in labels:
+        shown = safe(label)
+        assert label == (unquote(shown) if shown.startswith('"') else shown)
+
+
+def test_a_dataframe_has_the_columns_of_csv_typed():
+    pandas = pytest.importorskip("pandas")
+    listed = rules(fruit_model())
+    frame = listed.frame()
+    assert list(frame.columns) == list(read_csv(text_of("csv", fruit_model()))[0])
+    assert frame["then"].tolist() == ["unripe", "ripe", "unripe"]
+    assert frame["support"].to_numpy().tolist() == listed.support.tolist()
+    assert frame["as_parent"].dtype == bool
+    table = conditions_frame(listed)
+    assert table["rule"].tolist() == [1, 1, 2, 2, 3]
+    assert table["column"].tolist() == ["density", "colour", "density", "colour", "density"]
+    assert table["levels"].tolist()[:4] == [None, ("red",), None, ("green", "blue")]
+    assert table["high"].tolist()[0] == 2.5
+    assert table["low"].tolist()[4] == 2.5
+    assert isinstance(hostile_frame := rules(hostile_model()).frame(), pandas.DataFrame)
+    assert len(hostile_frame) == len(rules(hostile_model()))
+
+
+def test_a_dataframe_without_pandas_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"treekit\[pandas\]"):
+        rules(fruit_model()).frame()
+
+
+# ------------------------------------------------------------------ notebooks
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.words = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, *attributes))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def tags_of(text):
+    reader = Tags()
+    reader.feed(text)
+    return reader
+
+
+def test_a_notebook_shows_the_first_rules_and_counts_the_others():
+    few, many = rules(fruit_model())._repr_html_(), rules(numbers_model(40))._repr_html_()
+    assert "more rules" not in few
+    assert few.count("<tr>") == 4
+    assert many.count("<tr>") == 51
+    assert "… and 30 more rules" in many
+
+
+def test_names_make_no_markup_in_notebooks():
+    for model in (marked_model(), hostile_model()):
+        found = tags_of(rules(model)._repr_html_())
+        plain = tags_of(rules(fruit_model())._repr_html_())
+        allowed = {tag for tag, *_ in plain.seen} | {"p", "em", "br"}
+        assert {tag for tag, *_ in found.seen} <= allowed
+        assert {pair for _, *pairs in found.seen for pair in pairs} <= {
+            *(pair for _, *pairs in plain.seen for pair in pairs),
+            ("class", ""),
+        }
+    words = tags_of(rules(marked_model())._repr_html_()).words
+    assert MARKUP[2] in words

@@ -1,0 +1,259 @@
+"""Rules as JSON: all that decides an answer, for programs, and for people who edit rules.
+
+`treekit.forms.read_json.read_json` reads the same list back.  Format ``treekit rules``,
+version 1; keys in parentheses may be left out when a file is written by hand:
+
+``format``, ``version``
+    ``"treekit rules"`` and 1.
+``targets``
+    ``{"name": ..., "classes": [...]}``; no ``classes`` where the target is a number.
+``columns``
+    ``{"name": ..., "levels": [...]}``; no ``levels`` where the column holds numbers.
+(``missing_marks``)
+    Texts of a table that mean a missing value.
+``type``, ``missing``, ``unknown``, (``voting``), (``costs``), (``order``), (``trees``), \
+(``combine``), (``link``), (``exponent``)
+    As in `treekit.rules.rulelist.RuleList`; ``trees`` is their number.  Numbers that rules say
+    are multiples of ``2 ** exponent``; others are put on the nearest one.
+(``tests``)
+    Each a list of clauses, the first of which whose value is known decides: ``{"column": ...,
+    "at_most": 3}`` (or ``above``) holds for such numbers; ``{"sum": [["a", 0.5], ["b", -1]],
+    "at_most": 3}`` for such sums, taken in this order in double precision; ``{"column": ...,
+    "holds": [...], "fails": [...]}`` for levels, of which others are unknown.
+``rules``
+    In the order of their trees: (``tree``), from 1; (``node``); ``if``, a list of conditions
+    that are all met; ``then``, from each target's name to its answer; (``support``);
+    (``as_parent``).
+
+A condition asks a ``column`` or a ``test``, whose number counts from 1: ``"above": 1, "at_most":
+2`` is 1 < x <= 2, null where there is no bound; ``"in": [...]`` are levels; ``"holds"`` is the
+outcome of a test; ``"known": true`` is met by any value, ``"known": false`` by none.  Besides,
+a missing value meets it where (``"missing"``) is true; where rows divide, it keeps (``"part"``)
+of them, two bounds out of 2 ** 24, and levels that are (``"dividing"``) do the same.
+
+An answer is ``{"label": ..., "shares": {...}}`` (either follows from the other: a label alone
+has all votes), ``{"value": ...}`` or ``{"margins": {...}}``.  What is not named is 0.
+``training`` is what the model keeps of its training rows there: weights, or a mean.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from treekit.data.schema import Label, Output
+from treekit.forms import Listing
+from treekit.model.portable import MASS, floor_to
+from treekit.model.votes import least_cost
+from treekit.rules.clauses import Clause, Linear
+from treekit.rules.rulelist import RuleList
+from treekit.rules.words import numerals, share_text
+
+__all__ = ["FORMAT", "VERSION", "key_of", "pieces"]
+
+FORMAT, VERSION = "treekit rules", 1
+_RULES_A_PIECE = 2048
+
+
+def pieces(listing: Listing) -> Iterator[str]:
+    """The JSON text: a line for each condition, some thousand rules at a time."""
+    rules = listing.rules
+    yield "{\n" + "".join(f' "{key}": {text},\n' for key, text in _head(rules)) + ' "rules": [\n'
+    then = _Then(rules)
+    for first in range(0, len(rules), _RULES_A_PIECE):
+        last = min(first + _RULES_A_PIECE, len(rules))
+        yield ",\n".join(_rules(rules, first, last, then)) + (",\n" if last < len(rules) else "\n")
+    yield " ]\n}\n"
+
+
+def key_of(label: Label) -> str:
+    """The key of a label among others of its type: its own text, or its JSON."""
+    return label if isinstance(label, str) else json.dumps(label)
+
+
+def _dumped(value: Any) -> str:
+    """JSON in one line: letters as they are, and escaped what cannot be seen."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+def _lines(values: list[str]) -> str:
+    """A list with a line for each of its values, which are JSON."""
+    return "[\n  " + ",\n  ".join(values) + "\n ]" if values else "[]"
+
+
+def _head(rules: RuleList) -> Iterator[tuple[str, str]]:
+    schema = rules.schema
+    yield "format", _dumped(FORMAT)
+    yield "version", str(VERSION)
+    yield "targets", _lines([_dumped(_target(output)) for output in schema.outputs])
+    columns = [
+        {"name": column.name} | ({"levels": column.levels} if column.kind == "nominal" else {})
+        for column in schema.columns
+    ]
+    yield "columns", _lines(list(map(_dumped, columns)))
+    yield "missing_marks", _dumped(schema.missing_marks)
+    yield "type", _dumped(schema.dtype)
+    for key in ("missing", "unknown", "voting", "order"):
+        yield key, _dumped(getattr(rules, key))
+    yield "costs", "null" if rules.costs is None else _dumped(rules.costs.tolist())
+    yield "trees", str(rules.n_trees)
+    yield "combine", _dumped(rules.combine)
+    yield "link", _dumped(rules.link)
+    yield "exponent", str(rules.exponent)
+    tests = (", ".join(_clause(rules, clause) for clause in test) for test in rules.tests)
+    yield "tests", _lines([f"[{clauses}]" for clauses in tests])
+
+
+def _target(output: Output) -> dict[str, Any]:
+    return {"name": output.name} | ({"classes": output.classes} if output.classes else {})
+
+
+def _clause(rules: RuleList, clause: Clause) -> str:
+    columns, dtype = rules.schema.columns, rules.schema.dtype
+    if not isinstance(clause, Linear):
+        column = columns[clause.feature]
+        sides = [
+            [level for level, b in zip(column.levels, clause.branches, strict=True) if b == side]
+            for side in (0, 1)
+        ]
+        return _dumped({"column": column.name, "holds": sides[0], "fails": sides[1]})
+    names = [_dumped(columns[feature].name) for feature in clause.features]
+    side = "above" if clause.below else "at_most"
+    if clause.weights == (1.0,) and floor_to(clause.threshold, dtype) == clause.threshold:
+        (at,) = numerals(np.array([clause.threshold]), dtype)
+        return f'{{"column": {names[0]}, "{side}": {at}}}'
+    weights = numerals(np.array(clause.weights), dtype)
+    terms = ", ".join(f"[{name}, {weight}]" for name, weight in zip(names, weights, strict=True))
+    (at,) = numerals(np.array([clause.threshold]))
+    return f'{{"sum": [{terms}], "{side}": {at}}}'
+
+
+def _rules(rules: RuleList, first: int, last: int, then: _Then) -> Iterator[str]:
+    start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
+    conditions = _conditions(rules, start, stop)
+    ends = [0, *(rules.end[first:last] - start).tolist()]
+    supports = numerals(rules.support[first:last])
+    tree, leaf = rules.tree[first:last].tolist(), rules.leaf[first:last].tolist()
+    as_parent = rules.as_parent[first:last].tolist()
+    for at, answer in enumerate(then.texts(first, last)):
+        mine = ",\n    ".join(conditions[ends[at] : ends[at + 1]])
+        place = f'"tree": {tree[at] + 1}, "node": {leaf[at]}'
+        asked = f"[\n    {mine}\n   ]" if mine else "[]"
+        more = ', "as_parent": true' if as_parent[at] else ""
+        yield (
+            f'  {{{place},\n   "if": {asked},\n   "then": {answer},\n'
+            f'   "support": {supports[at]}{more}}}'
+        )
+
+
+def _conditions(rules: RuleList, start: int, stop: int) -> list[str]:
+    table, schema = rules.conditions, rules.schema
+    heads = [f'"column": {_dumped(column.name)}' for column in schema.columns]
+    heads += [f'"test": {number + 1}' for number in range(len(rules.tests))]
+    levels = [list(map(_dumped, column.levels)) for column in schema.columns]
+    fields = zip(
+        table.column[start:stop].tolist(),
+        _bounds(rules, table.low[start:stop]),
+        _bounds(rules, table.high[start:stop]),
+        table.known[start:stop].tolist(),
+        table.missing[start:stop].tolist(),
+        table.part_low[start:stop].tolist(),
+        table.part_high[start:stop].tolist(),
+        strict=True,
+    )
+    texts = []
+    for at, (column, low, high, known, missing, *part) in enumerate(fields, start):
+        test = column >= schema.n_features
+        numeric = not test and schema.columns[column].kind == "numeric"
+        fits, dividing = ([], []) if test or numeric else table.codes(at)
+        if not known:
+            asks = '"known": false'
+        elif test or numeric:
+            unbounded = low == high == "null"
+            asks = f'"above": {low}, "at_most": {high}'
+            asks = f'"holds": {"true" if low == "null" else "false"}' if test else asks
+            asks = '"known": true' if unbounded else asks
+        elif len(fits) == len(levels[column]):
+            asks = '"known": true'
+        else:
+            asks = f'"in": [{", ".join(levels[column][code] for code in fits)}]'
+        text = f'{{{heads[column]}, {asks}, "missing": {"true" if missing else "false"}'
+        if part != ([0, MASS] if missing else [0, 0]):
+            text += f', "part": [{part[0]}, {part[1]}]'
+        if dividing:
+            text += f', "dividing": [{", ".join(levels[column][code] for code in dividing)}]'
+        texts.append(text + "}")
+    return texts
+
+
+def _bounds(rules: RuleList, bounds: np.ndarray) -> list[str]:
+    texts = np.full(len(bounds), "null", dtype=object)
+    finite = np.isfinite(bounds)
+    texts[finite] = numerals(bounds[finite], rules.schema.dtype)
+    found: list[str] = texts.tolist()
+    return found
+
+
+class _Then:
+    """The answers of rules; each distinct share is written once."""
+
+    def __init__(self, rules: RuleList) -> None:
+        self.rules, outputs = rules, rules.schema.outputs
+        self.names = [_dumped(output.name) for output in outputs]
+        self.keys = [[_dumped(key_of(label)) for label in o.classes] for o in outputs]
+        self.labels = [list(map(_dumped, output.classes)) for output in outputs]
+        self.votes = rules.schema.task == "classification" and not rules.margins
+        distinct, total = np.unique(rules.units).tolist(), rules.units_each if self.votes else 1
+        self.share = {u: share_text(u, total) for u in distinct} if self.votes else {}
+
+    def texts(self, first: int, last: int) -> Iterator[str]:
+        """The values of ``then`` of the rules from `first` to `last`."""
+        blocks = list(enumerate(itertools.pairwise(self.rules.schema.blocks)))
+        if self.rules.margins:
+            blocks = [(0, (0, self.rules.schema.n_values))]
+        said = [self._target(k, start, end, first, last) for k, (start, end) in blocks]
+        for row in zip(*said, strict=True):
+            named = zip(self.names, row, strict=True)
+            yield "{" + ",\n    ".join(f"{name}: {{{text}}}" for name, text in named) + "}"
+
+    def _target(self, k: int, start: int, end: int, first: int, last: int) -> list[str]:
+        rules, keys, labels = self.rules, self.keys[k], self.labels[k]
+        units = rules.units[first:last, start:end]
+        if self.votes:
+            said, share = least_cost(units, rules.costs).tolist(), self.share
+            texts = [
+                f'"label": {labels[label]}, "shares": {{{_named(keys, [share[u] for u in row])}}}'
+                for label, row in zip(said, units.tolist(), strict=True)
+            ]
+        elif rules.margins:
+            rows = self._on_grid(units)
+            texts = [f'"margins": {{{_named(keys, row)}}}' for row in rows]
+        else:
+            texts = [f'"value": {row[0]}' for row in self._on_grid(units)]
+        if rules.value is None:
+            return texts
+        kept = _numerals(rules.value[first:last, start:end])
+        said_of = [f"{{{_named(keys, row)}}}" if keys else row[0] for row in kept]
+        return [f'{text}, "training": {was}' for text, was in zip(texts, said_of, strict=True)]
+
+    def _on_grid(self, units: np.ndarray) -> list[list[str]]:
+        return _numerals(np.ldexp(units.astype(np.float64), self.rules.exponent))
+
+
+def _named(keys: list[str], numbers: list[str]) -> str:
+    """What is not 0, behind its key."""
+    named = zip(keys, numbers, strict=True)
+    return ", ".join(f"{key}: {number}" for key, number in named if number != "0")
+
+
+def _numerals(values: np.ndarray) -> list[list[str]]:
+    texts = iter(numerals(values.ravel()))
+    width = values.shape[1]
+    return [list(itertools.islice(texts, width)) for _ in range(len(values))]
