@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from treekit.errors import SettingError
+from treekit.forms.sql import sql_pieces
 from treekit.rules.language import Language, language
 from treekit.rules.measure import Measures
 from treekit.rules.rulelist import RuleList
@@ -62,6 +64,11 @@ def _text(listing: Listing) -> Iterator[str]:
 
 FORMS: dict[str, Form] = {
     "text": Form(".txt", "plain text that executes exactly", _text),
+    "sql": Form(".sql", "a query for each rule, for SQLite", sql_pieces),
+    "sql-duckdb": Form(".sql", "the same for DuckDB", partial(sql_pieces, dialect="duckdb")),
+    "sql-postgres": Form(
+        ".sql", "the same for PostgreSQL", partial(sql_pieces, dialect="postgres")
+    ),
 }
 
 
