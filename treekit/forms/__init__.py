@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from treekit.errors import SettingError
+from treekit.forms.dmn import dmn_pieces
 from treekit.forms.sql import sql_pieces
 from treekit.rules.language import Language, language
 from treekit.rules.measure import Measures
@@ -69,6 +70,7 @@ FORMS: dict[str, Form] = {
     "sql-postgres": Form(
         ".sql", "the same for PostgreSQL", partial(sql_pieces, dialect="postgres")
     ),
+    "dmn": Form(".dmn", "a decision table of DMN 1.3, for engines of rules", dmn_pieces),
 }
 
 
