@@ -33,7 +33,7 @@ SPACE = "{https://www.omg.org/spec/DMN/20191111/MODEL/}"
 NAMES = [
     *("one_leaf", "float32_extremes", "float64_extremes", "float32_neighbours", "missing_only"),
     *("float64_neighbours", "many_levels_in_two", "vanishing", "several_labels", "bool_labels"),
-    *("several_numbers", "hostile_names", "hostile_numbers", "mark_levels", "surrogates", "costs"),
+    *("several_numbers", "hostile_numbers", "mark_levels", "surrogates", "costs"),
     *("refuses_missing", "refuses_unseen", "refuses_both", "mixed_numbers", "boosted_four"),
 ]
 

@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 from treekit.errors import SettingError
 from treekit.forms.dmn import dmn_pieces
+from treekit.forms.pmml import model_pieces
+from treekit.forms.pmml_rules import ruleset_pieces
 from treekit.forms.sql import sql_pieces
+from treekit.model.ensemble import Model
 from treekit.rules.language import Language, language
 from treekit.rules.measure import Measures
 from treekit.rules.rulelist import RuleList
@@ -33,12 +36,15 @@ class Listing:
         Of the words; names and values stay as they are.
     title : str
         Heading of documents; default the target's name.
+    model : Model, optional
+        What the rules are of, for forms that write trees.
     """
 
     rules: RuleList
     measures: Measures
     language: Language = field(default_factory=language)
     title: str = ""
+    model: Model | None = None
 
 
 class Form(NamedTuple):
@@ -71,6 +77,8 @@ FORMS: dict[str, Form] = {
         ".sql", "the same for PostgreSQL", partial(sql_pieces, dialect="postgres")
     ),
     "dmn": Form(".dmn", "a decision table of DMN 1.3, for engines of rules", dmn_pieces),
+    "pmml": Form(".pmml", "the trees in PMML 4.4, for engines of models", model_pieces),
+    "pmml-rules": Form(".pmml", "a rule set of PMML 4.4, of classes", ruleset_pieces),
 }
 
 
