@@ -26,9 +26,7 @@ __all__ = ["revise_command"]
     type=click.Path(path_type=Path),
     help="Model file to write.",
 )
-@click.option(
-    "--table", metavar="TABLE", help="Show what the edit changes on these rows."
-)
+@click.option("--table", metavar="TABLE", help="Show what the edit changes on these rows.")
 @language_option
 @click.option(
     "--missing-marks",
@@ -48,9 +46,7 @@ def revise_command(**given: Any) -> None:
     from treekit.rules.language import language
     from treekit.rules.edited import read_edited
 
-    check_place(
-        given["output"], *filter(None, (given["model"], given["rules"], given["table"]))
-    )
+    check_place(given["output"], *filter(None, (given["model"], given["rules"], given["table"])))
     model = load(given["model"])
     words = language(given["lang"])
     found = read_edited(given["rules"], words)

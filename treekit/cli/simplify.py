@@ -53,9 +53,7 @@ def simplify_command(**given: Any) -> None:
     """
     from treekit.model.store import load
 
-    check_place(
-        given["output"], *filter(None, (given["model"], given["table"], given["test"]))
-    )
+    check_place(given["output"], *filter(None, (given["model"], given["table"], given["test"])))
     model = load(given["model"])
     marks = given["missing_marks"]
     marks = model.schema.missing_marks if marks is None else marks

@@ -1,6 +1,6 @@
 """Rules as documents and tables for other tools: one module for each form.
 
->>> written("markdown", Listing(rules, training_measures(rules)))
+>>> written("markdown", listing(model))
 """
 
 from __future__ import annotations
@@ -8,19 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from treekit.errors import SettingError
 from treekit.rules.language import Language, language
-from treekit.rules.measure import Measures
+from treekit.rules.measure import Measures, training_measures
 from treekit.rules.rulelist import RuleList
 
-__all__ = ["FORMS", "Form", "Listing", "written"]
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+
+__all__ = ["FORMS", "Form", "Listing", "listing", "written"]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a form writes.
+    """What a form writes; made by `listing`.
 
     Attributes
     ----------
@@ -31,6 +36,8 @@ class Listing:
         Of the words; names and values stay as they are.
     title : str
         Heading of documents; default the target's name.
+    model : Model, optional
+        What the rules are of, for forms that write trees.
     model_digest : str
         `treekit.verify.certificate.model_sha256` of the model, for documents; default none.
     """
@@ -39,6 +46,7 @@ class Listing:
     measures: Measures
     language: Language = field(default_factory=language)
     title: str = ""
+    model: Model | None = None
     model_digest: str = ""
 
 
@@ -60,18 +68,64 @@ class Form(NamedTuple):
     pieces: Callable[[Listing], Iterator[str]]
 
 
-def _text(listing: Listing) -> Iterator[str]:
-    return listing.rules.text()
+def listing(
+    source: Model | RuleList,
+    *,
+    table: Any = None,
+    tree: int | None = None,
+    words: Language | str = "en",
+    title: str = "",
+    model_digest: str = "",
+) -> Listing:
+    """The rules of a model, or some rules, with what rows say of them.
+
+    Parameters
+    ----------
+    source : Model or RuleList
+        Forms that write trees (``pmml``) need the model.
+    table : table, optional
+        Rows that the rules are measured on; default those of training, as the model keeps them.
+    tree : int, optional
+        Only the rules of one tree, from 0.
+    words : Language or str
+        The language, or its code or file.
+    title, model_digest : str
+        See `Listing`.
+
+    Raises
+    ------
+    DataError
+        If the table lacks a column of the rules.
+    SettingError
+        If there is no such language.
+    """
+    from treekit.rules.tables import measured
+    from treekit.rules.taken import taken
+
+    rules = source if isinstance(source, RuleList) else source.rules()
+    measures = training_measures(rules) if table is None else measured(rules, table)
+    if tree is not None:
+        mine = np.flatnonzero(rules.tree == tree)
+        rules, measures = taken(rules, mine), measures.of(mine)
+    model = None if isinstance(source, RuleList) or tree is not None else source
+    return Listing(rules, measures, language(words), title, model, model_digest)
 
 
-def _from(module: str) -> Callable[[Listing], Iterator[str]]:
-    """`pieces` of a module of this room, which is imported when it is used."""
+def _from(
+    module: str, function: str = "pieces", **options: Any
+) -> Callable[[Listing], Iterator[str]]:
+    """A function of a module of this room, which is imported when it is used."""
 
     def pieces(listing: Listing) -> Iterator[str]:
-        written: Iterator[str] = import_module(f"treekit.forms.{module}").pieces(listing)
-        return written
+        write = getattr(import_module(f"treekit.forms.{module}"), function)
+        said: Iterator[str] = write(listing, **options)
+        return said
 
     return pieces
+
+
+def _text(listing: Listing) -> Iterator[str]:
+    return listing.rules.text()
 
 
 FORMS: dict[str, Form] = {
@@ -80,6 +134,20 @@ FORMS: dict[str, Form] = {
     "html": Form(".html", "a page to sort, search, print and sign", _from("html")),
     "json": Form(".json", "all of the rules, to edit and read back", _from("json")),
     "csv": Form(".csv", "a line for each rule, for spreadsheets", _from("csv")),
+    "sql": Form(".sql", "a query for each rule, for SQLite", _from("sql", "sql_pieces")),
+    "sql-duckdb": Form(".sql", "the same for DuckDB", _from("sql", "sql_pieces", dialect="duckdb")),
+    "sql-postgres": Form(
+        ".sql", "the same for PostgreSQL", _from("sql", "sql_pieces", dialect="postgres")
+    ),
+    "dmn": Form(
+        ".dmn", "a decision table of DMN 1.3, for engines of rules", _from("dmn", "dmn_pieces")
+    ),
+    "pmml": Form(
+        ".pmml", "the trees in PMML 4.4, for engines of models", _from("pmml", "model_pieces")
+    ),
+    "pmml-rules": Form(
+        ".pmml", "a rule set of PMML 4.4, of classes", _from("pmml_rules", "ruleset_pieces")
+    ),
 }
 
 

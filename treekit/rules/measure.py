@@ -56,6 +56,10 @@ class Measures(NamedTuple):
     mean: Numbers
     spread: Numbers
 
+    def of(self, rules: npt.NDArray[np.int64]) -> Measures:
+        """Those of some of the rules."""
+        return Measures(*(part[rules] if isinstance(part, np.ndarray) else part for part in self))
+
 
 def training_measures(rules: RuleList) -> Measures:
     """The measures that the model itself keeps of its training rows."""

@@ -1,0 +1,33 @@
+"""Answers of JPMML, a public engine of PMML: ``python pmml_engine.py < jobs.json``.
+
+In: [{"file": path, "columns": names, "data": [cells of each column]}, ...], null = missing.
+Out: for each file {"error": text} or {name of a result: its values, "errors": of each row}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def main() -> None:
+    from jpmml_evaluator import PythonEvaluatorUtil, make_backend, make_evaluator
+
+    backend = make_backend("jpype")
+    told: list[dict[str, Any]] = []
+    for job in json.load(sys.stdin):
+        try:
+            evaluator = make_evaluator(job["file"], backend).verify()
+        except Exception as error:  # the test shows it
+            told.append({"error": f"{error!r} {getattr(error, 'message', '')}"})
+            continue
+        given = {"columns": job["columns"], "data": job["data"]}
+        found = PythonEvaluatorUtil.evaluateAll(backend, evaluator.javaEvaluator, given, None, 1)
+        values = dict(zip(found["columns"], found["data"], strict=True))
+        told.append({**values, "errors": found["errors"]})
+    json.dump(told, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

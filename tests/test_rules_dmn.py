@@ -1,0 +1,232 @@
+"""A decision table says what the model says: run by a public reader and interpreter of DMN."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import time
+from decimal import Context, Decimal
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from tests.extremes import EXTREMES, extreme_rows, wanted
+from tests.reference.models import mixed_schema, random_model, text_row
+from tests.reference.rule_fits import fitting
+from tests.runtimes import need
+from treekit.data.schema import Column, Schema
+from treekit.errors import SettingError
+from treekit.forms import Listing, written
+from treekit.forms.feel import bounds, feel_names, number, string
+from treekit.model.build import build_tree, leaf, threshold
+from treekit.model.ensemble import Model, make_model
+from treekit.rules import RuleList
+from treekit.rules.measure import training_measures
+
+NODE = Path(__file__).parent / "node"
+SPACE = "{https://www.omg.org/spec/DMN/20191111/MODEL/}"
+NAMES = [
+    *("one_leaf", "float32_extremes", "float64_extremes", "float32_neighbours", "missing_only"),
+    *("float64_neighbours", "many_levels_in_two", "vanishing", "several_labels", "bool_labels"),
+    *("several_numbers", "hostile_numbers", "mark_levels", "surrogates", "costs"),
+    *("refuses_missing", "refuses_unseen", "refuses_both", "mixed_numbers", "boosted_four"),
+]
+
+
+def need_packages() -> None:
+    need("node")
+    if not (NODE / "node_modules" / "feelin").exists():
+        said = "the packages of tests/node are not there: npm ci --prefix tests/node"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
+
+
+def dmn(rules: RuleList) -> str:
+    return "".join(written("dmn", Listing(rules, training_measures(rules))))
+
+
+def run(jobs: list[tuple[str, list[list[Any]]]], folder: Path) -> list[list[dict[str, Any]]]:
+    """What the public engine answers to the rows of each file, and which rules it finds."""
+    told = []
+    for at, (text, rows) in enumerate(jobs):
+        path = folder / f"{at}.dmn"
+        path.write_bytes(text.encode())
+        told.append({"file": str(path), "rows": rows})
+    done = subprocess.run(
+        ["node", NODE / "dmn.mjs"],
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: list[list[dict[str, Any]]] = json.loads(done.stdout)
+    return answers
+
+
+def some_rows(model: Model) -> Any:
+    """Rows of numbers that FEEL has: none is infinite."""
+    rows = extreme_rows(model)
+    rows = rows[~np.isinf(rows).any(axis=1)]
+    return rows[:: max(len(rows) // 16, 1)]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """What it answers for each model of `NAMES`, all in one process."""
+    need_packages()
+    jobs = []
+    for name in NAMES:
+        model = EXTREMES[name]()
+        rows = [text_row(model.schema, row) for row in some_rows(model)]
+        jobs.append((dmn(model.rules()), rows))
+    return dict(zip(NAMES, run(jobs, tmp_path_factory.mktemp("dmn")), strict=True))
+
+
+def check(model: Model, rows: Any, told: list[dict[str, Any]]) -> None:
+    """The same rules fit as by the rules' own records, and the answer has the model's bits."""
+    rules, answers = model.rules(), wanted(model, rows)
+    fits = fitting(rules, rows)
+    for row, said in enumerate(told):
+        found = []
+        for tree in range(rules.n_trees):
+            first = int(np.searchsorted(rules.tree, tree))
+            own = said["fits"]["answer" if rules.n_trees == 1 else f"tree_{tree + 1}"]
+            found += [first + rule for rule in own]
+        assert found == np.flatnonzero(fits[row]).tolist(), rows[row]
+        if answers.label[row, 0] < 0:
+            assert said["answer"] is None
+            continue
+        assert given(model, said["answer"]) == expected(model, answers, row)
+
+
+def given(model: Model, answer: Any) -> list[Any]:
+    if not isinstance(answer, dict):
+        answer = {"value": answer}
+    return [answer[key] for key in answer if not key.startswith("s_") and "margin" not in key]
+
+
+def expected(model: Model, answers: Any, row: int) -> list[Any]:
+    blocks = itertools.pairwise(model.schema.blocks)
+    found: list[Any] = []
+    for at, (output, (first, last)) in enumerate(zip(model.schema.outputs, blocks, strict=True)):
+        if output.classes:
+            found.append(output.classes[answers.label[row, at]])
+        if not model.margins:
+            found += answers.number[row, first:last].tolist()
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_engine_finds_the_rules_and_says_what_the_model_says(
+    name: str, engine: dict[str, list[dict[str, Any]]]
+) -> None:
+    model = EXTREMES[name]()
+    check(model, some_rows(model), engine[name])
+
+
+def test_the_first_of_overlapping_rules_answers_where_order_counts(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    need_packages()
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    inner = threshold(1, 0.5, leaf([3, 1]), leaf([1, 3]), missing=0)
+    tree = build_tree(threshold(0, 2.5, inner, leaf([0, 2])), schema)
+    rules = make_model(schema, [tree]).rules()
+    ordered = replace(rules, order="first", end=np.array([1, 2, 2]))
+    text = dmn(ordered)
+    assert 'hitPolicy="FIRST"' in text
+    rows = [[1.0, 5.0], [9.0, 0.0], [None, None], [3.0, 9.0], [0.0, 0.0]]
+    (told,) = run([(text, rows)], tmp_path)
+    assert [said["fits"]["answer"] for said in told] == [[0, 2], [1, 2], [1, 2], [2], [0, 1, 2]]
+    labels = [ordered[said["fits"]["answer"][0]].label for said in told]
+    assert [said["answer"]["label"] for said in told] == labels
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_bound_parts_decimals_as_the_model_parts_the_numbers_it_reads_them_as(
+    dtype: Any,
+) -> None:
+    rng = np.random.default_rng(0)
+    odd = [0.0, 1.0, 2.5, 0.1, 16777216.0, 1e-45, -1e-45, 3.4028234663852886e38, 1e-38]
+    drawn = np.concatenate([odd, np.negative(odd), rng.normal(size=60), rng.lognormal(0, 30, 40)])
+    drawn = drawn.astype(np.float32).astype(np.float64) if dtype == "float32" else drawn
+    feel = Context(prec=34)
+    for at, (decimal, closed) in bounds(drawn, dtype).items():
+        bound = Decimal(decimal)
+        assert feel.plus(bound) == bound, "FEEL holds it"
+        step = Decimal(1).scaleb(bound.adjusted() - 33) if bound else Decimal("1e-400")
+        near = [bound + k * step for k in (-2, -1, 0, 1, 2)]
+        for x in (feel.plus(v) for v in [*near, Decimal(at), Decimal(repr(at))]):
+            value = float(x)
+            with np.errstate(over="ignore", under="ignore"):
+                value = float(np.float32(value)) if dtype == "float32" else value
+            assert (value <= at) == ((x <= bound) if closed else (x < bound)), (at, x)
+
+
+def test_names_that_feel_cannot_carry_have_variables_of_their_own() -> None:
+    names = ["age", "x2", "a b", "if", "Sum", "色泽", "a-b", "x4", "", "refused", "x'); drop"]
+    made = feel_names(names, {"refused"})
+    assert made == ["age", "x2", "x3", "x4_", "x5", "色泽", "x7", "x4", "x9", "x10", "x11"]
+    assert len(set(made)) == len(made)
+
+
+def test_text_is_inert_in_feel_and_in_xml() -> None:
+    text = 'a"\\ ]]>\n<!--&amp;\u2028\U0001f600\x00\ud800'
+    assert string(text) == ('"a\\"\\\\ ]]>\\U00000a<!--&amp;\\U002028\U0001f600\\U000000\\U00d800"')
+    schema = Schema(
+        (Column(text), Column("b", "nominal", (text, "c"))), classes=(text, "b"), target=text
+    )
+    tree = build_tree(threshold(0, 0.5, leaf([1, 0]), leaf([0, 1])), schema)
+    root = ET.fromstring(dmn(make_model(schema, [tree]).rules()).encode())
+    labels = {element.get("label") for element in root.iter(f"{SPACE}inputData")}
+    assert labels == {'a"\\ ]]>\\u000a<!--&amp;\\u2028\U0001f600\\u0000\\ud800', "b"}
+    found = {entry.findtext(f"{SPACE}text") for entry in root.iter(f"{SPACE}outputEntry")}
+    assert string(text) in found
+
+
+def test_numbers_have_no_exponent() -> None:
+    assert [number(x) for x in (1e22, 5e-7, -0.0, 0.1, 3.0)] == [
+        *("10000000000000000000000", "0.0000005", "0", "0.1", "3"),
+    ]
+
+
+def test_files_are_valid_against_the_schema_of_dmn(tmp_path: Path) -> None:
+    need("java")
+    need_packages()
+    paths = []
+    for name in ("one_leaf", "hostile_names", "surrogates", "refuses_both", "several_numbers"):
+        paths.append(tmp_path / f"{name}.dmn")
+        paths[-1].write_bytes(dmn(EXTREMES[name]().rules()).encode())
+    schema = NODE / "node_modules/dmn-moddle/resources/dmn/xsd/DMN13.xsd"
+    done = subprocess.run(
+        ["java", NODE / "Validate.java", schema, *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("oblique", "adds up columns"),
+        ("fractional", "cannot divide a row"),
+        ("boosted_counts", "the link 'exp'"),
+    ],
+)
+def test_what_feel_cannot_say_is_refused_by_name(name: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        dmn(EXTREMES[name]().rules())
+
+
+def test_a_rule_costs_a_fraction_of_a_millisecond() -> None:
+    rules = random_model(1, mixed_schema(), n_trees=1, n_splits=2000).rules()
+    begin = time.process_time()
+    assert dmn(rules)
+    assert (time.process_time() - begin) / len(rules) < 2e-3

@@ -1,0 +1,233 @@
+"""Each rule as one condition of SQL on a table's own columns.
+
+Names, texts and numbers are printed by sqlglot from `treekit.export.sql_*`, which decide
+what a missing cell, an unseen category and a number of the input type are; each distinct
+piece is printed once, and rules are put together from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from sqlglot import exp
+
+from treekit.export.sql_dialect import BLANKS, Dialect
+from treekit.export.sql_duckdb import DuckDB
+from treekit.export.sql_names import check_names
+from treekit.export.sql_sqlite import SQLite
+from treekit.export.sql_syntax import call, cast, integer, name_of, one_of
+from treekit.forms.sql_tests import branch_value
+from treekit.model.portable import double_threshold
+from treekit.rules.rulelist import RuleList
+
+if TYPE_CHECKING:
+    from treekit.export.sql_syntax import Sql
+
+__all__ = ["ALIAS", "DIALECTS", "predicates"]
+
+ALIAS = "t"
+"""What the predicates call the table."""
+
+DIALECTS: dict[str, Dialect] = {d.name: d for d in (SQLite(), DuckDB(), Dialect())}
+
+_CHAIN = 32  # terms of AND in a row: SQLite nests up to 1,000
+_NUMBERS = ("integer", "real")
+
+
+def predicates(rules: RuleList, dialect: str = "sqlite") -> Iterator[str]:
+    """For each rule a condition that is TRUE for the rows which meet the rule's conditions.
+
+    Elsewhere it is FALSE or NULL, which WHERE and CASE take alike.  Rows that the policies
+    refuse meet none.  Of rules that keep a part of a row's mass a row meets several; of an
+    ordered list the first that it meets answers.
+
+    Parameters
+    ----------
+    rules : RuleList
+    dialect : {"sqlite", "duckdb", "postgres"}
+
+    Raises
+    ------
+    SettingError
+        For a test that adds up columns, which a predicate could not do as the model does.
+    ExportError
+        If the engine cannot hold a name or a text.
+    """
+    engine = DIALECTS[dialect]
+    check_names(rules.schema.names, "the column name", engine)
+    made = _Conditions(rules, engine)
+    refusals = made.refusals()
+    table, end = rules.conditions, rules.end.tolist()
+    plain = zip(
+        table.column.tolist(),
+        table.low.tolist(),
+        table.high.tolist(),
+        table.known.tolist(),
+        table.missing.tolist(),
+        strict=True,
+    )
+    at = 0
+    for stop in end:
+        parts = list(refusals)
+        for number in range(at, stop):
+            parts += made.condition(number, *next(plain))
+        at = stop
+        yield joined(parts)
+
+
+def joined(parts: Sequence[str]) -> str:
+    """All of some conditions, which bind stronger than AND."""
+    if len(parts) <= _CHAIN:
+        return " AND ".join(parts) or "1 = 1"
+    groups = [parts[i : i + _CHAIN] for i in range(0, len(parts), _CHAIN)]
+    return joined([f"({' AND '.join(group)})" for group in groups])
+
+
+class _Conditions:
+    """Conditions of one list in one dialect; each distinct piece is printed once."""
+
+    def __init__(self, rules: RuleList, dialect: Dialect) -> None:
+        self.rules, self.dialect = rules, dialect
+        self.cells: dict[int, tuple[str, str, str]] = {}
+        self.texts: dict[int, tuple[str, list[str]]] = {}
+        self.bounds: dict[float, str] = {}
+        self.made: dict[tuple[int, float, float, bool, bool], list[str]] = {}
+        bounds = np.unique([rules.conditions.low, rules.conditions.high])
+        finite = bounds[np.isfinite(bounds)]
+        single = rules.schema.dtype == "float32"
+        self.doubles: dict[float, float] = dict(
+            zip(finite.tolist(), _doubles(finite, single).tolist(), strict=True)
+        )
+
+    def printed(self, value: Sql) -> str:
+        """An expression in the engine's words."""
+        return value.sql(dialect=self.dialect.name, comments=False, copy=False)
+
+    def condition(
+        self, at: int, number: int, low: float, high: float, known: bool, missing: bool
+    ) -> list[str]:
+        """The parts of condition `at`, all of which must hold."""
+        schema = self.rules.schema
+        if number < schema.n_features and schema.columns[number].kind == "nominal":
+            return [self._levels(at, number, missing)]
+        key = (number, low, high, known, missing)
+        if key not in self.made:
+            made = self._interval if number < schema.n_features else self._test
+            self.made[key] = made(number, low, high, known, missing)
+        return self.made[key]
+
+    def refusals(self) -> list[str]:
+        """What every row must meet that the policies do not refuse."""
+        rules, found = self.rules, []
+        for number, column in enumerate(rules.schema.columns):
+            if column.kind == "numeric":
+                if rules.missing == "error":
+                    found.append(self.cell(number)[1])
+                continue
+            if rules.missing != "error" and rules.unknown != "error":
+                continue
+            text, levels = self.text(number)
+            parts = [_in(text, levels)] if levels else []
+            if rules.missing != "error":
+                parts = [f"{text} IS NULL", *parts]
+                mark = self.dialect.is_mark(self.raw(number), rules.schema.missing_marks)
+                if mark is not None:
+                    parts.append(self.printed(mark))
+            found.append(f"({' OR '.join(parts or ['1 = 0'])})")
+        return found
+
+    def raw(self, number: int) -> Sql:
+        """A column of the table."""
+        return exp.Column(
+            this=name_of(self.rules.schema.names[number]),
+            table=exp.Identifier(this=ALIAS, quoted=False),
+        )
+
+    def cell(self, number: int) -> tuple[str, str, str]:
+        """Of a numeric column its number, and whether that is known, and missing."""
+        if number not in self.cells:
+            made = self._sqlite_cell if self.dialect.name == "sqlite" else self._typed_cell
+            self.cells[number] = made(number)
+        return self.cells[number]
+
+    def _sqlite_cell(self, number: int) -> tuple[str, str, str]:
+        raw = self.raw(number)
+        kinds = [exp.Literal.string(kind) for kind in _NUMBERS]
+        known = self.printed(one_of(call("TYPEOF", raw.copy()), kinds))
+        gone = f"{self.printed(raw)} IS NULL"
+        marks = self.rules.schema.missing_marks
+        if marks:
+            blanks = call("CHAR", *(integer(ord(char)) for char in BLANKS))
+            stripped = call("TRIM", cast(raw.copy(), "TEXT"), blanks)
+            mark = self.printed(one_of(stripped, [self.dialect.text(m) for m in marks]))
+            gone = f"({gone} OR NOT {known} AND {mark})"
+        return self.printed(cast(raw.copy(), "DOUBLE")), known, gone
+
+    def _typed_cell(self, number: int) -> tuple[str, str, str]:
+        value = self.printed(cast(self.raw(number), "DOUBLE"))
+        real = self.printed(self.dialect.as_number(self.raw(number), ()))
+        return value, f"{real} IS NOT NULL", f"{real} IS NULL"
+
+    def text(self, number: int) -> tuple[str, list[str]]:
+        """Of a nominal column its text, and its levels as literals."""
+        if number not in self.texts:
+            levels = self.rules.schema.columns[number].levels
+            cell = self.printed(self.dialect.as_text(self.raw(number), levels))
+            self.texts[number] = cell, [self.printed(self.dialect.text(v)) for v in levels]
+        return self.texts[number]
+
+    def bound(self, value: float) -> str:
+        """A threshold for doubles."""
+        double = self.doubles[value]
+        if double not in self.bounds:
+            self.bounds[double] = self.printed(self.dialect.bound(double))
+        return self.bounds[double]
+
+    def _interval(
+        self, number: int, low: float, high: float, known: bool, missing: bool
+    ) -> list[str]:
+        value, is_known, is_missing = self.cell(number)
+        if not known:
+            return [is_missing if missing else "1 = 0"]
+        parts = []
+        # NaN is above every number in engines that have it; text is, in SQLite.
+        if self.dialect.name == "sqlite" or high == np.inf:
+            parts.append(is_known)
+        if low != -np.inf:
+            parts.append(f"{value} > {self.bound(low)}")
+        if high != np.inf:
+            parts.append(f"{value} <= {self.bound(high)}")
+        return [f"({' AND '.join(parts)} OR {is_missing})"] if missing else parts
+
+    def _levels(self, at: int, number: int, missing: bool) -> str:
+        text, levels = self.text(number)
+        fits, dividing = self.rules.conditions.codes(at)
+        accepted = {*fits, *dividing}
+        if not missing:
+            return _in(text, [levels[code] for code in sorted(accepted)]) if accepted else "1 = 0"
+        others = [level for code, level in enumerate(levels) if code not in accepted]
+        if not others:
+            return "1 = 1"
+        return f"({text} IS NULL OR NOT {_in(text, others)})"
+
+    def _test(self, number: int, low: float, high: float, known: bool, missing: bool) -> list[str]:
+        value = branch_value(self, self.rules, number - self.rules.schema.n_features)
+        parts = []
+        if known:
+            sides = [side for side in (0, 1) if low < side <= high]
+            parts = [f"{value} IN ({', '.join(map(str, sides))})"] if sides else []
+        if missing:
+            parts.append(f"{value} IS NULL")
+        return [f"({' OR '.join(parts)})" if parts else "1 = 0"]
+
+
+def _doubles(values: npt.NDArray[np.float64], single: bool) -> npt.NDArray[np.float64]:
+    """Thresholds for doubles that are not rounded to the input type first."""
+    return double_threshold(values) if single else values
+
+
+def _in(text: str, literals: Sequence[str]) -> str:
+    return f"{text} = {literals[0]}" if len(literals) == 1 else f"{text} IN ({', '.join(literals)})"
