@@ -38,6 +38,9 @@ Doubles = npt.NDArray[np.float64]
 
 _ROWS = 25_000
 """Rows that rules are chosen by, drawn if there are more; weights are fitted to all."""
+_RARE, _FEW = 0.005, 5
+"""Rules that a smaller part of the rows meets, or fewer rows, are no candidates: what
+they say is chance.  (Of tables of less than 50 rows, a tenth of them.)"""
 
 
 def rulefit(
@@ -167,7 +170,7 @@ def _listed(
 def _distinct(found: RuleList, rows: Weighed, most: int) -> tuple[RuleList, Truths]:
     """Rules that different rows meet, and which these are; of a rule and its opposite one.
 
-    Rules that all rows meet, or none, say nothing.
+    Rules that nearly all rows meet, or nearly none, are left out.
     """
     first = np.unique(interned(found), return_index=True)[1]
     order = first[np.argsort(found.tree[first], kind="stable")][:most]
@@ -175,6 +178,8 @@ def _distinct(found: RuleList, rows: Weighed, most: int) -> tuple[RuleList, Trut
     met = indicators(found, rows.matrix)
     packed = np.packbits(met ^ met[:, :1], axis=1)
     one = np.unique(packed.view(f"V{packed.shape[1]}").reshape(-1), return_index=True)[1]
-    varies = (packed != 0).any(axis=1)
-    kept = np.sort(one[varies[one]])
+    count = met.sum(axis=1)
+    few = max(_RARE * met.shape[1], min(_FEW, met.shape[1] / 10))
+    common = np.minimum(count, met.shape[1] - count) >= few
+    kept = np.sort(one[common[one]])
     return taken(found, kept), met[kept]

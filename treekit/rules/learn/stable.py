@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.model.ensemble import Model
+from treekit.model.portable import MASS
 from treekit.rules.learn.dependence import independent
 from treekit.rules.learn.given import Weighed
 from treekit.rules.learn.indicators import indicators
@@ -72,7 +73,9 @@ def frequent_rules(
     found = found if cuts is None else cuts.snapped(found)
     table = found.conditions
     sure = complete[table.column] & table.known
-    found = replace(found, conditions=table._replace(missing=table.missing & ~sure))
+    missing = table.missing & ~sure
+    whole = np.where(missing, MASS, 0).astype(np.int32)
+    found = replace(found, conditions=table._replace(missing=missing, part_high=whole))
     found = taken(found, np.flatnonzero(_possible(found)))
     key = interned(found)
     # A path counts once a tree: snapped bounds may make two nodes' paths one.
