@@ -16,7 +16,7 @@ __all__ = ["about", "machine", "read", "write"]
 
 _NAMED = (
     "treekit", "numpy", "numba", "scikit-learn", "ydf", "lightgbm", "xgboost", "onnxruntime",
-    "skl2onnx", "m2cgen", "tl2cgen", "treelite", "pandas",
+    "skl2onnx", "m2cgen", "tl2cgen", "treelite", "pandas", "imodels",
 )  # fmt: skip
 
 

@@ -25,6 +25,9 @@ LIBRARIES = {
     "tl2cgen": "tl2cgen",
     "ydf C++": "ydf",
     "treekit hellinger": "treekit_hellinger",
+    **dict.fromkeys(
+        ("imodels RuleFit", "imodels FIGS", "imodels BoostedRules", "imodels SkopeRules"), "imodels"
+    ),
 }
 """What is imported for each peer, and for a side of treekit that needs a plugin."""
 

@@ -43,8 +43,8 @@ def revise_command(**given: Any) -> None:
     """
     from treekit.model.store import load
     from treekit.rules.changed import changed, edits
-    from treekit.rules.language import language
     from treekit.rules.edited import read_edited
+    from treekit.rules.language import language
 
     check_place(given["output"], *filter(None, (given["model"], given["rules"], given["table"])))
     model = load(given["model"])

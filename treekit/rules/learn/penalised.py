@@ -1,0 +1,229 @@
+"""Few rules that together say most: an absolute penalty on the weights of indicators.
+
+Lasso (Tibshirani 1996) for numbers, and logistic or multinomial regression with the same
+penalty for classes, as glmnet solves them (Friedman, Hastie and Tibshirani 2010): a
+Newton step is a least squares problem, which scikit-learn's Lasso is given.  It works on
+the few rules that have weights, and on those that the conditions of optimality say must
+have some (Tibshirani et al. 2012, "Strong rules for discarding predictors", section 7).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Weights", "penalised"]
+
+Doubles = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+_RATIO, _STEPS = 0.85, 60
+"""Penalties fall by this ratio, so many times: to 6e-5 of the first."""
+_HALVINGS = 4
+_ENTER = 12
+"""Rules that enter at once."""
+_NEWTON = 6
+_LIGHT = 1e-5
+"""Least weight of a row in a Newton step, relative: shares near 0 or 1 weigh nothing."""
+
+
+class Weights(NamedTuple):
+    """What rules add to the number, or to the margin of each class.
+
+    Attributes
+    ----------
+    intercept : (values,) float64
+    slope : (rules, values) float64
+    """
+
+    intercept: Doubles
+    slope: Doubles
+
+    @property
+    def used(self) -> Index:
+        """Rules with a weight."""
+        return np.flatnonzero(self.slope.any(axis=1))
+
+
+def penalised(
+    met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, most: int, *, classes: bool
+) -> Weights:
+    """The weights under the least penalty that leaves at most so many rules.
+
+    Parameters
+    ----------
+    met : (rules, rows) bool
+        None of them holds for all rows, or for none.
+    wanted : (rows, values) float64
+        Shares of the classes, which add up to 1, or one column of numbers.
+    weight : (rows,) float64
+    most : int
+    classes : bool
+        Two classes have one margin, that of the second: the first one's weights are 0.
+
+    Returns
+    -------
+    Weights
+        Of the indicators as they are; the penalty is on those of standardised ones, so
+        that rules of few rows have the same chance.
+    """
+    problem = _Problem(met, wanted, weight, classes=classes)
+    level = problem.largest()
+    before, found = level, problem.start()
+    for _ in range(_STEPS if level > 0 else 0):
+        below = before * _RATIO
+        tried = problem.solved(below, found)
+        if len(tried.used) > most:
+            found = _between(problem, below, before, found, most)
+            break
+        before, found = below, tried
+    return problem.plain(found)
+
+
+def _between(problem: _Problem, low: float, high: float, found: Weights, most: int) -> Weights:
+    """Weights for a penalty between one that leaves too many and one that does not."""
+    for _ in range(_HALVINGS):
+        middle = float(np.sqrt(low * high))
+        tried = problem.solved(middle, found)
+        if len(tried.used) > most:
+            low = middle
+        else:
+            high, found = middle, tried
+    return found
+
+
+class _Problem:
+    """Standardised indicators and what they are to say, for one penalty after the other."""
+
+    def __init__(
+        self, met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, *, classes: bool
+    ) -> None:
+        self.classes = classes
+        self.two = classes and wanted.shape[1] == 2
+        self.wanted = wanted[:, 1:] if self.two else wanted
+        self.weight = weight / weight.sum()
+        # Single precision: a million cells are 4 MB; what decides is summed in double.
+        self.met = met.astype(np.float32)
+        self.mean = self.met @ self.weight.astype(np.float32)
+        self.scale = np.sqrt(np.maximum(self.mean * (1 - self.mean), 1e-12))
+
+    def start(self) -> Weights:
+        """Without rules."""
+        mean = self.weight @ self.wanted
+        if self.classes:
+            mean = np.clip(mean, 1e-9, 1 - 1e-9)
+            mean = np.log(mean / (1 - mean)) if self.two else np.log(mean)
+        return Weights(mean, np.zeros((len(self.met), len(mean))))
+
+    def largest(self) -> float:
+        """The penalty above which no rule has a weight."""
+        said = self._said(self._margins(self.start(), np.empty(0, dtype=np.int64)))
+        return float(np.abs(self._gradient(said)).max(initial=0.0))
+
+    def solved(self, penalty: float, found: Weights) -> Weights:
+        """Optimal weights, starting from those of a larger penalty."""
+        some = found.used
+        said = self._said(self._margins(found, some))
+        while True:
+            if len(some):
+                found, said = self._newton(penalty, found, some)
+            gradient = np.abs(self._gradient(said)).max(axis=1, initial=0.0)
+            gradient[some] = 0.0
+            broken = np.flatnonzero(gradient > penalty * 1.001)
+            if not len(broken):
+                return found
+            # Of rules much alike one enters, and the others no longer want to.
+            first = np.argsort(-gradient[broken], kind="stable")[:_ENTER]
+            some = np.union1d(some, broken[first])
+
+    def _newton(self, penalty: float, found: Weights, some: Index) -> tuple[Weights, Doubles]:
+        """Weights of the rules `some`, by least squares problems that touch the true one."""
+        x = (self.met[some] - self.mean[some, None]) / self.scale[some, None]
+        slope, intercept = found.slope.copy(), found.intercept.copy()
+        margins = intercept + x.T.astype(np.float64) @ slope[some]
+        for _ in range(_NEWTON if self.classes else 1):
+            moved = 0.0
+            for k in range(len(intercept)):
+                said = self._said(margins)[:, k]
+                light = np.maximum(said * (1 - said), _LIGHT) if self.classes else 1.0
+                curve = self.weight * light
+                step = self.weight * (self.wanted[:, k] - said)
+                new, start = _least(x, curve, step, slope[some, k], penalty)
+                moved = max(moved, float(np.abs(new - slope[some, k]).max(initial=0.0)))
+                margins[:, k] += start + x.T @ (new - slope[some, k])
+                intercept[k] += start
+                slope[some, k] = new
+            if moved < 1e-3 * max(1.0, float(np.abs(slope).max(initial=0.0))):
+                break
+        return Weights(intercept, slope), self._said(margins)
+
+    def _margins(self, found: Weights, used: Index) -> Doubles:
+        x = (self.met[used] - self.mean[used, None]) / self.scale[used, None]
+        margins: Doubles = found.intercept + x.T.astype(np.float64) @ found.slope[used]
+        return margins if len(margins) else np.zeros((len(self.weight), len(found.intercept)))
+
+    def _said(self, margins: Doubles) -> Doubles:
+        if not self.classes:
+            return margins
+        if self.two:
+            return 1 / (1 + np.exp(-np.clip(margins, -500, 500)))
+        shares = np.exp(margins - margins.max(axis=1, keepdims=True))
+        total: Doubles = shares / shares.sum(axis=1, keepdims=True)
+        return total
+
+    def _gradient(self, said: Doubles) -> Doubles:
+        """(rules, values): what the error falls by, a unit of each weight."""
+        rest = self.weight[:, None] * (self.wanted - said)
+        sums = self.met @ rest.astype(np.float32) - self.mean[:, None] * rest.sum(axis=0)
+        gradient: Doubles = sums.astype(np.float64) / self.scale[:, None]
+        return gradient
+
+    def plain(self, found: Weights) -> Weights:
+        """Weights of the indicators as they are, a column for each class."""
+        slope = found.slope / self.scale[:, None]
+        intercept = found.intercept - self.mean @ slope
+        if self.two:
+            slope = np.column_stack([np.zeros(len(slope)), slope])
+            intercept = np.append(0.0, intercept)
+        return Weights(intercept, slope)
+
+
+def _least(
+    x: npt.NDArray[np.float32], curve: Doubles, step: Doubles, now: Doubles, penalty: float
+) -> tuple[Doubles, float]:
+    """Weights of least squares with the penalty, and what the intercept moves by.
+
+    ``curve`` and ``step`` are the second and the first derivative of each row's error by
+    its margin; `now` the weights they are taken at.
+    """
+    total = float(curve.sum())
+    mean = (x @ curve.astype(np.float32)).astype(np.float64) / total
+    root = np.sqrt(curve).astype(np.float32)
+    scaled = x * root
+    squares = (scaled @ scaled.T).astype(np.float64) - total * np.outer(mean, mean)
+    shift = float(step.sum())
+    slope = (x @ step.astype(np.float32)).astype(np.float64) - mean * shift
+    new = _quadratic(squares, slope + squares @ now, penalty)
+    return new, shift / total - float(mean @ (new - now))
+
+
+def _quadratic(squares: Doubles, linear: Doubles, penalty: float) -> Doubles:
+    """The least of ``w'Sw / 2 - l'w + penalty * |w|``: a Lasso of as many rows as directions."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import Lasso
+
+    if not len(linear):
+        return linear
+    length, axes = np.linalg.eigh(squares)
+    some = length > 1e-7 * max(float(length[-1]), 1e-300)
+    root = np.sqrt(length[some])
+    rows = root[:, None] * axes[:, some].T
+    said = (axes[:, some].T @ linear) / root
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
+        fitted = Lasso(alpha=penalty / len(rows), fit_intercept=False, tol=1e-6).fit(rows, said)
+    found: Doubles = np.asarray(fitted.coef_, dtype=np.float64)
+    return found

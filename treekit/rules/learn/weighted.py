@@ -1,0 +1,122 @@
+"""Lists whose rules all have a say: a rule and its "otherwise" are a tree of two rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.model.links import Combine, Link
+from treekit.model.portable import regression_grid, sum_grid_of
+from treekit.model.votes import spread
+from treekit.rules.learn.bare import joined
+from treekit.rules.rulelist import RuleList
+from treekit.rules.taken import taken
+
+__all__ = ["sums_of", "weighted_list"]
+
+Doubles = npt.NDArray[np.float64]
+
+
+def weighted_list(
+    chosen: RuleList,
+    value: Doubles,
+    support: Doubles,
+    *,
+    combine: Combine,
+    link: Link = "identity",
+    intercept: Doubles | None = None,
+    total: float = 0.0,
+) -> RuleList:
+    """An ordered list of as many trees as rules, and one more for an intercept.
+
+    Parameters
+    ----------
+    chosen : RuleList
+        Bare rules; see `treekit.rules.learn.bare`.
+    value : (rules, 2, values) float64
+        What is said where a rule's conditions are met, and where they are not: class
+        weights or numbers, to be averaged, or what is added.
+    support : (rules, 2) float64
+        Weight of the rows of either kind.
+    combine, link : str
+        As in `treekit.model.ensemble.Model`.
+    intercept : (values,) float64, optional
+        What is added for every row: the list's first tree, of one rule without conditions.
+    total : float
+        The weight of all rows.
+    """
+    n = len(chosen)
+    otherwise = _unconditional(chosen, n)
+    order = np.arange(2 * n).reshape(2, n).T.reshape(-1)
+    parts = [taken(joined([chosen, otherwise]), order)] if n else []
+    values, weights = value.reshape(2 * n, -1), support.reshape(2 * n)
+    trees = np.repeat(np.arange(n), 2)
+    if intercept is not None or not n:
+        start = np.zeros(chosen.schema.n_values) if intercept is None else intercept
+        parts.insert(0, _unconditional(chosen, 1))
+        values = np.concatenate([start[None], values])
+        weights = np.concatenate([[total], weights])
+        trees = np.concatenate([[0], trees + 1])
+    bare = replace(
+        joined(parts),
+        n_trees=int(trees[-1]) + 1,
+        tree=trees.astype(np.int32),
+        leaf=_within(trees),
+        support=weights,
+        order="first",
+        combine=combine,
+        link=link,
+        voting="soft",
+        costs=chosen.costs if combine == "mean" else None,
+        value=values,
+    )
+    return _on_integers(bare, values)
+
+
+def _unconditional(like: RuleList, n: int) -> RuleList:
+    """So many rules without conditions."""
+    none = taken(like, np.empty(0, dtype=np.int64))
+    return replace(
+        none,
+        tree=np.zeros(n, dtype=np.int32),
+        leaf=np.zeros(n, dtype=np.int32),
+        support=np.zeros(n),
+        as_parent=np.zeros(n, dtype=np.bool_),
+        units=np.zeros((n, like.schema.n_values), dtype=np.int64),
+        end=np.zeros(n, dtype=np.int64),
+    )
+
+
+def _within(trees: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Number of each rule within its tree; trees ascend."""
+    return (np.arange(len(trees)) - np.searchsorted(trees, trees)).astype(np.int32)
+
+
+def _on_integers(bare: RuleList, values: Doubles) -> RuleList:
+    """The list with its values on the integers that models of these values have."""
+    if bare.schema.task == "classification" and bare.combine == "mean":
+        return replace(bare, units=spread(bare, values), exponent=0)
+    if bare.combine == "mean":
+        largest = float(np.abs(values).max())
+        grid = regression_grid(largest, bare.n_trees, bare.schema.dtype, bare.mass)
+    else:
+        first = np.flatnonzero(np.diff(bare.tree, prepend=-1))
+        grid = sum_grid_of(np.maximum.reduceat(np.abs(values), first, axis=0))
+    return replace(bare, units=grid.to_grid(values), exponent=grid.exponent)
+
+
+def sums_of(said: RuleList, met: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """(rows, values) int64: summed units of a list, given which rows meet its rules.
+
+    `met` is (rules with conditions, rows), as `treekit.rules.learn.indicators` gives it.
+    """
+    conditional = np.flatnonzero(np.diff(said.end, prepend=0) > 0)
+    alone = np.bincount(said.tree, minlength=said.n_trees)[said.tree] == 1
+    base = said.units[alone].sum(axis=0) + said.units[conditional + 1].sum(axis=0)
+    more = said.units[conditional] - said.units[conditional + 1]
+    result = np.repeat(base[None], met.shape[1], axis=0)
+    for own, steps in zip(met, more, strict=True):
+        result[own] += steps
+    return result
