@@ -53,7 +53,13 @@ class _Header:
         yield from self.notes(_UNKNOWN[rules.unknown])
         yield from self.tests()
         yield self.fact("trees", rules.n_trees)
-        yield from self.notes("note_some_mass" if rules.mass > 1 else "note_one_rule")
+        if rules.mass > 1:
+            yield from self.notes("note_some_mass")
+        elif rules.order == "first":
+            yield self.fact("order", rules.order)
+            yield from self.notes("note_first")
+        else:
+            yield from self.notes("note_one_rule")
         yield from self.costs()
         yield from self.vote()
         yield from self.notes("note_support")

@@ -102,7 +102,10 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
         conditions=_table(conditions),
         combine=facts.combine,
         link=facts.link,
+        order=facts.order,
     )
+    if result.order == "first" and bool(np.any(np.diff(result.tree) < 0)):
+        raise ValueError("the trees of an ordered list are out of order")
     if header(result, words) != lines.lines[:end_of_header]:
         raise ValueError("the header's explanations do not follow from its facts")
     return result
@@ -128,7 +131,8 @@ class _Frame:
         numbers = dict.fromkeys(("rule", "rules", "tree", "trees", "node"), WHOLE)
         key = "rule_place_tree" if self.several else "rule_place"
         self.header = Patterns(words, (key,), numbers)
-        self.always = f"  {words.phrases['rule_always']}"
+        # Which of the two it is follows from the place; it is checked with the whole text.
+        self.without = [f"  {words.phrases[key]}" for key in ("rule_always", "rule_otherwise")]
         self.starts = [words.around(key, "condition") for key in ("rule_if", "rule_and")]
 
     def place(self, number: int) -> tuple[int, int]:
@@ -149,7 +153,7 @@ class _Frame:
     def conditions(self) -> Iterator[str]:
         """What the rule asks."""
         line = self.lines.next()
-        if line == self.always:
+        if line in self.without:
             return
         (start, end), (more, more_end) = self.starts
         yield self._inside(line, start, end)
@@ -158,7 +162,7 @@ class _Frame:
 
     def _inside(self, line: str, start: str, end: str) -> str:
         if not (line.startswith(f"  {start}") and line.endswith(end)):
-            raise ValueError(f"expected '  {start}' or '{self.always}'")
+            raise ValueError(f"expected '  {start}', or one of {self.without}")
         return line[len(start) + 2 : len(line) - len(end)]
 
 

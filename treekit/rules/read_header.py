@@ -18,6 +18,7 @@ from treekit.rules.clauses import Test
 from treekit.rules.language import Language
 from treekit.rules.patterns import SHARE, Atoms, Patterns, cut
 from treekit.rules.read_phrases import TestReader
+from treekit.rules.rulelist import Order
 from treekit.rules.words import read_label, read_name
 
 __all__ = ["Facts", "Lines", "read_header"]
@@ -38,6 +39,7 @@ class Facts:
     n_rules: int
     combine: Combine
     link: Link
+    order: Order = "disjoint"
 
     @property
     def mass(self) -> int:
@@ -124,6 +126,9 @@ def read_header(lines: Lines) -> Facts:
         lines.skip_words()
     n_trees = int(_stated(lines, "trees"))
     units_per_tree(n_trees, schema.dtype)  # refuses more than a model holds
+    order = _stated(lines, "order") if lines.states("order") else "disjoint"
+    if order not in get_args(Order):
+        raise ValueError(f"unknown order {order!r}")
     costs = read.costs(schema) if lines.states("costs") else None
     combine = lines.fact("combine") if lines.states("combine") else "mean"
     in_steps = task == "regression" or combine == "sum"
@@ -149,6 +154,7 @@ def read_header(lines: Lines) -> Facts:
         n_rules=n_rules,
         combine=cast(Combine, combine),
         link=cast(Link, link),
+        order=cast(Order, order),
     )
 
 

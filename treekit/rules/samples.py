@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any, get_args
+
+import numpy as np
 
 from treekit.data.schema import Column, Output, Schema
 from treekit.model.build import (
@@ -21,7 +24,7 @@ from treekit.model.build import (
 from treekit.model.ensemble import make_model
 from treekit.model.links import Link
 from treekit.rules.extract import rules
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rulelist import ConditionTable, RuleList
 
 __all__ = ["samples"]
 
@@ -29,7 +32,7 @@ __all__ = ["samples"]
 @cache
 def samples() -> tuple[RuleList, ...]:
     """Lists of every sort."""
-    return (*_classes(), *_numbers(), *_sums())
+    return (*_classes(), *_numbers(), *_sums(), _ordered())
 
 
 def _schema(**other: Any) -> Schema:
@@ -67,6 +70,14 @@ def _classes() -> Iterator[RuleList]:
     several = _schema(more=(Output("sort", (1, 2, 3)), Output("a b", ("x", "y z"))))
     split = threshold("size", 1, leaf([0, 1, 0, 1, 3, 1, 1]), leaf([1, 3, 3, 1, 0, 0, 2]))
     yield _listed(several, split)
+
+
+def _ordered() -> RuleList:
+    """Two rules, of which the last one asks nothing."""
+    disjoint = _listed(_schema(), threshold("size", 0.5, leaf([3, 1]), leaf([1, 4])))
+    first = slice(0, 1)
+    conditions = ConditionTable._make(part[first] for part in disjoint.conditions)
+    return replace(disjoint, order="first", end=np.array([1, 1]), conditions=conditions)
 
 
 def _numbers() -> Iterator[RuleList]:

@@ -129,15 +129,17 @@ def _rule_texts(
     (if_, end_if), (and_, end_and) = (
         words.around(key, "condition") for key in ("rule_if", "rule_and")
     )
-    always = f"  {words.phrases['rule_always']}\n"
+    always, otherwise = (f"  {words.phrases[key]}\n" for key in ("rule_always", "rule_otherwise"))
     behind = f"{end_and}\n"
-    at = 0
+    at, ordered = 0, rules.order == "first"
     for number, ((tree, leaf), then) in enumerate(
         zip(places, answers.lines(first, last), strict=True), first
     ):
         end = int(rules.end[number]) - start
-        asked = always
-        if end > at:
+        if end == at:
+            behind_others = ordered and number > 0 and rules.tree[number - 1] == tree
+            asked = otherwise if behind_others else always
+        else:
             one, *others = conditions[at:end]
             asked = f"  {if_}{one}{end_if}\n" + "".join(
                 f"  {and_}{other}{behind}" for other in others
