@@ -141,17 +141,18 @@ def choice(edition, table):
     return edition.chosen.format(model.schema.names[model.trees[0].feature[0]])
 
 
-def rule_list(model):
+def rule_list(edition, model):
     """The rules without the header that says how to execute them."""
-    text = "".join(model.rules().text())
-    return "```text\n" + text[text.index("\nrule 1 ") + 1 :].rstrip() + "\n```"
+    text = "".join(model.rules().text(language=edition.language))
+    *_, rules = text.split("\n\n", 2)
+    return f"```text\n{rules.rstrip()}\n```"
 
 
 def figure(edition, model, number, made):
     """The picture and the rules of a tree."""
     name = f"{number}.{edition.language}.svg"
     made[f"figures/{name}"] = model.plot(language=edition.language, max_depth=None).svg()
-    return f"![{edition.figure} {number}](figures/{name})\n\n{rule_list(model)}"
+    return f"![{edition.figure} {number}](figures/{name})\n\n{rule_list(edition, model)}"
 
 
 def boundary(edition, model, number, made):

@@ -542,7 +542,7 @@ def test_an_output_keeps_the_link_that_points_to_it(tree: Path, tmp_path: Path):
 def test_a_reader_that_has_seen_enough_is_no_error(forest: Path):
     command = f'{sys.executable} -c "{TREEKIT}" rules {forest} | head -n 1'
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert done.stdout == "treekit rules, format 1\n"
+    assert done.stdout == "treekit rules, format 2\n"
     assert done.stderr == ""
 
 

@@ -62,7 +62,7 @@ def test_twelve_lines_of_python_run(capsys: pytest.CaptureFixture[str]):
     exec("\n".join(lines), {})
     told = capsys.readouterr().out
     assert "'accuracy'" in told
-    assert "treekit rules, format 1" in told
+    assert "treekit rules, format 2" in told
     assert "all 4 artifacts are equal to the model, bit for bit" in told
     assert {path.name for path in Path("out").iterdir()} == {
         *("horses.onnx", "horses.c", "horses.h", "horses.py", "horses.rules.txt")

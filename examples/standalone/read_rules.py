@@ -15,11 +15,11 @@ from pathlib import Path
 
 NAME = r'(?:"(?:[^"\\]|\\.)*"|[^\W\d]\w*)'
 TOKEN = rf"(?:{NAME}|-?[0-9][^\s,:]*)"
-TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+LEVEL = re.compile(rf"({NAME})(?:, | or |$)")
 ESCAPE = re.compile(r'\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|(["\\nrt]))')
-COLUMN = re.compile(rf"^  ({NAME}): (?:a number|one of (\{{.*\}}))$", re.MULTILINE)
+COLUMN = re.compile(rf"^  ({NAME}): (numeric|without values|one of (.+))$", re.MULTILINE)
 CONDITION = re.compile(
-    rf"({NAME}) (?:(is missing)|has no possible value|(is known)|is (?:one of )?([{{\"].*[}}\"])"
+    rf"({NAME}) (?:(is missing)|cannot fit|(is known)|is ({NAME}(?:(?:, {NAME})* or {NAME})?)"
     rf"|> (\S+)(?: and {NAME} <= (\S+?))?|<= (\S+?))(, or is missing)?"
 )
 THEN = re.compile(rf"  then ({TOKEN})   support \S+(?:   (.+))?")
@@ -36,8 +36,8 @@ def plain(token):
 
 
 def texts(levels):
-    """The texts between braces, without their quotes."""
-    return [plain(token) for token in TEXT.findall(levels)]
+    """The texts of a list, without their quotes."""
+    return [plain(token) for token in LEVEL.findall(levels)]
 
 
 def single(x):
@@ -55,8 +55,8 @@ class Rules:
         head, *blocks = text.removesuffix("\n").split("\n\nrule ")
         self.facts = dict(re.findall(r"^(\w+) +(.+)$", head, re.MULTILINE))
         self.columns = {}
-        for name, levels in COLUMN.findall(head):
-            self.columns[plain(name)] = set(texts(levels)) if levels else None
+        for name, kind, levels in COLUMN.findall(head):
+            self.columns[plain(name)] = None if kind == "numeric" else set(texts(levels))
         classes = self.facts["classes"]
         self.classes = [] if classes.startswith("none:") else re.findall(TOKEN, classes)
         self.round = single if self.facts["type"] == "float32" else float

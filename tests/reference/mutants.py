@@ -223,17 +223,19 @@ def rules_mutants(text: str) -> Mutants:
         line = match[0]
         if line.endswith(", or is missing"):
             yield "missing", _replaced(text, match, line.removesuffix(", or is missing"))
-        elif not line.endswith(("is missing", "value")):
+        elif not line.endswith(("is missing", "cannot fit")):
             yield "missing", _replaced(text, match, line + ", or is missing")
     for match in re.finditer(
-        r'^  (?:if |and) \w+ (is "\w+"|is one of \{[^}]*\})', text, re.MULTILINE
+        r"^  (?:if |and) \w+ is ((?:\w+, )*(?:\w+ or )?\w+)(?=, or is|$)", text, re.MULTILINE
     ):
-        held = re.findall(r'"(\w+)"', match[1])
+        held = re.split(", | or ", match[1])
+        if held[0] in ("known", "missing"):
+            continue
         for level in read.schema.columns[1].levels:
             kept = [x for x in read.schema.columns[1].levels if (x in held) != (x == level)]
             if kept:
-                inside = ", ".join(f'"{x}"' for x in kept)
-                yield "category", _replaced(text, match, f"is one of {{{inside}}}", 1)
+                said = " or ".join([part for part in (", ".join(kept[:-1]), kept[-1]) if part])
+                yield "category", _replaced(text, match, said, 1)
     yield from _answers(text, read)
 
 

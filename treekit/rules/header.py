@@ -11,187 +11,168 @@ from collections.abc import Iterator
 from treekit.data.schema import Column, Output
 from treekit.model.links import LN2_HIGH, LN2_LOW, LOG2_E
 from treekit.model.portable import MASS
-from treekit.rules.phrases import set_text, test_text
+from treekit.rules.language import Language
+from treekit.rules.phrases import test_text
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import label_text, name_text
 
-__all__ = ["FIRST_LINE", "header"]
+__all__ = ["header"]
 
-FIRST_LINE = "treekit rules, format 1"
-
-_TYPE = {
-    "float32": "Every number is first rounded to the nearest float32, ties to the even one; "
-    "the numbers in the rules are float32.",
-    "float64": "Numbers are compared as they are, in double precision.",
-}
-_ASKED = (
-    "A missing value meets a condition only where the rule says 'is missing'. "
-    "What a rule does not ask may be missing."
-)
 _MISSING = {
-    "direction": [_ASKED],
-    "surrogate": [_ASKED],
-    "fractional": [
-        _ASKED,
-        f"A row has a mass of {MASS}. Where a rule says 'is missing: A to B', a missing value",
-        f"keeps floor(mass * B / {MASS}) - floor(mass * A / {MASS}) of the mass that the",
-        "conditions before have left, about as many per cent as stated; the same holds for the",
-        "levels named there, and for 'is unknown: A to B'. Else what meets a condition keeps all.",
-    ],
-    "error": ["A row with a missing value is refused."],
+    "direction": ("note_missing",),
+    "surrogate": ("note_missing",),
+    "fractional": ("note_missing", "note_fractional"),
+    "error": ("note_missing_refused",),
 }
-_UNKNOWN = {
-    "missing": "A category that is not listed above counts as missing.",
-    "error": "A row with a category that is not listed above is refused.",
-}
-_TESTS = (
-    "A sum is taken in double precision from left to right, without other rounding; it is",
-    "unknown if a number in it is missing, or if infinities cancel. A category is unknown if",
-    "it is missing or, where two sets are named, in neither of them.",
-)
-_FIRST = (
-    "  Of each tree the rules are asked in their order, and the first one answers whose conditions",
-    "  are all met; 'otherwise' answers where none before did.",
-)
-_MARGINS = (
-    "  A rule names what it adds to the margins of classes; to those not named it adds nothing.",
-    "  The answer is the class of the largest margin over all trees, among equals the one listed",
-    "  first above.",
-)
-_LINKS = {
-    "exp": ("The answer is exp(margin).",),
-    "sigmoid": ("With e = exp(-|margin|), it becomes 1 / (1 + e), or e / (1 + e) below 0.",),
-    "softmax": (
-        "A class's probability is its exp(margin - the largest margin), divided by the sum of",
-        "all these, which are added in the order of the classes.",
-    ),
-}
-_EXP = (
-    "exp(x) is computed in double precision: x is kept within -700 and 700; n is the whole",
-    f"number floor(x * {LOG2_E!r} + 0.5); r is (x - n * {LN2_HIGH!r})",
-    f"- n * {LN2_LOW!r}; p begins as the double nearest to 1/13!, and for k from 12",
-    "down to 0 becomes p * r plus the double nearest to 1/k!; exp(x) is p * 2**n.",
-)
+_UNKNOWN = {"missing": "note_unknown", "error": "note_unknown_refused"}
+_EXP = {"log2_e": repr(LOG2_E), "ln2_high": repr(LN2_HIGH), "ln2_low": repr(LN2_LOW)}
 
 
-def header(rules: RuleList) -> list[str]:
+def header(rules: RuleList, words: Language) -> list[str]:
     """The lines before the first rule: all that holds for every rule."""
-    schema = rules.schema
-    lines = [FIRST_LINE, "", *_targets(rules), f"columns  {schema.n_features}"]
-    lines.extend(f"  {_column_text(column)}" for column in schema.columns)
-    lines += [f"type     {schema.dtype}", f"  {_TYPE[schema.dtype]}"]
-    lines += [f"missing  {rules.missing}", *(f"  {line}" for line in _MISSING[rules.missing])]
-    lines += [f"unknown  {rules.unknown}", f"  {_UNKNOWN[rules.unknown]}"]
-    lines += _tests(rules)
-    lines.append(f"trees    {rules.n_trees}")
-    if rules.mass > 1:
-        lines.append("  A row fits each rule that leaves it some mass: in each tree all of it.")
-    elif rules.order == "first":
-        lines += ["order    first", *_FIRST]
-    else:
-        lines.append("  Of each tree exactly one rule fits a row: whose conditions are all met.")
-    lines += [*_costs(rules), *_vote(rules)]
-    support = "  'support' is the training weight that reached the rule."
-    if rules.as_parent.any():
-        support += " Where none did, 'as above'"
-        lines += [support, "  says that the rule answers as the node above it would."]
-    else:
-        lines.append(support)
-    return [*lines, f"rules    {len(rules)}"]
+    return [words.first_line, "", *_Header(rules, words).lines()]
 
 
-def _targets(rules: RuleList) -> Iterator[str]:
-    first, *more = rules.schema.outputs
-    if more:
-        yield f"targets  {len(more) + 1}"
+class _Header:
+    """Facts of a list of rules, and what follows from them, in one language."""
+
+    def __init__(self, rules: RuleList, words: Language) -> None:
+        self.rules, self.words = rules, words
+
+    def lines(self) -> Iterator[str]:
+        """All but the first two lines."""
+        rules, schema = self.rules, self.rules.schema
+        yield from self.targets()
+        yield self.fact("columns", schema.n_features)
+        yield from (f"  {self.column(column)}" for column in schema.columns)
+        yield self.fact("type", schema.dtype)
+        yield from self.notes(f"note_{schema.dtype}")
+        yield self.fact("missing", rules.missing)
+        yield from self.notes(*_MISSING[rules.missing])
+        yield self.fact("unknown", rules.unknown)
+        yield from self.notes(_UNKNOWN[rules.unknown])
+        yield from self.tests()
+        yield self.fact("trees", rules.n_trees)
+        if rules.mass > 1:
+            yield from self.notes("note_some_mass")
+        elif rules.order == "first":
+            yield self.fact("order", rules.order)
+            yield from self.notes("note_first")
+        else:
+            yield from self.notes("note_one_rule")
+        yield from self.costs()
+        yield from self.vote()
+        yield from self.notes("note_support")
+        if rules.as_parent.any():
+            yield from self.notes("note_as_above")
+        yield self.fact("rules", len(rules))
+
+    def fact(self, key: str, value: object) -> str:
+        """The line of a fact."""
+        return f"{self.words.facts[key]}{value}"
+
+    def notes(self, *keys: str, **fields: object) -> Iterator[str]:
+        """The lines of explanations."""
+        texts = {"mass": str(MASS)} | {name: str(value) for name, value in fields.items()}
+        for key in keys:
+            yield from (f"  {line}" for line in self.words.lines(key, **texts))
+
+    def targets(self) -> Iterator[str]:
+        """The target and its classes, or one line for each of several."""
+        first, *more = self.rules.schema.outputs
+        if not more:
+            yield self.fact("target", name_text(first.name, self.words))
+            none = self.words.phrases["head_regression"]
+            yield self.fact("classes", self.labels(first) if first.classes else none)
+            return
+        yield self.fact("targets", len(more) + 1)
         for output in (first, *more):
-            kind = f"one of {_labels_text(output)}" if output.classes else "a number"
-            yield f"  {name_text(output.name)}: {kind}"
-        return
-    yield f"target   {name_text(first.name)}"
-    yield f"classes  {_labels_text(first) if first.classes else 'none: the target is a number'}"
+            name = name_text(output.name, self.words)
+            key = "head_levels" if output.classes else "head_number"
+            fields = {"levels": self.labels(output)} if output.classes else {}
+            yield "  " + self.words.say(key, name=name, **fields)
 
+    def labels(self, output: Output) -> str:
+        """The classes in their order."""
+        labels = [label_text(label, self.words) for label in output.classes]
+        return self.words.phrases["if_comma"].join(labels)
 
-def _labels_text(output: Output) -> str:
-    return ", ".join(label_text(label) for label in output.classes)
+    def column(self, column: Column) -> str:
+        """A column and what it holds."""
+        name = name_text(column.name, self.words)
+        if column.kind == "numeric":
+            return self.words.say("head_number", name=name)
+        if not column.levels:
+            return self.words.say("head_no_levels", name=name)
+        levels = [name_text(level, self.words) for level in column.levels]
+        all_levels = self.words.phrases["if_comma"].join(levels)
+        return self.words.say("head_levels", name=name, levels=all_levels)
 
+    def tests(self) -> Iterator[str]:
+        """What rules ask beyond single columns."""
+        if not self.rules.tests:
+            return
+        yield self.fact("tests", len(self.rules.tests))
+        for number, test in enumerate(self.rules.tests, 1):
+            name = self.words.say("test_name", number=str(number))
+            clauses = test_text(test, self.rules.schema, self.words)
+            yield "  " + self.words.say("head_test", test=name, clauses=clauses)
+        yield from self.notes("note_tests")
 
-def _column_text(column: Column) -> str:
-    if column.kind == "numeric":
-        return f"{name_text(column.name)}: a number"
-    return f"{name_text(column.name)}: one of {set_text(column.levels)}"
+    def costs(self) -> Iterator[str]:
+        """The table of costs."""
+        if self.rules.costs is None:
+            return
+        labels = [label_text(label, self.words) for label in self.rules.schema.classes]
+        yield self.fact("costs", len(labels))
+        for label, row in zip(labels, self.rules.costs.tolist(), strict=True):
+            said = self.words.phrases["rule_comma"].join(
+                self.words.say("rule_share", label=other, share=str(cost))
+                for other, cost in zip(labels, row, strict=True)
+            )
+            yield "  " + self.words.say("head_cost", label=label, costs=said)
 
+    def vote(self) -> Iterator[str]:
+        """How the rules that fit a row make an answer."""
+        rules = self.rules
+        if rules.margins:
+            yield from (*self.step(), *self.notes("note_margins"), *self.link())
+            return
+        several = bool(rules.schema.more)
+        if rules.schema.task == "regression":
+            answer = "note_answer" if rules.link == "identity" else "note_margin"
+            yield from self.step()
+            yield from self.notes(answer, number=self.number())
+            if several:
+                yield from self.notes("note_each_number")
+            yield from self.link()
+            return
+        yield self.fact("votes", rules.units_each)
+        votes = "note_votes_mass" if rules.mass > 1 else "note_votes"
+        decided = "note_majority" if rules.costs is None else "note_least_cost"
+        fields = {"units": rules.units_each, "total": rules.unit_total}
+        yield from self.notes("note_shares", votes, decided, **fields)
+        if several:
+            yield from self.notes("note_each_votes")
 
-def _tests(rules: RuleList) -> Iterator[str]:
-    if not rules.tests:
-        return
-    yield f"tests    {len(rules.tests)}"
-    for number, test in enumerate(rules.tests, 1):
-        yield f"  test {number}: {test_text(test, rules.schema)}"
-    yield from (f"  {line}" for line in _TESTS)
+    def step(self) -> Iterator[str]:
+        """The grid of numbers."""
+        if self.rules.combine == "sum":
+            yield self.fact("combine", "sum")
+        yield self.fact("step", f"2**{self.rules.exponent}")
+        yield from self.notes("note_step")
 
+    def link(self) -> Iterator[str]:
+        """What a margin becomes."""
+        if self.rules.link != "identity":
+            yield self.fact("link", self.rules.link)
+            yield from self.notes(f"note_{self.rules.link}", "note_exponential", **_EXP)
 
-def _costs(rules: RuleList) -> Iterator[str]:
-    if rules.costs is None:
-        return
-    labels = [label_text(label) for label in rules.schema.classes]
-    yield f"costs    {len(labels)}"
-    for label, row in zip(labels, rules.costs.tolist(), strict=True):
-        said = ", ".join(f"{other}: {cost}" for other, cost in zip(labels, row, strict=True))
-        yield f"  when it is {label}, what each answer costs   {said}"
-
-
-def _vote(rules: RuleList) -> list[str]:
-    """How the rules that fit a row make an answer."""
-    several = bool(rules.schema.more)
-    if rules.margins:
-        return [*_step(rules), *_MARGINS, *_link(rules)]
-    if rules.schema.task == "regression":
-        said = f"  The answer is {_mean(rules, several)}."
-        if rules.link != "identity":
-            said = f"  The margin is {_mean(rules, several)}."
-        return [*_step(rules), said, *_link(rules)]
-    units = rules.units_each
-    counted = ", times the mass of the row" if rules.mass > 1 else ""
-    lines = [
-        f"votes    {units}",
-        "  A rule names the classes' shares of its votes; a class that is not named has none.",
-        f"  A share times {units}, to the nearest whole number{counted}, is a class's votes. The "
-        "answer",
-        "  is the class with most votes over all trees, among equals the one listed first above;",
-        f"  its probability is its votes divided by {rules.unit_total}.",
-    ]
-    if rules.costs is not None:
-        lines[3:4] = [
-            "  is the class of least cost, among equals the one listed first above: over all",
-            "  classes that it may be, the votes over all trees times the cost of that answer;",
-        ]
-    if several:
-        lines.append("  Each target has such votes of its own.")
-    return lines
-
-
-def _step(rules: RuleList) -> Iterator[str]:
-    if rules.combine == "sum":
-        yield "combine  sum"
-    yield f"step     2**{rules.exponent}"
-    yield "  Every number is a whole multiple of the step, so that no sum is ever rounded."
-
-
-def _link(rules: RuleList) -> Iterator[str]:
-    if rules.link != "identity":
-        yield f"link     {rules.link}"
-        yield from (f"  {line}" for line in (*_LINKS[rules.link], *_EXP))
-
-
-def _mean(rules: RuleList, several: bool) -> str:
-    whose = " for its target" if several else ""
-    if rules.mass > 1:
-        total = rules.n_trees * MASS
-        return f"the sum over its rules of their number{whose} times its mass, divided by {total}"
-    if rules.combine == "sum" and rules.n_trees > 1:
-        return f"the sum of its {rules.n_trees} rules' numbers{whose}"
-    if rules.n_trees == 1:
-        return f"its rule's number{whose}"
-    n = rules.n_trees
-    return f"the sum of its {n} rules' numbers{whose}, divided by {n}"
+    def number(self) -> str:
+        """Which number of the rules that fit is the answer."""
+        rules, trees = self.rules, str(self.rules.n_trees)
+        if rules.mass > 1:
+            return self.words.say("note_sum_mass", total=str(rules.n_trees * MASS))
+        if rules.n_trees == 1:
+            return self.words.say("note_number")
+        return self.words.say("note_sum" if rules.combine == "sum" else "note_mean", trees=trees)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
@@ -16,17 +15,13 @@ from treekit.model.policies import MAX_COST
 from treekit.model.portable import MASS, units_per_tree
 from treekit.model.votes import units_each
 from treekit.rules.clauses import Test
-from treekit.rules.header import FIRST_LINE
-from treekit.rules.read_phrases import LABEL, SET, read_pairs, read_set, read_test
+from treekit.rules.language import Language
+from treekit.rules.patterns import SHARE, Atoms, Patterns, cut
+from treekit.rules.read_phrases import TestReader
 from treekit.rules.rulelist import Order
-from treekit.rules.words import NAME, read_label, read_name
+from treekit.rules.words import read_label, read_name
 
 __all__ = ["Facts", "Lines", "read_header"]
-
-_COLUMN = re.compile(rf"  ({NAME}): (?:(a number)|one of ({SET}))")
-_LABELS = rf"{LABEL}(?:, {LABEL})*"
-_TARGET = re.compile(rf"  ({NAME}): (?:(a number)|one of ({_LABELS}))")
-_COST = re.compile(rf"  when it is ({LABEL}), what each answer costs   (.+)")
 
 
 @dataclass(frozen=True)
@@ -65,8 +60,9 @@ class Facts:
 class Lines:
     """One pass over the lines of a text; `at` is the number of the next one."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, words: Language) -> None:
         self.lines = text.split("\n")
+        self.words = words
         self.at = 0
 
     def next(self) -> str:
@@ -82,10 +78,14 @@ class Lines:
 
     def fact(self, key: str) -> str:
         """What the next line states for `key`."""
-        line = self.next()
-        if not line.startswith(f"{key:<9}"):
-            raise ValueError(f"expected {key!r}")
-        return line[9:]
+        line, start = self.next(), self.words.facts[key]
+        if not line.startswith(start):
+            raise ValueError(f"expected {start.rstrip()!r}")
+        return line[len(start) :]
+
+    def states(self, key: str) -> bool:
+        """Whether the next line states `key`."""
+        return self.begins(self.words.facts[key])
 
     def counted(self, key: str) -> list[str]:
         """As many lines as the next one states for `key`."""
@@ -100,10 +100,13 @@ class Lines:
 def read_header(lines: Lines) -> Facts:
     """The facts of a header; ValueError or KeyError if it is none."""
     lines.at = 2
-    if lines.lines[:2] != [FIRST_LINE, ""]:
-        raise ValueError(f"a text of rules begins with {FIRST_LINE!r} and an empty line")
-    (target, *more), task = _targets(lines)
-    columns = tuple(_column(line) for line in lines.counted("columns"))
+    if lines.lines[:2] != [lines.words.first_line, ""]:
+        raise ValueError(
+            f"a text of rules begins with {lines.words.first_line!r} and an empty line"
+        )
+    read = _Named(lines)
+    (target, *more), task = read.targets()
+    columns = tuple(read.column(line) for line in lines.counted("columns"))
     dtype = lines.fact("type")
     if dtype not in ("float32", "float64"):
         raise ValueError(f"unknown type {dtype!r}")
@@ -118,23 +121,22 @@ def read_header(lines: Lines) -> Facts:
     lines.skip_words()
     missing, unknown = _stated(lines, "missing"), _stated(lines, "unknown")
     tests: tuple[Test, ...] = ()
-    if lines.begins("tests "):
-        stated = enumerate(lines.counted("tests"), 1)
-        tests = tuple(read_test(_numbered(line, number), schema) for number, line in stated)
+    if lines.states("tests"):
+        tests = read.tests(schema)
         lines.skip_words()
     n_trees = int(_stated(lines, "trees"))
     units_per_tree(n_trees, schema.dtype)  # refuses more than a model holds
-    order = _stated(lines, "order") if lines.begins("order ") else "disjoint"
+    order = _stated(lines, "order") if lines.states("order") else "disjoint"
     if order not in get_args(Order):
         raise ValueError(f"unknown order {order!r}")
-    costs = _costs(lines, schema) if lines.begins("costs ") else None
-    combine = lines.fact("combine") if lines.begins("combine ") else "mean"
+    costs = read.costs(schema) if lines.states("costs") else None
+    combine = lines.fact("combine") if lines.states("combine") else "mean"
     in_steps = task == "regression" or combine == "sum"
     votes = _stated(lines, "step" if in_steps else "votes")
     exponent = int(votes.removeprefix("2**")) if in_steps else 0
     if abs(exponent) > 1074:
         raise ValueError("the step is not a double")
-    link = _stated(lines, "link") if lines.begins("link ") else "identity"
+    link = _stated(lines, "link") if lines.states("link") else "identity"
     if combine not in get_args(Combine) or link not in get_args(Link):
         raise ValueError(f"unknown way to combine {combine!r}, or link {link!r}")
     n_rules = int(lines.fact("rules"))
@@ -163,55 +165,84 @@ def _stated(lines: Lines, key: str) -> str:
     return value
 
 
-def _targets(lines: Lines) -> tuple[list[Output], Literal["classification", "regression"]]:
-    if not lines.begins("targets "):
-        name, stated = read_name(lines.fact("target")), lines.fact("classes")
-        if stated.startswith("none:"):
-            return [Output(name)], "regression"
-        return [Output(name, _labels(stated))], "classification"
-    outputs = []
-    for line in lines.counted("targets"):
-        match = _TARGET.fullmatch(line)
-        if match is None:
-            raise ValueError("expected a target")
-        outputs.append(Output(read_name(match[1]), () if match[2] else _labels(match[3])))
-    return outputs, "classification" if any(o.classes for o in outputs) else "regression"
+class _Named:
+    """Reads the lines of the header that hold names."""
 
+    def __init__(self, lines: Lines) -> None:
+        self.lines, self.words, self.atoms = lines, lines.words, Atoms(lines.words)
+        atoms, comma = self.atoms, self.words.phrases["if_comma"]
+        known = {"name": atoms.name, "levels": atoms.listed, "costs": ".+", "label": atoms.label}
+        keys = ("head_number", "head_levels", "head_no_levels")
+        self.kinds = Patterns(self.words, keys, known)
+        self.cost = Patterns(self.words, ("head_cost",), known)
+        known |= {"share": SHARE, "test": atoms.test, "clauses": ".+"}
+        self.share = Patterns(self.words, ("rule_share",), known)
+        self.test = Patterns(self.words, ("head_test",), known)
+        self.comma = comma
 
-def _labels(text: str) -> tuple[Label, ...]:
-    if not re.fullmatch(_LABELS, text):
-        raise ValueError("expected class labels")
-    return tuple(read_label(match[0]) for match in re.finditer(LABEL, text))
+    def targets(self) -> tuple[list[Output], Literal["classification", "regression"]]:
+        """The targets, and the task that they make."""
+        lines = self.lines
+        if not lines.states("targets"):
+            name, stated = read_name(lines.fact("target")), lines.fact("classes")
+            if stated == self.words.phrases["head_regression"]:
+                return [Output(name)], "regression"
+            return [Output(name, self.labels(stated))], "classification"
+        outputs = []
+        for line in lines.counted("targets"):
+            key, fields = self.kind(line)
+            classes = self.labels(fields["levels"]) if key == "head_levels" else ()
+            outputs.append(Output(read_name(fields["name"]), classes))
+        return outputs, "classification" if any(o.classes for o in outputs) else "regression"
 
+    def labels(self, text: str) -> tuple[Label, ...]:
+        """Class labels in their order."""
+        return tuple(read_label(token) for token in cut(text, self.comma))
 
-def _column(line: str) -> Column:
-    match = _COLUMN.fullmatch(line)
-    if match is None:
-        raise ValueError("expected a column")
-    name = read_name(match[1])
-    return Column(name) if match[2] else Column(name, "nominal", tuple(read_set(match[3])))
+    def kind(self, line: str) -> tuple[str, dict[str, str]]:
+        """What a line says that a name holds."""
+        found = self.kinds.read(line[2:]) if line.startswith("  ") else None
+        if found is None:
+            raise ValueError("expected a name and what it holds")
+        return found
 
+    def column(self, line: str) -> Column:
+        """A column."""
+        key, fields = self.kind(line)
+        name = read_name(fields["name"])
+        if key == "head_number":
+            return Column(name)
+        levels = cut(fields["levels"], self.comma) if key == "head_levels" else ()
+        return Column(name, "nominal", tuple(read_name(level) for level in levels))
 
-def _numbered(line: str, number: int) -> str:
-    """What stands behind the number of a test."""
-    start = f"  test {number}: "
-    if not line.startswith(start):
-        raise ValueError(f"expected test {number}")
-    return line[len(start) :]
+    def tests(self, schema: Schema) -> tuple[Test, ...]:
+        """What rules ask beyond single columns."""
+        reader, tests = TestReader(schema, self.words), []
+        for number, line in enumerate(self.lines.counted("tests"), 1):
+            found = self.test.read(line.removeprefix("  "))
+            if not found or found[1]["test"] != self.words.say("test_name", number=str(number)):
+                raise ValueError(f"expected test {number}")
+            tests.append(reader.read(found[1]["clauses"]))
+        return tuple(tests)
 
-
-def _costs(lines: Lines, schema: Schema) -> npt.NDArray[np.int64]:
-    """The table of costs: every class in order, and for each the cost of every answer."""
-    rows = []
-    for line, label in zip(lines.counted("costs"), schema.classes, strict=True):
-        match = _COST.fullmatch(line)
-        if match is None or read_label(match[1]) != label:
-            raise ValueError("expected the costs of each class in order")
-        said = list(read_pairs(match[2]))
-        if [read_label(other) for other, _ in said] != list(schema.classes):
-            raise ValueError("expected the cost of each answer in order")
-        rows.append([int(cost) for _, cost in said])
-    costs = np.array(rows, dtype=np.int64)
-    if np.diagonal(costs).any() or costs.max(initial=0) > MAX_COST or schema.more:
-        raise ValueError(f"costs are from 0 to {MAX_COST}, 0 for a right answer, for one target")
-    return costs
+    def costs(self, schema: Schema) -> npt.NDArray[np.int64]:
+        """The table of costs: every class in order, and for each the cost of every answer."""
+        rows = []
+        for line, label in zip(self.lines.counted("costs"), schema.classes, strict=True):
+            found = self.cost.read(line.removeprefix("  "))
+            if found is None or read_label(found[1]["label"]) != label:
+                raise ValueError("expected the costs of each class in order")
+            said = [
+                self.share.read(part)
+                for part in cut(found[1]["costs"], self.words.phrases["rule_comma"])
+            ]
+            pairs = [part[1] for part in said if part is not None]
+            if [read_label(pair["label"]) for pair in pairs] != list(schema.classes):
+                raise ValueError("expected the cost of each answer in order")
+            rows.append([int(pair["share"]) for pair in pairs])
+        costs = np.array(rows, dtype=np.int64)
+        if np.diagonal(costs).any() or costs.max(initial=0) > MAX_COST or schema.more:
+            raise ValueError(
+                f"costs are from 0 to {MAX_COST}, 0 for a right answer, for one target"
+            )
+        return costs

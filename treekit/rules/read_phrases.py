@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from treekit.data.schema import Schema
+from treekit.data.schema import Column, Schema
 from treekit.model.portable import MASS
 from treekit.rules.clauses import Clause, Levels, Linear, Test
-from treekit.rules.phrases import OTHERWISE, part_text, test_gist
-from treekit.rules.words import NAME, read_name, read_numeral, unquote
+from treekit.rules.language import Language
+from treekit.rules.patterns import NUMBER, WHOLE, Atoms, Patterns, cut
+from treekit.rules.phrases import part_text, test_gist
+from treekit.rules.words import read_name, read_numeral
 
-__all__ = [
-    "LABEL",
-    "NUMBER",
-    "SET",
-    "ConditionReader",
-    "Fields",
-    "read_pairs",
-    "read_set",
-    "read_test",
-]
+__all__ = ["ConditionReader", "Fields", "TestReader"]
 
-NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
-LABEL = rf"(?:{NAME}|{NUMBER})"
-_TEXT = r'"(?:[^"\\]|\\.)*"'
-SET = rf"\{{(?:{_TEXT}(?:, {_TEXT})*)?\}}"
-_PART = r"(?:: ([0-9]+) to ([0-9]+) \([0-9.e+-]+%\))?"
-_CONDITION = re.compile(
-    rf"({NAME}|test [0-9]+) (?:(is known)|is ({_TEXT})|is one of ({SET})"
-    rf"|> ({NUMBER})(?: and \1 <= ({NUMBER}))?|<= ({NUMBER})|(holds|fails)( \(.+?\))?)"
-    rf"(, or is (?:missing|unknown)(?: or one of ({SET}))?{_PART})?"
+CORE = (
+    *("if_above", "if_upto", "if_between", "if_known", "if_missing", "if_missing_levels"),
+    *("if_is", "if_never", "if_holds", "if_holds_as", "if_fails", "if_fails_as"),
+    *("if_decided", "if_unknown", "if_undecidable"),
 )
-_ABSENT = re.compile(
-    rf"({NAME}|test [0-9]+) (?:has no possible value"
-    rf"|is (missing|unknown)(?: or one of ({SET}))?{_PART})"
-)
-_TERM = rf"{NUMBER} \* {NAME}"
-_SUM = re.compile(rf"({_TERM}(?: \+ {_TERM})*) (<=|>) ({NUMBER})")
-_PLAIN = re.compile(rf"({NAME}) (<=|>) ({NUMBER})")
-_BRANCHES = re.compile(
-    rf"({NAME}) (?:is ({_TEXT})|is one of ({SET}))(?: rather than one of ({SET}))?"
-)
-_SHARE = re.compile(rf"({LABEL}): ([0-9]+(?:\.[0-9]+)?)")
+TAILS = ("if_or_missing_levels", "if_or_missing", "if_or_unknown")
+_OF_NUMBERS = ("if_above", "if_upto", "if_between")
+_ABSENT = ("if_missing", "if_missing_levels", "if_unknown")
+_NEVER = ("if_never", "if_undecidable")
 
 
 class Fields(NamedTuple):
@@ -65,166 +45,176 @@ class Fields(NamedTuple):
 class ConditionReader:
     """Reads what follows 'if' and 'and'; the same text once."""
 
-    def __init__(self, schema: Schema, tests: tuple[Test, ...], *, divides: bool) -> None:
-        self.schema, self.tests, self.divides = schema, tests, divides
+    def __init__(
+        self, schema: Schema, tests: tuple[Test, ...], words: Language, *, divides: bool
+    ) -> None:
+        self.schema, self.tests, self.words, self.divides = schema, tests, words, divides
         self.columns = {column.name: i for i, column in enumerate(schema.columns)}
         self.codes = [
             {level: code for code, level in enumerate(column.levels)} for column in schema.columns
         ]
+        numbers = range(1, len(tests) + 1)
+        self.of_test = {words.say("test_name", number=str(number)): number for number in numbers}
+        self.atoms = Atoms(words)
+        self.core = Patterns(words, CORE, self.atoms.known)
+        self.tail = Patterns(words, TAILS, self.atoms.known)
+        bounds = {"low": WHOLE, "high": WHOLE}
+        self.part = Patterns(words, ("if_part",), self.atoms.known | bounds)
         self.known: dict[str, Fields] = {}
 
     def read(self, text: str) -> Fields:
         """The condition that a text states."""
         if text not in self.known:
-            found = _CONDITION.fullmatch(text)
-            if found is not None:
-                self.known[text] = self._condition(text, found)
-            elif (found := _ABSENT.fullmatch(text)) is not None:
-                self.known[text] = self._absent(text, found)
-            else:
-                raise ValueError(f"{text!r} is not a condition")
+            self.known[text] = self._read(text)
         return self.known[text]
 
-    def _condition(self, text: str, match: re.Match[str]) -> Fields:
-        name, known, level, levels, low, between, high, side, gist, absent, *part = match.groups()
-        column, kind = self._column(name)
-        high = between or high
-        asked = (
-            "nominal" if level or levels else "numeric" if low or high else "test" if side else kind
-        )
-        word = "missing" if kind != "test" else "unknown"
-        if asked != kind or (absent and not absent.startswith(f", or is {word}")):
-            raise ValueError(f"{text!r} does not suit the kind of its column")
-        dtype = self.schema.dtype
-        bounds = (
-            -np.inf if low is None else read_numeral(low, dtype),
-            np.inf if high is None else read_numeral(high, dtype),
-        )
-        if side:
-            bounds = (-np.inf, 0.0) if side == "holds" else (0.0, np.inf)
-            self._check_gist(column, gist or "", holds=side == "holds")
-        fits: tuple[int, ...] = ()
-        if kind == "nominal":
-            every = range(len(self.codes[column]))
-            fits = tuple(every) if known else self._codes(column, levels or f"{{{level}}}")
-        return self._with_part(Fields(column, *bounds, known=True, fits=fits), text, absent, part)
-
-    def _absent(self, text: str, match: re.Match[str]) -> Fields:
-        name, word, *part = match.groups()
-        column, kind = self._column(name)
-        if word and (word == "unknown") != (kind == "test"):
-            raise ValueError(f"{text!r} does not suit the kind of its column")
-        return self._with_part(Fields(column), text, word, part)
-
-    def _with_part(
-        self, fields: Fields, text: str, absent: str | None, part: list[str | None]
-    ) -> Fields:
-        """The condition, with what a missing value keeps of a row."""
-        levels, low, high = part
-        if not absent:
-            return fields
-        stated = (0, MASS) if low is None or high is None else (int(low), int(high))
-        if low is not None and not text.endswith(part_text(*stated)):
+    def _read(self, text: str) -> Fields:
+        part = self.part.read(text) if self.divides else None
+        if part is None:
+            return self._whole(text)
+        low, high, condition = int(part[1]["low"]), int(part[1]["high"]), part[1]["condition"]
+        if part_text(condition, low, high, self.words) != text:
             raise ValueError("the percentage does not follow from its bounds")
-        divided = low is not None or levels is not None
-        if not 0 <= stated[0] < stated[1] <= MASS or (divided and not self.divides):
+        if not 0 <= low < high <= MASS:
             raise ValueError(f"{text!r} does not state a part of a row")
-        dividing = self._codes(fields.column, levels) if levels else ()
-        if set(dividing) & set(fields.fits):
-            raise ValueError("a level is named twice")
-        return fields._replace(missing=True, part=stated, dividing=dividing)
+        found = self._whole(condition, (low, high))
+        if not found.missing:
+            raise ValueError(f"{text!r} does not state a part of a row")
+        return found
 
-    def _column(self, name: str) -> tuple[int, str]:
-        if name.startswith("test "):
-            number = int(name[5:])
-            if not 1 <= number <= len(self.tests):
-                raise ValueError(f"there is no {name}")
-            return self.schema.n_features + number - 1, "test"
-        column = self.columns[read_name(name)]
-        return column, self.schema.columns[column].kind
+    def _whole(self, text: str, part: tuple[int, int] = (0, MASS)) -> Fields:
+        """A condition of which a missing value keeps such a part."""
+        core = self.core.read(text)
+        if core is not None:
+            return self._core(text, *core, part)
+        tail = self.tail.read(text)
+        core = self.core.read(tail[1]["condition"]) if tail is not None else None
+        if core is None or tail is None:
+            cut = self.part.read(text) is not None
+            said = "does not state a part of a row" if cut else "is not a condition"
+            raise ValueError(f"{text!r} {said}")
+        found = self._core(text, *core, part)
+        if not found.known or (tail[0] == "if_or_unknown") != self._asks_test(found):
+            raise ValueError(f"{text!r} does not suit the kind of its column")
+        found = found._replace(missing=True, part=part)
+        return self._divided(text, found, tail[1].get("levels"))
 
-    def _check_gist(self, column: int, gist: str, *, holds: bool) -> None:
-        test = self.tests[column - self.schema.n_features]
-        if gist != test_gist(test, self.schema, holds=holds):
+    def _core(self, text: str, key: str, said: dict[str, str], part: tuple[int, int]) -> Fields:
+        if "test" in said:
+            return self._outcome(key, said, part)
+        column = self.columns[read_name(said["name"])]
+        if key in _ABSENT:
+            found = Fields(column, missing=True, part=part)
+            return self._divided(text, found, said.get("levels"))
+        if key in _NEVER:
+            return Fields(column)
+        numeric = self.schema.columns[column].kind == "numeric"
+        if key in _OF_NUMBERS and numeric:
+            low, high = said.get("low"), said.get("high")
+            return Fields(column, self._bound(low, -np.inf), self._bound(high, np.inf), known=True)
+        if key == "if_known":
+            return Fields(column, known=True, fits=tuple(range(len(self.codes[column]))))
+        if key == "if_is" and not numeric:
+            return Fields(column, known=True, fits=self._codes(column, said["levels"]))
+        raise ValueError(f"{text!r} does not suit the kind of its column")
+
+    def _outcome(self, key: str, said: dict[str, str], part: tuple[int, int]) -> Fields:
+        """What a test came to."""
+        if said["test"] not in self.of_test:
+            raise ValueError(f"there is no {said['test']}")
+        number = self.of_test[said["test"]] - 1
+        column = self.schema.n_features + number
+        if key in _ABSENT:
+            return Fields(column, missing=True, part=part)
+        if key in _NEVER:
+            return Fields(column)
+        if key == "if_decided":
+            return Fields(column, known=True)
+        holds = key in ("if_holds", "if_holds_as")
+        gist = said.get("gist", "")
+        if gist != test_gist(self.tests[number], self.schema, self.words, holds=holds):
             raise ValueError(f"{gist!r} does not follow from the test")
+        bounds = (-np.inf, 0.0) if holds else (0.0, np.inf)
+        return Fields(column, *bounds, known=True)
+
+    def _divided(self, text: str, found: Fields, levels: str | None) -> Fields:
+        """A condition with the levels that divide a row there."""
+        if levels is None:
+            return found
+        if not self.divides or self._asks_test(found):
+            raise ValueError(f"{text!r} does not state a part of a row")
+        dividing = self._codes(found.column, levels)
+        if not dividing or set(dividing) & set(found.fits):
+            raise ValueError("a level is named twice, or none")
+        return found._replace(dividing=dividing)
+
+    def _asks_test(self, found: Fields) -> bool:
+        return found.column >= self.schema.n_features
+
+    def _bound(self, numeral: str | None, none: float) -> float:
+        return none if numeral is None else read_numeral(numeral, self.schema.dtype)
 
     def _codes(self, column: int, levels: str) -> tuple[int, ...]:
-        return _ordered(tuple(self.codes[column][name] for name in read_set(levels)))
+        return _ordered(tuple(self.codes[column][name] for name in self.atoms.levels_of(levels)))
 
 
-def read_test(text: str, schema: Schema) -> Test:
-    """The test that a text states."""
-    clauses: list[Clause] = []
-    at = 0
-    while True:
-        for pattern, read in ((_SUM, _sum), (_PLAIN, _plain), (_BRANCHES, _branches)):
-            if match := pattern.match(text, at):
-                clauses.append(read(match, schema))
-                break
-        else:
-            raise ValueError(f"{text[at:]!r} is not a test")
-        at = match.end()
-        if at == len(text):
-            return tuple(clauses)
-        if not text.startswith(OTHERWISE, at):
-            raise ValueError(f"{text[at:]!r} is not a test")
-        at += len(OTHERWISE)
+class TestReader:
+    """Reads what tests ask."""
 
+    __test__ = False
 
-def _sum(match: re.Match[str], schema: Schema) -> Linear:
-    terms = re.findall(rf"({NUMBER}) \* ({NAME})", match[1])
-    features = tuple(_numeric(name, schema) for _, name in terms)
-    weights = tuple(read_numeral(weight, schema.dtype) for weight, _ in terms)
-    if any(weight == 0 for weight in weights):
-        raise ValueError("a weight is 0")
-    return Linear(features, weights, read_numeral(match[3]), int(match[2] == ">"))
+    def __init__(self, schema: Schema, words: Language) -> None:
+        self.schema, self.words, self.atoms = schema, words, Atoms(words)
+        name = self.atoms.name
+        self.term = re.compile(rf"({NUMBER}) \* ({name})")
+        terms = rf"{NUMBER} \* {name}(?: \+ {NUMBER} \* {name})*"
+        atoms = self.atoms.known | {"sum": rf"(?:{name}|{terms})", "at": NUMBER}
+        self.clause = Patterns(words, ("test_above", "test_upto", "test_rather", "if_is"), atoms)
 
+    def read(self, text: str) -> Test:
+        """The test that a text states."""
+        clauses: list[Clause] = []
+        for part in cut(text, self.words.phrases["test_otherwise"]):
+            found = self.clause.read(part)
+            if found is None:
+                raise ValueError(f"{part!r} is not a test")
+            key, said = found
+            is_sum = key in ("test_above", "test_upto")
+            clauses.append(self._sum(key, said) if is_sum else self._branches(said))
+        return tuple(clauses)
 
-def _plain(match: re.Match[str], schema: Schema) -> Linear:
-    at = read_numeral(match[3], schema.dtype)
-    return Linear((_numeric(match[1], schema),), (1.0,), at, int(match[2] == ">"))
+    def _sum(self, key: str, said: dict[str, str]) -> Linear:
+        below = int(key == "test_above")
+        terms = self.term.findall(said["sum"])
+        if not terms:
+            at = read_numeral(said["at"], self.schema.dtype)
+            return Linear((self._column(said["sum"], "numeric")[0],), (1.0,), at, below)
+        features = tuple(self._column(name, "numeric")[0] for _, name in terms)
+        weights = tuple(read_numeral(weight, self.schema.dtype) for weight, _ in terms)
+        if any(weight == 0 for weight in weights):
+            raise ValueError("a weight is 0")
+        return Linear(features, weights, read_numeral(said["at"]), below)
 
+    def _branches(self, said: dict[str, str]) -> Levels:
+        feature, column = self._column(said["name"], "nominal")
+        branches = [-1 if "others" in said else 1] * len(column.levels)
+        for branch, field in enumerate(("levels", "others")):
+            named = self.atoms.levels_of(said[field]) if field in said else ()
+            for code in _ordered(tuple(column.levels.index(name) for name in named)):
+                branches[code] = branch
+        return Levels(feature, tuple(branches))
 
-def _numeric(name: str, schema: Schema) -> int:
-    feature = schema.names.index(read_name(name))
-    if schema.columns[feature].kind != "numeric":
-        raise ValueError(f"{name} is not a number")
-    return feature
-
-
-def _branches(match: re.Match[str], schema: Schema) -> Levels:
-    name, level, levels, others = match.groups()
-    feature = schema.names.index(read_name(name))
-    column = schema.columns[feature]
-    if column.kind != "nominal":
-        raise ValueError(f"{name} has no levels")
-    branches = [1 if others is None else -1] * len(column.levels)
-    for branch, side in ((0, levels or f"{{{level or ''}}}"), (1, others or "{}")):
-        for code in _ordered(tuple(column.levels.index(name) for name in read_set(side))):
-            branches[code] = branch
-    return Levels(feature, tuple(branches))
+    def _column(self, token: str, kind: str) -> tuple[int, Column]:
+        feature = self.schema.names.index(read_name(token))
+        column = self.schema.columns[feature]
+        if column.kind != kind:
+            raise ValueError(
+                f"{token} {'is not a number' if kind == 'numeric' else 'has no levels'}"
+            )
+        return feature, column
 
 
 def _ordered(codes: tuple[int, ...]) -> tuple[int, ...]:
     if any(a >= b for a, b in pairwise(codes)):
         raise ValueError("levels are not in declared order")
     return codes
-
-
-def read_set(text: str) -> list[str]:
-    """The texts between braces."""
-    return [unquote(match[0]) for match in re.finditer(_TEXT, text)]
-
-
-def read_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Labels and the decimals behind them."""
-    at = 0
-    while match := _SHARE.match(text, at):
-        yield match[1], match[2]
-        at = match.end()
-        if at == len(text):
-            return
-        if not text.startswith(", ", at):
-            break
-        at += 2
-    raise ValueError(f"{text!r} are not decimals of classes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -16,6 +17,7 @@ from treekit.model.links import Combine, Link
 from treekit.model.portable import MASS
 from treekit.model.votes import least_cost, units_each
 from treekit.rules.clauses import Test
+from treekit.rules.language import ENGLISH, Language
 from treekit.rules.records import Answer, Condition, Rule
 
 if TYPE_CHECKING:
@@ -143,15 +145,24 @@ class RuleList(Sequence[Rule]):
     def __str__(self) -> str:
         return "".join(self.text())
 
-    def text(self, tree: int | None = None) -> Iterator[str]:
+    def text(
+        self, tree: int | None = None, language: str | Path | Language = ENGLISH
+    ) -> Iterator[str]:
         """The text in pieces of many lines, for files too large to hold at once.
 
         With `tree`, the header and the rules of that tree alone: to be read,
         not to be executed.
+
+        Parameters
+        ----------
+        tree : int, optional
+        language : str, Path or Language
+            A code of `treekit.rules.language`, or a catalogue file that ends with ``.toml``.
         """
+        from treekit.rules import language as languages
         from treekit.rules.write import pieces
 
-        return pieces(self, tree)
+        return pieces(self, languages.language(language), tree)
 
     def frame(self) -> pd.DataFrame:
         """A line for each rule, with what the training rows say; see `treekit.forms.frame`."""

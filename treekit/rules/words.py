@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Dtype, Label
+from treekit.rules.language import Language, language
 
 __all__ = [
-    "NAME",
     "label_text",
     "name_text",
     "numerals",
@@ -29,17 +29,6 @@ __all__ = [
     "unquote",
 ]
 
-NAME = r'(?:"(?:[^"\\]|\\.)*"|[^\W\d]\w*)'
-"""Pattern of a quoted text or a plain word."""
-
-_RESERVED = frozenset(
-    (
-        *("always", "and", "columns", "classes", "false", "format", "has", "if", "inf"),
-        *("infinity", "is", "known", "missing", "nan", "no", "node", "none", "null", "number"),
-        *("of", "one", "or", "possible", "rule", "rules", "step", "support", "target", "then"),
-        *("tree", "trees", "treekit", "true", "type", "unknown", "value", "votes"),
-    )
-)
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _LONG_ESCAPES = {short: char for char, short in _SHORT_ESCAPES.items()}
@@ -80,10 +69,12 @@ def _character(match: re.Match[str]) -> str:
     return _LONG_ESCAPES[escape] if escape in _LONG_ESCAPES else chr(int(escape[2:], 16))
 
 
-def name_text(name: str) -> str:
-    """A plain word as it is; any other name quoted."""
-    plain = _PLAIN.fullmatch(name) and name.isprintable() and name.casefold() not in _RESERVED
-    return name if plain else quote(name)
+def name_text(name: str, words: Language | None = None) -> str:
+    """A plain word that is none of the language's own as it is; any other name quoted."""
+    if _PLAIN.fullmatch(name) and name.isprintable():
+        reserved = (words or language()).reserved
+        return quote(name) if name.casefold() in reserved else name
+    return quote(name)
 
 
 def read_name(token: str) -> str:
@@ -91,11 +82,11 @@ def read_name(token: str) -> str:
     return unquote(token) if token.startswith('"') else token
 
 
-def label_text(label: Label) -> str:
+def label_text(label: Label, words: Language | None = None) -> str:
     """A class label: text as a name, numbers and bools bare, so that the type is kept."""
     if isinstance(label, bool):
         return "true" if label else "false"
-    return name_text(label) if isinstance(label, str) else repr(label).replace("e+", "e")
+    return name_text(label, words) if isinstance(label, str) else repr(label).replace("e+", "e")
 
 
 def read_label(token: str) -> Label:
