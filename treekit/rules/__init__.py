@@ -9,6 +9,7 @@ from __future__ import annotations
 from treekit.contracts import Setting
 from treekit.model.ensemble import Model
 from treekit.rules.extract import rules
+from treekit.rules.joined import joined_rules
 from treekit.rules.measure import Measures, table_measures, training_measures
 from treekit.rules.read import parse_rules
 from treekit.rules.records import Answer, Condition, Rule
@@ -23,6 +24,7 @@ __all__ = [
     "Rule",
     "RuleList",
     "export_rules",
+    "joined_rules",
     "measured",
     "parse_rules",
     "rules",
@@ -36,4 +38,4 @@ RULES_SETTINGS: tuple[Setting, ...] = ()
 
 def export_rules(model: Model, name: str) -> dict[str, bytes]:
     """``{name + ".rules.txt": text}``, UTF-8; see `treekit.rules.write`."""
-    return {f"{name}.rules.txt": b"".join(piece.encode() for piece in rules(model).text())}
+    return {f"{name}.rules.txt": b"".join(piece.encode() for piece in joined_rules(model).text())}

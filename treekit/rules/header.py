@@ -146,8 +146,14 @@ def _vote(rules: RuleList) -> list[str]:
             said = f"  The margin is {_mean(rules, several)}."
         return [*_step(rules), said, *_link(rules)]
     units = rules.units_each
+    decisions = (
+        ["says     labels", "  Rules of one label were joined: they say no probabilities."]
+        if rules.decisions
+        else []
+    )
     counted = ", times the mass of the row" if rules.mass > 1 else ""
     lines = [
+        *decisions,
         f"votes    {units}",
         "  A rule names the classes' shares of its votes; a class that is not named has none.",
         f"  A share times {units}, to the nearest whole number{counted}, is a class's votes. The "
@@ -156,7 +162,8 @@ def _vote(rules: RuleList) -> list[str]:
         f"  its probability is its votes divided by {rules.unit_total}.",
     ]
     if rules.costs is not None:
-        lines[3:4] = [
+        at = len(decisions) + 3
+        lines[at : at + 1] = [
             "  is the class of least cost, among equals the one listed first above: over all",
             "  classes that it may be, the votes over all trees times the cost of that answer;",
         ]

@@ -81,6 +81,7 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
         conditions=_table(conditions),
         combine=facts.combine,
         link=facts.link,
+        decisions=facts.decisions,
     )
     if header(result) != lines.lines[:end_of_header]:
         raise ValueError("the header's explanations do not follow from its facts")

@@ -43,6 +43,7 @@ class Facts:
     n_rules: int
     combine: Combine
     link: Link
+    decisions: bool
 
     @property
     def mass(self) -> int:
@@ -124,6 +125,9 @@ def read_header(lines: Lines) -> Facts:
     units_per_tree(n_trees, schema.dtype)  # refuses more than a model holds
     costs = _costs(lines, schema) if lines.begins("costs ") else None
     combine = lines.fact("combine") if lines.begins("combine ") else "mean"
+    decisions = lines.begins("says ")
+    if decisions and _stated(lines, "says") != "labels":
+        raise ValueError("rules say labels, or labels and numbers")
     in_steps = task == "regression" or combine == "sum"
     votes = _stated(lines, "step" if in_steps else "votes")
     exponent = int(votes.removeprefix("2**")) if in_steps else 0
@@ -147,6 +151,7 @@ def read_header(lines: Lines) -> Facts:
         n_rules=n_rules,
         combine=cast(Combine, combine),
         link=cast(Link, link),
+        decisions=decisions,
     )
 
 
