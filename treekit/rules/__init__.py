@@ -11,6 +11,7 @@ from treekit.model.ensemble import Model
 from treekit.rules.extract import rules
 from treekit.rules.joined import joined_rules
 from treekit.rules.measure import Measures, table_measures, training_measures
+from treekit.rules.overlaps import Overlaps, overlapping_rules
 from treekit.rules.read import parse_rules
 from treekit.rules.records import Answer, Condition, Rule
 from treekit.rules.rulelist import RuleList
@@ -21,11 +22,13 @@ __all__ = [
     "Answer",
     "Condition",
     "Measures",
+    "Overlaps",
     "Rule",
     "RuleList",
     "export_rules",
     "joined_rules",
     "measured",
+    "overlapping_rules",
     "parse_rules",
     "rules",
     "table_measures",
