@@ -229,11 +229,21 @@ class Model:
 
         save(self, path)
 
-    def rules(self) -> RuleList:
-        """The model as readable rules; ``print`` it, or ask for a tree with ``of_tree``."""
-        from treekit.rules import rules
+    def rules(self, *, join: bool = True, decisions: bool = False) -> RuleList:
+        """The model as readable rules; ``print`` it, or ask for a tree with ``of_tree``.
 
-        return rules(self)
+        Parameters
+        ----------
+        join : bool
+            Say leaves of equal answers in one rule wherever that is exact; else one rule a
+            leaf.
+        decisions : bool
+            Join whatever has the same label, which is all that the rules then say; see
+            `treekit.rules.joined_rules`.
+        """
+        from treekit.rules import joined_rules, rules
+
+        return joined_rules(self, decisions=decisions) if join or decisions else rules(self)
 
     def plot(self, path: str | Path | None = None, **options: Any) -> Picture:
         """A tree as a picture, written to a file if one is named; see `treekit.plot.plot`."""

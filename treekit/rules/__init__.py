@@ -9,7 +9,9 @@ from __future__ import annotations
 from treekit.contracts import Setting
 from treekit.model.ensemble import Model
 from treekit.rules.extract import rules
+from treekit.rules.joined import joined_rules
 from treekit.rules.measure import Measures, table_measures, training_measures
+from treekit.rules.overlaps import Overlaps, overlapping_rules
 from treekit.rules.read import parse_rules
 from treekit.rules.records import Answer, Condition, Rule
 from treekit.rules.rulelist import RuleList
@@ -20,10 +22,13 @@ __all__ = [
     "Answer",
     "Condition",
     "Measures",
+    "Overlaps",
     "Rule",
     "RuleList",
     "export_rules",
+    "joined_rules",
     "measured",
+    "overlapping_rules",
     "parse_rules",
     "rules",
     "table_measures",
@@ -36,4 +41,4 @@ RULES_SETTINGS: tuple[Setting, ...] = ()
 
 def export_rules(model: Model, name: str) -> dict[str, bytes]:
     """``{name + ".rules.txt": text}``, UTF-8; see `treekit.rules.write`."""
-    return {f"{name}.rules.txt": b"".join(piece.encode() for piece in rules(model).text())}
+    return {f"{name}.rules.txt": b"".join(piece.encode() for piece in joined_rules(model).text())}

@@ -147,6 +147,9 @@ class _Header:
                 yield from self.notes("note_each_number")
             yield from self.link()
             return
+        if rules.decisions:
+            yield self.fact("says", "labels")
+            yield from self.notes("note_decisions")
         yield self.fact("votes", rules.units_each)
         votes = "note_votes_mass" if rules.mass > 1 else "note_votes"
         decided = "note_majority" if rules.costs is None else "note_least_cost"

@@ -103,6 +103,7 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
         combine=facts.combine,
         link=facts.link,
         order=facts.order,
+        decisions=facts.decisions,
     )
     if result.order == "first" and bool(np.any(np.diff(result.tree) < 0)):
         raise ValueError("the trees of an ordered list are out of order")

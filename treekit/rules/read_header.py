@@ -40,6 +40,7 @@ class Facts:
     combine: Combine
     link: Link
     order: Order = "disjoint"
+    decisions: bool = False
 
     @property
     def mass(self) -> int:
@@ -131,6 +132,9 @@ def read_header(lines: Lines) -> Facts:
         raise ValueError(f"unknown order {order!r}")
     costs = read.costs(schema) if lines.states("costs") else None
     combine = lines.fact("combine") if lines.states("combine") else "mean"
+    decisions = lines.states("says")
+    if decisions and _stated(lines, "says") != "labels":
+        raise ValueError("rules say labels, or labels and numbers")
     in_steps = task == "regression" or combine == "sum"
     votes = _stated(lines, "step" if in_steps else "votes")
     exponent = int(votes.removeprefix("2**")) if in_steps else 0
@@ -155,6 +159,7 @@ def read_header(lines: Lines) -> Facts:
         combine=cast(Combine, combine),
         link=cast(Link, link),
         order=cast(Order, order),
+        decisions=decisions,
     )
 
 

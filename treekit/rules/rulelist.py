@@ -92,6 +92,9 @@ class RuleList(Sequence[Rule]):
     value : (rules, values) float64, or None
         What the training rows that a rule answered say, as `Tree.value`: the weight of each
         class, or the mean.  None where a text was read, which does not state it.
+    decisions : bool
+        The rules give the labels of their model and nothing more: rules of different shares
+        were joined, and each has one vote for its label.
     tests : tuple of Test
         What conditions ask beyond single columns.
     tree, leaf : (rules,) int32
@@ -123,6 +126,7 @@ class RuleList(Sequence[Rule]):
     link: Link = "identity"
     order: Order = "disjoint"
     value: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+    decisions: bool = False
 
     def __len__(self) -> int:
         return len(self.tree)

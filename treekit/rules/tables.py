@@ -16,7 +16,7 @@ from treekit.rules.rulelist import RuleList
 if TYPE_CHECKING:
     from treekit.data.table import Table
 
-__all__ = ["Known", "known_rows", "measured"]
+__all__ = ["Known", "known_rows", "measured", "rows_of"]
 
 Matrix = npt.NDArray[np.float64]
 
@@ -69,9 +69,6 @@ def known_rows(schema: Schema, table: Any, targets: Sequence[str] | None = None)
 
     Nothing is refused here: `RuleList.refused` says which rows a list does not answer.
     """
-    from treekit.data.encode import encode_rows
-    from treekit.data.levels import UNSEEN, level_codes
-
     read = _read(table, schema)
     names = [output.name for output in schema.outputs] if targets is None else list(targets)
     if len(names) != len(schema.outputs):
@@ -81,15 +78,24 @@ def known_rows(schema: Schema, table: Any, targets: Sequence[str] | None = None)
         )
     for name in names:
         read.index(name, "target column")
+    columns = [
+        _target(read, name, output) for name, output in zip(names, schema.outputs, strict=True)
+    ]
+    return Known(rows_of(schema, read), np.stack(columns, axis=1))
+
+
+def rows_of(schema: Schema, table: Any) -> Matrix:
+    """(rows, features) float64: see `Known.matrix`."""
+    from treekit.data.encode import encode_rows
+    from treekit.data.levels import UNSEEN, level_codes
+
+    read = _read(table, schema)
     matrix = np.array(encode_rows(read, schema, missing_marks=read.missing), dtype=np.float64)
     for feature, column in enumerate(schema.columns):
         if column.kind == "nominal":
             unseen = level_codes(read, _name(read, schema, feature), column.levels) == UNSEEN
             matrix[unseen, feature] = len(column.levels)
-    columns = [
-        _target(read, name, output) for name, output in zip(names, schema.outputs, strict=True)
-    ]
-    return Known(matrix, np.stack(columns, axis=1))
+    return matrix
 
 
 def _read(table: Any, schema: Schema) -> Table:
