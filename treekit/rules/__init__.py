@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from treekit.contracts import Setting
 from treekit.model.ensemble import Model
+from treekit.rules.against import Against, rules_against
 from treekit.rules.extract import rules
 from treekit.rules.joined import joined_rules
 from treekit.rules.measure import Measures, table_measures, training_measures
@@ -19,6 +20,7 @@ from treekit.rules.tables import measured
 
 __all__ = [
     "RULES_SETTINGS",
+    "Against",
     "Answer",
     "Condition",
     "Measures",
@@ -31,6 +33,7 @@ __all__ = [
     "overlapping_rules",
     "parse_rules",
     "rules",
+    "rules_against",
     "table_measures",
     "training_measures",
 ]
