@@ -150,7 +150,7 @@ def test_other_values_leave_the_tree_they_came_from_as_it_was():
 
 
 MALFORMED = [
-    ("kind", 3, Split.OBLIQUE + 1, "unknown kind"),
+    ("kind", 3, Split.RULE + 1, "unknown kind"),
     ("kind", 3, 200, "unknown kind"),
     ("n_children", 3, 1, "leaf has children"),
     ("feature", 3, 0, "leaf asks a column"),

@@ -17,8 +17,8 @@ from treekit.model.ensemble import Model
 from treekit.model.portable import MASS, quotas
 from treekit.model.tree import DTYPES, Split, Tree
 
-LEAF, THRESHOLD, MISSING, OBLIQUE = (
-    int(kind) for kind in (Split.LEAF, Split.THRESHOLD, Split.MISSING, Split.OBLIQUE)
+LEAF, THRESHOLD, MISSING, OBLIQUE, RULE = (
+    int(kind) for kind in (Split.LEAF, Split.THRESHOLD, Split.MISSING, Split.OBLIQUE, Split.RULE)
 )
 _PLAIN: dict[int, tuple[Tree, dict[str, list[Any]]]] = {}
 Cells = Sequence[float | None]
@@ -204,13 +204,15 @@ def _branch(nodes: dict[str, list[Any]], node: int, cells: Cells) -> int | None:
     if kind == OBLIQUE:
         total = _total(nodes, node, cells)
         return None if math.isnan(total) else int(not total <= nodes["threshold"][node])
+    entries = range(nodes["surrogate_start"][node], nodes["surrogate_start"][node + 1])
+    if kind == RULE:
+        return 1 if any(_surrogate(nodes, s, cells) == 1 for s in entries) else 0
     if kind == THRESHOLD:
         branch = None if x is None else int(not x <= nodes["threshold"][node])
     else:
         branch = _of_level(nodes["level_branch"], nodes["level_start"][node], x)
-    surrogates = range(nodes["surrogate_start"][node], nodes["surrogate_start"][node + 1])
     return next(
-        (b for b in (branch, *(_surrogate(nodes, s, cells) for s in surrogates)) if b is not None),
+        (b for b in (branch, *(_surrogate(nodes, s, cells) for s in entries)) if b is not None),
         None,
     )
 
@@ -230,11 +232,15 @@ def _of_level(branches: list[int], start: int, x: float | None) -> int | None:
 
 def _surrogate(nodes: dict[str, list[Any]], number: int, cells: Cells) -> int | None:
     x = cells[nodes["surrogate_feature"][number]]
-    at, below = nodes["surrogate_threshold"][number], nodes["surrogate_below"][number]
-    if math.isnan(at):
+    at = nodes["surrogate_threshold"][number]
+    if x is None:
+        said = nodes["surrogate_lost"][number]
+    elif math.isnan(at):
         start = nodes["surrogate_level_start"][number]
         return _of_level(nodes["surrogate_level_branch"], start, x)
-    return None if x is None else below if x <= at else 1 - below
+    else:
+        said = nodes["surrogate_below" if x <= at else "surrogate_above"][number]
+    return None if said == -1 else said
 
 
 def _plain(tree: Tree) -> dict[str, list[Any]]:

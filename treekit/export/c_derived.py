@@ -43,7 +43,7 @@ def derived_source(
     # How a test's count tells its kind: see the comment in the template.
     count = np.where(by_level, -1 - levels, np.where(alone, 0, terms))
     first = np.where(by_level, derived.level_start[:-1], np.where(sums, first_term, 0))
-    members = (derived.below, column, first, count)
+    members = (derived.below, derived.above, derived.lost, column, first, count)
     tables = [
         c_table("test_starts", derived.test_start.astype(np.int32)),
         struct_table(

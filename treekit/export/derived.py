@@ -25,7 +25,7 @@ def inline_terms(
     """The terms of a derived column that is one short sum, else None."""
     first = int(derived.test_start[number])
     count = int(derived.term_start[first + 1] - derived.term_start[first])
-    alone = derived.test_start[number + 1] == first + 1
+    alone = derived.test_start[number + 1] == first + 1 and not _one_sided(derived, first)
     return _terms(derived, first, columns) if alone and 0 < count <= _INLINE else None
 
 
@@ -34,10 +34,37 @@ def words(derived: DerivedColumns, number: int, columns: Sequence[Code]) -> Code
     tests = range(int(derived.test_start[number]), int(derived.test_start[number + 1]))
     told = [_test_in_words(derived, test, columns) for test in tests[:_SHOWN]]
     told += ["..."] * (len(tests) > _SHOWN)
-    return Code("; if unknown, ".join(told))
+    rule = all(_one_sided(derived, test) for test in tests)
+    return Code("unless " + ", or ".join(told) if rule else "; if unknown, ".join(told))
+
+
+def _one_sided(derived: DerivedColumns, test: int) -> bool:
+    """Whether a test is a condition of a rule, which says 1 or nothing."""
+    by_level = derived.level_feature[test] >= 0
+    branches = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
+    said = branches if by_level else np.array([derived.below[test], derived.above[test]])
+    return bool(derived.lost[test] >= 0 or not np.any(said == 0))
+
+
+def _failing(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
+    """When a condition of a rule fails."""
+    at, column = float_literal(derived.threshold[test]), int(derived.level_feature[test])
+    told = []
+    if column >= 0:
+        own = slice(int(derived.level_start[test]), int(derived.level_start[test + 1]))
+        failing = derived.level_branch[own] == 1
+        told += [f"{columns[column]} in {_codes(failing)}"] * bool(failing.any())
+    else:
+        column = int(derived.term_feature[derived.term_start[test]])
+        told += [f"{columns[column]} <= {at}"] * bool(derived.below[test] == 1)
+        told += [f"{columns[column]} > {at}"] * bool(derived.above[test] == 1)
+    told += [f"{columns[column]} missing"] * bool(derived.lost[test] == 1)
+    return " or ".join(told) or "never"
 
 
 def _test_in_words(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
+    if _one_sided(derived, test):
+        return _failing(derived, test, columns)
     column = int(derived.level_feature[test])
     if column >= 0:
         branches = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]

@@ -19,7 +19,7 @@ __all__ = ["add_derived"]
 def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
     """Add the derived columns behind the columns of `codes` (N, features).
 
-    Returns the name of (N, features + D): 0.0, 1.0, or NaN for what no test knows.
+    Returns the name of (N, features + D): 0.0, 1.0, or NaN where no test says a branch.
     """
     linear = np.flatnonzero(derived.level_feature < 0)
     levels = np.flatnonzero(derived.level_feature >= 0)
@@ -56,11 +56,17 @@ def _linear_tests(
             "Mul", [f"{name}_exact_{term}", f"{name}_weight_{term}"], f"{name}_part_{term}"
         )
         total = graph.add("Add", [total, part], f"{name}_total_{term}") if total else part
-    below = derived.below[tests].astype(graph.real)
+    below, above, lost = (
+        np.where(said < 0, np.nan, said).astype(graph.real)
+        for said in (derived.below[tests], derived.above[tests], derived.lost[tests])
+    )
     graph.constant(f"{name}_threshold", derived.threshold[tests])
     graph.constant(f"{name}_below", below)
-    graph.constant(f"{name}_above", 1 - below)
-    graph.number(f"{name}_unknown", np.nan)
+    graph.constant(f"{name}_above", above)
+    if np.isnan(lost).all():
+        graph.number(f"{name}_unknown", np.nan)
+    else:
+        graph.constant(f"{name}_unknown", lost)
     graph.add("LessOrEqual", [total, f"{name}_threshold"], f"{name}_is_below")
     graph.add("Equal", [total, total], f"{name}_is_known")
     graph.add("Where", [f"{name}_is_below", f"{name}_below", f"{name}_above"], f"{name}_side")
@@ -70,13 +76,14 @@ def _linear_tests(
 def _level_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], codes: str
 ) -> str:
-    """(N, tests): the branch of each test's level, NaN where it has none."""
+    """(N, tests): the branch of each test's level, NaN where it says none."""
     replies = []
     for test in tests.tolist():
         own = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
         replies.append(np.where(own < 0, np.nan, own))
-    unknown = graph.real.type(np.nan)
-    return graph.add_look_up(codes, derived.level_feature[tests], replies, unknown, "level_tests")
+    lost = derived.lost[tests]
+    lost = np.where(lost < 0, np.nan, lost).astype(graph.real)
+    return graph.add_look_up(codes, derived.level_feature[tests], replies, lost, "level_tests")
 
 
 def _first_known(

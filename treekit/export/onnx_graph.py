@@ -116,7 +116,7 @@ class Graph:
         codes: str,
         features: npt.NDArray[np.int64],
         replies: list[npt.NDArray[Any]],
-        missing: np.generic,
+        missing: npt.NDArray[Any] | np.generic,
         output: str,
     ) -> str:
         """Add tables over codes: (N, tables), of each row the reply to its code.
@@ -129,13 +129,16 @@ class Graph:
             Column that each table is asked by.
         replies : list of (levels,) arrays
             One for each table.
-        missing : scalar
+        missing : scalar, or (tables,) array
             The reply to a missing value.
         """
         from onnx import TensorProto
 
         sizes = np.array([len(reply) + 1 for reply in replies])
-        entries = np.concatenate([np.append(missing, reply) for reply in replies])
+        lost = np.broadcast_to(missing, len(replies))
+        entries = np.concatenate(
+            [np.append(none, reply) for none, reply in zip(lost, replies, strict=True)]
+        )
         self.constant(f"{output}_features", features)
         self.constant(f"{output}_starts", np.cumsum(sizes) - sizes)
         self.constant(f"{output}_entries", entries.astype(missing.dtype))

@@ -133,6 +133,8 @@ def derived_tables(derived: DerivedColumns) -> dict[str, Code]:
         "test_start": (derived.test_start, "i4"),
         "threshold": (np.where(by_levels, 0.0, derived.threshold), "f8"),
         "below": (derived.below, "i4"),
+        "above": (derived.above, "i4"),
+        "lost": (derived.lost, "i4"),
         "term_start": (derived.term_start, "i4"),
         "term_feature": (derived.term_feature, "i4"),
         "term_weight": (derived.term_weight, "f8"),

@@ -24,7 +24,7 @@ _MOST_TERMS = 450
 def derived_branch(
     model: Model, derived: DerivedColumns, number: int, cells: Cells, dialect: Dialect
 ) -> list[Sql]:
-    """Tests of a derived column, in order: each 0 or 1, or NULL if it is unknown.
+    """Tests of a derived column, in order: each 0 or 1, or NULL if it says nothing.
 
     Raises
     ------
@@ -48,6 +48,8 @@ def _level_test(derived: DerivedColumns, test: int, cells: Cells) -> Sql:
         codes = np.flatnonzero(branch == side).tolist()
         if codes:
             tests.append((one_of(cells.of(feature), list(map(integer, codes))), integer(side)))
+    if derived.lost[test] >= 0:
+        tests.append((is_null(cells.of(feature)), integer(int(derived.lost[test]))))
     return when(tests) if tests else cast(exp.Null(), "BIGINT")
 
 
@@ -61,16 +63,19 @@ def _linear_test(
             f"SQL adds up to {_MOST_TERMS} columns in order, and a split of the model has "
             f"{len(features)}: export to another target"
         )
-    threshold, below = float(derived.threshold[test]), int(derived.below[test])
+    threshold = float(derived.threshold[test])
     if len(features) == 1 and weights[0] == 1.0:
         value = cells.of(features[0])
         if model.schema.dtype == "float32":
             threshold = float(double_threshold(threshold))
     else:
         value = _sum(features, weights, cells, dialect)
-    above = exp.GT(this=value, expression=dialect.bound(threshold))
     at_most = exp.LTE(this=value.copy(), expression=dialect.bound(threshold))
-    return when([(at_most, integer(below)), (above, integer(1 - below))])
+    above = exp.GT(this=value.copy(), expression=dialect.bound(threshold))
+    said = (derived.below[test], derived.above[test], derived.lost[test])
+    pairs = zip((at_most, above, is_null(value)), map(int, said), strict=True)
+    tests = [(condition, integer(branch)) for condition, branch in pairs if branch >= 0]
+    return when(tests) if tests else cast(exp.Null(), "BIGINT")
 
 
 def _sum(features: list[int], weights: list[float], cells: Cells, dialect: Dialect) -> Sql:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.routes import total_of
+from treekit.kernels.routes import ask, total_of
 
-__all__ = ["Bits", "hide", "make_bits", "rounded", "shows_fault", "to_threshold"]
+__all__ = ["Bits", "hide", "hold", "make_bits", "rounded", "shows_fault", "to_threshold"]
 
 _NEIGHBOURS = 16
 """So many neighbours of one number are tried while another one is fitted to each."""
@@ -154,6 +154,41 @@ def shows_fault(routes: Any, test: int, term: int, towards: float, single: bool,
                 weight = np.nextafter(weight, towards)
         total += weight * row[routes.terms[at].feature]
     return (total <= threshold) != right
+
+
+@kernel
+def hold(routes: Any, test: int, row: Any, missing: bool, rng: Any, bits: Any) -> None:
+    """Make a condition of a rule say nothing, if it says that its rule is not met.
+
+    The number beside its threshold, so that the other bound of an interval is kept.
+    """
+    if ask(routes, test, row) < 0:
+        return
+    asked = routes.tests[test]
+    feature = asked.level_feature
+    if feature >= 0:
+        first = routes.level_start[test]
+        count = routes.level_start[test + 1] - first
+        start = int(rng.random() * count) if count > 0 else 0
+        for step in range(count):
+            code = (start + step) % count
+            if routes.level_branch[first + code] < 0:
+                row[feature] = code
+                return
+    else:
+        feature = routes.terms[routes.term_start[test]].feature
+        if asked.below < 0:
+            row[feature] = asked.threshold
+            return
+        if asked.above < 0:
+            if bits.narrow:
+                up = np.nextafter(np.float32(asked.threshold), np.float32(np.inf))
+                row[feature] = np.float64(up)
+            else:
+                row[feature] = np.nextafter(asked.threshold, np.inf)
+            return
+    if missing and asked.lost < 0:
+        row[feature] = np.nan
 
 
 @kernel

@@ -14,20 +14,22 @@ __all__ = ["UNKNOWN", "PackedColumns", "derived_key"]
 Array = npt.NDArray[Any]
 
 UNKNOWN = 2
-"""Branch of a level that a test does not know."""
+"""Branch where a test says nothing."""
 
 
 class PackedColumns(NamedTuple):
     """The fields of `treekit.model.derived.DerivedColumns` that the loops read.
 
-    Subscripts are uint64.  `level_branch`, uint8, is `UNKNOWN` for levels
-    that a test does not know; `level_cell`, which means nothing for linear tests, is
+    Subscripts are uint64.  Branches, uint8, are `UNKNOWN` where a test says
+    nothing; `level_cell`, which means nothing for linear tests, is
     the right cell of `level_feature` (see `treekit.kernels.keys`).
     """
 
     test_start: Array
     threshold: Array
     below: Array
+    above: Array
+    lost: Array
     term_start: Array
     term_feature: Array
     term_weight: Array
@@ -57,12 +59,11 @@ def derived_key(columns: Any, column: Any, keys: Array, at: Any, rows: Array, ro
     missing = word(~word(0))
     for test in range(columns.test_start[column], columns.test_start[column + np.uint64(1)]):
         first, last = columns.term_start[test], columns.term_start[test + np.uint64(1)]
+        branch = columns.lost[test]
         if first == last:  # a test by levels
             code = keys[at + columns.level_cell[test]]
             if code != missing:
                 branch = columns.level_branch[columns.level_start[test] + np.uint64(code)]
-                if branch != np.uint64(UNKNOWN):
-                    return word(branch)
         else:
             # Products of two floats are exact in double, so that a fused
             # multiply-add could not differ either.
@@ -70,6 +71,10 @@ def derived_key(columns: Any, column: Any, keys: Array, at: Any, rows: Array, ro
             for term in range(first, last):
                 x = np.float64(rows[row, columns.term_feature[term]])
                 total += columns.term_weight[term] * x
-            if total == total:
-                return word(columns.below[test] ^ np.uint64(total > columns.threshold[test]))
+            if total <= columns.threshold[test]:
+                branch = columns.below[test]
+            elif total == total:
+                branch = columns.above[test]
+        if branch != np.uint8(UNKNOWN):
+            return word(branch)
     return missing

@@ -14,6 +14,7 @@ import numpy as np
 
 from treekit.kernels.boxes import enter, has_known, leave, possible
 from treekit.kernels.compile import kernel
+from treekit.kernels.routes import RULE
 
 __all__ = ["Can", "can_touch"]
 
@@ -71,13 +72,16 @@ def _note_levels(walk: Any, routes: Any, at: int, first: int, test: int, can: An
     """Mark what a test by levels can see; whether it can be unknown."""
     feature = routes.tests[test].level_feature
     column = walk.columns[feature]
-    unknown = column.no_missing == 0
+    of_rule, lost = routes.nodes[at].kind == RULE, routes.tests[test].lost
+    unknown = column.no_missing == 0 and lost < 0
+    if column.no_missing == 0 and lost >= 0:
+        can.enter[routes.nodes[at].first_child + lost] = True
     start = routes.level_start[test]
     for entry in range(start, routes.level_start[test + 1]):
         code = entry - start
         if column.no_known > 0 or walk.barred[column.first_level + code] > 0:
             continue
-        if _asked_before(routes, first, test, feature, code):
+        if not of_rule and _asked_before(routes, first, test, feature, code):
             continue
         can.level[entry] = True
         branch = routes.level_branch[entry]
@@ -95,11 +99,13 @@ def _note_sum(
     """Mark what a linear test can see; whether it can be unknown."""
     low = high = 0.0
     known, unknown = True, False
+    of_rule = routes.nodes[at].kind == RULE
     rises = falls = both = 0  # terms that can be infinite
     for term in range(routes.term_start[test], routes.term_start[test + 1]):
         feature, weight = routes.terms[term].feature, routes.terms[term].weight
         column = walk.columns[feature]
-        known &= has_known(column) and not _asked_before(routes, first, test, feature, -1)
+        known &= has_known(column)
+        known &= of_rule or not _asked_before(routes, first, test, feature, -1)
         unknown |= column.no_missing == 0
         least, most = _up(column.low, narrow), column.high
         if weight < 0:
@@ -122,11 +128,18 @@ def _note_sum(
     can.side[test, 0], can.side[test, 1] = known and at_most, known and more
     can.near[test, 0] = can.side[test, 0] and high >= threshold
     can.near[test, 1] = can.side[test, 1] and low <= above
-    below = routes.tests[test].below
-    child = routes.nodes[at].first_child
-    can.enter[child + below] |= can.side[test, 0]
-    can.enter[child + 1 - below] |= can.side[test, 1]
-    return unknown
+    silent = _enter(routes, at, routes.tests[test].below, can.side[test, 0], can)
+    silent |= _enter(routes, at, routes.tests[test].above, can.side[test, 1], can)
+    return silent | _enter(routes, at, routes.tests[test].lost, unknown, can)
+
+
+@kernel
+def _enter(routes: Any, at: int, branch: int, some: bool, can: Any) -> bool:
+    """Let inputs into a branch, if there are some; whether some are told no branch."""
+    if branch < 0:
+        return some
+    can.enter[routes.nodes[at].first_child + branch] |= some
+    return False
 
 
 @kernel

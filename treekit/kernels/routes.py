@@ -1,4 +1,4 @@
-"""Where rows go in trees that ask sums and surrogates, or divide rows at missing values.
+"""Where rows go in trees that ask sums, surrogates and rules, or divide rows at missing values.
 
 Plain loops over every node's tests, in the order in which they are asked.
 """
@@ -14,6 +14,7 @@ from treekit.kernels.compile import kernel
 __all__ = [
     "FULL_MASS",
     "NODE",
+    "RULE",
     "TERM",
     "TEST",
     "Routes",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 # Numbers of `treekit.model.tree.Split`, which compiled code cannot read.
-_LEAF, _MISSING = 0, 4
+_LEAF, _MISSING, RULE = 0, 4, 6
 _MASS_BITS = 24
 FULL_MASS = 1 << _MASS_BITS
 
@@ -43,7 +44,12 @@ NODE = np.dtype(
 part that it gets of a row that divides.
 """
 
-TEST = np.dtype([("threshold", np.float64), ("below", np.int64), ("level_feature", np.int64)])
+TEST = np.dtype(
+    [
+        ("threshold", np.float64),
+        *((name, np.int64) for name in ("below", "above", "lost", "level_feature")),
+    ]
+)
 TERM = np.dtype([("feature", np.int64), ("weight", np.float64)])
 
 
@@ -86,24 +92,25 @@ def total_of(routes: Any, test: int, row: Any) -> float:
 
 @kernel
 def ask(routes: Any, test: int, row: Any) -> int:
-    """The branch that one test says; -1 = unknown.  Codes of levels are checked here."""
+    """The branch that one test says; -1 = nothing.  Codes of levels are checked here."""
     feature = routes.tests[test].level_feature
     if feature < 0:
         total = total_of(routes, test, row)
         if np.isnan(total):
-            return -1
-        below = routes.tests[test].below
-        return below if total <= routes.tests[test].threshold else 1 - below
+            return routes.tests[test].lost
+        if total <= routes.tests[test].threshold:
+            return routes.tests[test].below
+        return routes.tests[test].above
     first = routes.level_start[test]
     code = row[feature]
     if code >= 0 and code < routes.level_start[test + 1] - first and code == np.floor(code):
-        return routes.level_branch[first + int(code)]
-    return -1
+        return np.int64(routes.level_branch[first + int(code)])
+    return routes.tests[test].lost
 
 
 @kernel
 def branch_at(routes: Any, node: int, row: Any) -> int:
-    """The branch that a row takes at an inner node; -1 if nothing asked there is known."""
+    """The branch that a row takes at an inner node; -1 if nothing asked there says one."""
     column = routes.nodes[node].asks
     if column < 0:  # MISSING; any number that is no code counts as missing
         return 0 if np.isnan(row[routes.nodes[node].feature]) else 1

@@ -33,7 +33,7 @@ class Touched(NamedTuple):
     level : (level entries,) int64
         A row that a test by levels saw with that level.
     unknown : (nodes,) int64
-        A row to which nothing that the node asks was known.
+        A row to which nothing that the node asks said a branch.
     """
 
     node: Any
@@ -55,13 +55,13 @@ def _touch(routes: Any, at: int, row: Any, number: int, touched: Any) -> int:
     for test in range(routes.test_start[column], routes.test_start[column + 1]):
         branch = ask(routes, test, row)
         feature = routes.tests[test].level_feature
+        total = np.nan if feature >= 0 else total_of(routes, test, row)
         if feature >= 0:
             code = row[feature]
             first = routes.level_start[test]
             if code >= 0 and code < routes.level_start[test + 1] - first:
                 touched.level[first + int(code)] = number
-        elif branch >= 0:
-            total = total_of(routes, test, row)
+        elif not np.isnan(total):
             side = 0 if total <= routes.tests[test].threshold else 1
             old = touched.nearest[test, side]
             nearer = total > old if side == 0 else total < old

@@ -1,8 +1,9 @@
 """The loop that changes a row until it does what is wished of it at a node.
 
 A wish names a node, one of its tests and an outcome.  A row that reaches the
-node is copied; what the node asks before that test is made unknown; then the
-test is made to say what is wished (see `treekit.kernels.changes`).
+node is copied; what the node asks before that test is made unknown (of a rule,
+all other conditions are met); then the test is made to say what is wished (see
+`treekit.kernels.changes`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from treekit.kernels.changes import hide, rounded, shows_fault, to_threshold
+from treekit.kernels.changes import hide, hold, rounded, shows_fault, to_threshold
 from treekit.kernels.compile import kernel
-from treekit.kernels.routes import FULL_MASS, answers_below, ask, branch_at, reaches, total_of
+from treekit.kernels.routes import (
+    FULL_MASS,
+    RULE,
+    answers_below,
+    ask,
+    branch_at,
+    reaches,
+    total_of,
+)
 
 __all__ = [
     "ABOVE",
@@ -69,8 +78,12 @@ def _change(
     column = routes.nodes[wish.node].asks
     first = routes.test_start[column]
     last = routes.test_start[column + 1] if wish.goal == UNKNOWN else wish.test
-    for test in range(first, last):
-        hide(routes, test, row, missing, rng)
+    if routes.nodes[wish.node].kind == RULE:  # all other conditions are to be met
+        for test in range(first, routes.test_start[column + 1]):
+            hold(routes, test, row, missing, rng, bits)
+    else:
+        for test in range(first, last):
+            hide(routes, test, row, missing, rng)
     if wish.goal == UNKNOWN:
         return True
     if wish.goal == LEVEL:
@@ -98,7 +111,8 @@ def _came_true(routes: Any, wish: Any, row: Any) -> bool:
         return branch == (0 if wish.goal == UNKNOWN else 1)
     if wish.goal == UNKNOWN:
         return branch < 0
-    for test in range(routes.test_start[routes.nodes[wish.node].asks], wish.test):
+    column = routes.nodes[wish.node].asks
+    for test in range(routes.test_start[column], wish.test):
         if ask(routes, test, row) >= 0:
             return False
     if wish.goal in (AT_MOST, ABOVE):

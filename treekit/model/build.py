@@ -26,6 +26,7 @@ __all__ = [
     "leaf",
     "multiway",
     "oblique",
+    "rule",
     "subset",
     "threshold",
 ]
@@ -43,12 +44,18 @@ class Surrogate:
     below : int
     levels : mapping of str to int
         Nominal columns: branch of each level; it does not apply to the others.
+    above : int, optional
+        Numeric columns: branch of ``x > at``; default: the other one.
+    lost : int
+        Branch of a missing value; -1 = says nothing.
     """
 
     feature: int | str
     at: float = np.nan
     below: int = 0
     levels: Mapping[str, int] = field(default_factory=dict)
+    above: int | None = None
+    lost: int = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +129,14 @@ def is_missing(feature: int | str, yes: Node, no: Node) -> Node:
     return Node(Split.MISSING, (yes, no), feature)
 
 
+def rule(conditions: Sequence[Surrogate], yes: Node, no: Node) -> Node:
+    """Rows that no condition says 1 of go to `yes`, a leaf, all others to `no`.
+
+    ``Surrogate("x", at=2.5, below=1, above=-1, lost=1)`` says x > 2.5, and not missing.
+    """
+    return Node(Split.RULE, (yes, no), conditions[0].feature, surrogates=tuple(conditions))
+
+
 def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
     """The tree of nested nodes, breadth first.
 
@@ -163,6 +178,10 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
         surrogate_feature=np.array(asked, dtype=np.int32),
         surrogate_threshold=np.array([surrogate.at for surrogate in surrogates]),
         surrogate_below=np.array([surrogate.below for surrogate in surrogates], dtype=np.int32),
+        surrogate_above=np.array(
+            [1 - s.below if s.above is None else s.above for s in surrogates], dtype=np.int32
+        ),
+        surrogate_lost=np.array([surrogate.lost for surrogate in surrogates], dtype=np.int32),
         surrogate_level_start=_starts(replies),
         surrogate_level_branch=np.array([b for reply in replies for b in reply], dtype=np.int32),
     )

@@ -79,7 +79,7 @@ def check_forest(
     _check_shapes(nodes, schema)
     leaf = nodes.kind == Split.LEAF
     inner = np.flatnonzero(~leaf)
-    _require(bool(np.all(nodes.kind <= Split.OBLIQUE)), "a node has an unknown kind of split")
+    _require(bool(np.all(nodes.kind <= Split.RULE)), "a node has an unknown kind of split")
     _check_links(nodes, roots, leaf, inner)
     features = nodes.feature[inner]
     _require(
@@ -90,6 +90,7 @@ def check_forest(
     _check_levels(nodes, schema)
     _check_terms(nodes, schema)
     _check_surrogates(nodes, schema)
+    _check_rules(nodes, roots, schema)
     _require(bool(np.all(np.isfinite(nodes.value))), "a node value is not finite")
     weights_ok = np.all(np.isfinite(nodes.weight) & (nodes.weight >= 0))
     _require(bool(weights_ok), "a node weight is negative or not finite")
@@ -97,6 +98,8 @@ def check_forest(
         _require(bool(np.all(nodes.value >= 0)), "a class weight is negative")
     depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
     if np.any(~leaf[depths == MAX_DEPTH]):
+        if np.any(nodes.kind == Split.RULE):
+            raise ModelError(f"a list has more than {MAX_DEPTH} rules, the bound: leave some out")
         raise ModelError(f"a tree is more than {MAX_DEPTH} deep, the bound: set max_depth")
 
 
@@ -231,10 +234,10 @@ def _check_terms(tree: Tree, schema: Schema) -> None:
 def _check_surrogates(tree: Tree, schema: Schema) -> None:
     if tree.surrogate_start[-1] == 0:  # starts ascend: there are none
         return
-    binary = (tree.kind == Split.THRESHOLD) | (tree.kind == Split.SUBSET)
+    asks = (tree.kind == Split.THRESHOLD) | (tree.kind == Split.SUBSET) | (tree.kind == Split.RULE)
     _require(
-        bool(np.all(binary | (np.diff(tree.surrogate_start) == 0))),
-        "a node has surrogates that is no threshold and no subset",
+        bool(np.all(asks | (np.diff(tree.surrogate_start) == 0))),
+        "a node has surrogates that is no threshold, no subset and no rule",
     )
     feature = tree.surrogate_feature
     _require(
@@ -243,8 +246,8 @@ def _check_surrogates(tree: Tree, schema: Schema) -> None:
     )
     nominal = schema.nominal[feature]
     _require_type(tree.surrogate_threshold[~nominal], schema, "a surrogate's threshold")
-    below = tree.surrogate_below
-    _require(bool(np.all((below == 0) | (below == 1))), "a surrogate leads to no branch")
+    said = np.stack([tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost])
+    _require(bool(np.all((said >= -1) & (said <= 1))), "a surrogate leads to no branch")
     _require(
         bool(np.array_equal(np.diff(tree.surrogate_level_start), schema.n_levels[feature])),
         "a surrogate does not have one branch entry for each level of its column",
@@ -252,3 +255,39 @@ def _check_surrogates(tree: Tree, schema: Schema) -> None:
     branch = tree.surrogate_level_branch
     inside = branch.min(initial=0) >= -1 and branch.max(initial=0) <= 1
     _require(bool(inside), "a surrogate leads to no branch")
+
+
+def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> None:
+    """Rules are chains, and their conditions can but fail; surrogates are no conditions."""
+    rule = tree.kind == Split.RULE
+    counts = np.diff(tree.surrogate_start)
+    of_rule = np.repeat(rule, counts)
+    surrogate = ~of_rule
+    two_sided = (
+        (tree.surrogate_below[surrogate] >= 0)
+        & (tree.surrogate_above[surrogate] == 1 - tree.surrogate_below[surrogate])
+        & (tree.surrogate_lost[surrogate] == -1)
+    )
+    _require(bool(np.all(two_sided)), "a surrogate does not say one branch and else the other")
+    at = np.flatnonzero(rule)
+    if not len(at):
+        return
+    first = tree.first_child[at]
+    _require(bool(np.all(counts[at] > 0)), "a rule has no conditions, and is not the last one")
+    _require(bool(np.all(tree.missing[at] == 0)), "a rule's conditions are met unless one fails")
+    inner = tree.kind != Split.LEAF
+    alone = np.add.reduceat(inner & ~rule, roots[:-1]) == 0
+    chained = alone | (np.add.reduceat(rule, roots[:-1]) == 0)
+    _require(bool(np.all(chained)), "rules are a chain: a tree of rules has no other splits")
+    _require(not bool(np.any(inner[first])), "rules are a chain: a rule leads to a leaf")
+    asked = tree.surrogate_feature[tree.surrogate_start[at]]
+    named = bool(np.array_equal(tree.feature[at], asked))
+    _require(named, "a rule does not name the column of its first condition")
+    entries = np.flatnonzero(of_rule)
+    said = [tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost]
+    # Where levels are asked, below and above mean nothing.
+    numeric = ~schema.nominal[tree.surrogate_feature[entries]]
+    fails = [said[0][entries][numeric], said[1][entries][numeric], said[2][entries]]
+    levels = np.repeat(of_rule, np.diff(tree.surrogate_level_start))
+    fails.append(tree.surrogate_level_branch[levels])
+    _require(all(bool(np.all(one != 0)) for one in fails), "a condition of a rule decides for it")

@@ -1,9 +1,9 @@
-"""Derived columns: what oblique splits and splits with surrogates ask, as columns of their own.
+"""Derived columns: what sums, rules and splits with surrogates ask, as columns of their own.
 
 A derived column is 0.0 or 1.0, the branch that a row takes, or NaN if nothing
-that it asks is known.  Behind the raw columns it makes every tree a plain one:
+that it asks says a branch.  Behind the raw columns it makes every tree a plain one:
 such a node asks ``x' <= 0``.  A derived column is a list of tests in order;
-the first whose value is known decides.
+the first that says a branch decides.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ class DerivedColumns(NamedTuple):
         Tests of a column.
     threshold : (T,) float64
         Linear tests: ``0.0 + w0 * x0 + w1 * x1 + ...`` in double over inputs of
-        the model's type, unknown if that is NaN.
-    below : (T,) int64
-        Linear tests: branch where the sum is at most the threshold, else ``1 - below``.
+        the model's type, lost if that is NaN.
+    below, above : (T,) int64
+        Linear tests: branch where the sum is at most the threshold, and where it is
+        larger; -1 = says nothing.
+    lost : (T,) int64
+        Branch of a sum that is NaN, or of a level that is missing or outside the
+        vocabulary; -1 = says nothing.
     term_start : (T + 1,) int64
         Terms of a linear test; a test by levels has none.
     term_feature : (terms,) int64
@@ -45,13 +49,15 @@ class DerivedColumns(NamedTuple):
         Column of a test by levels; -1 for linear tests.
     level_start : (T + 1,) int64
     level_branch : (levels,) int32
-        Branch of each level; -1 = unknown to this test, as a missing value is.
+        Branch of each level; -1 = says nothing.
     """
 
     column: npt.NDArray[np.int64]
     test_start: npt.NDArray[np.int64]
     threshold: npt.NDArray[np.float64]
     below: npt.NDArray[np.int64]
+    above: npt.NDArray[np.int64]
+    lost: npt.NDArray[np.int64]
     term_start: npt.NDArray[np.int64]
     term_feature: npt.NDArray[np.int64]
     term_weight: npt.NDArray[np.float64]
@@ -99,11 +105,13 @@ def _columns(
     surrogates = np.diff(nodes.surrogate_start)
     column = np.full(nodes.n_nodes, -1)
     column[owners] = np.arange(len(owners))
-    sizes = 1 + surrogates[owners]
+    asks = nodes.kind[owners] != Split.RULE  # a rule has no test of its own
+    sizes = asks + surrogates[owners]
     test_start = np.cumsum(np.append(0, sizes))
     own = np.zeros(test_start[-1], dtype=np.bool_)  # a node's own test comes first
-    own[test_start[:-1]] = True
+    own[test_start[:-1][asks]] = True
     behind, _ = ranges(nodes.surrogate_start, owners)
+    owners = owners[asks]
 
     def tests(of_nodes: npt.NDArray[np.generic], of_surrogates: npt.NDArray[np.generic]) -> Any:
         merged = np.empty(len(own), dtype=np.result_type(of_nodes, of_surrogates))
@@ -125,9 +133,9 @@ def _columns(
         column=column,
         test_start=test_start,
         threshold=tests(nodes.threshold[owners], nodes.surrogate_threshold[behind]),
-        below=tests(np.zeros(len(owners), np.int64), nodes.surrogate_below[behind]).astype(
-            np.int64
-        ),
+        below=tests(np.zeros(len(owners), np.int64), nodes.surrogate_below[behind]),
+        above=tests(np.ones(len(owners), np.int64), nodes.surrogate_above[behind]),
+        lost=tests(np.full(len(owners), -1), nodes.surrogate_lost[behind]),
         term_start=np.cumsum(np.append(0, term_counts)),
         term_feature=term_feature,
         term_weight=term_weight,

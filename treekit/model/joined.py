@@ -28,7 +28,10 @@ _MOST_NODES = np.iinfo(np.int32).max
 _OF_NODES = {
     "level_start": ("level_branch",),
     "term_start": ("term_feature", "term_weight"),
-    "surrogate_start": ("surrogate_feature", "surrogate_threshold", "surrogate_below"),
+    "surrogate_start": (
+        *("surrogate_feature", "surrogate_threshold"),
+        *("surrogate_below", "surrogate_above", "surrogate_lost"),
+    ),
 }
 _OF_SURROGATES = {"surrogate_level_start": ("surrogate_level_branch",)}
 

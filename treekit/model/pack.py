@@ -173,8 +173,9 @@ def _packed_columns(derived: DerivedColumns, columns: npt.NDArray[np.int64]) -> 
     from treekit.kernels.derived import UNKNOWN, PackedColumns
 
     arrays = derived._asdict()
-    branch = arrays["level_branch"] = derived.level_branch.astype(np.uint8)
-    branch[derived.level_branch < 0] = UNKNOWN
+    for name in ("below", "above", "lost", "level_branch"):
+        said = arrays[name]
+        arrays[name] = np.where(said < 0, UNKNOWN, said).astype(np.uint8)
     arrays["level_cell"] = _CELL * (2 * np.searchsorted(columns, derived.level_feature) + 1)
     kept = np.float64, np.uint8
     return PackedColumns(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treekit.errors import ModelError
+from treekit.model.tree import Split
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
@@ -31,8 +32,7 @@ def check_policies(model: Model) -> None:
     ):
         if value not in known:
             raise ModelError(f"unknown {what} {value!r}; known: {', '.join(known)}")
-    if model.missing != "surrogate" and any(len(tree.surrogate_feature) for tree in model.trees):
-        raise ModelError(f"trees with surrogates need missing='surrogate', not {model.missing!r}")
+    _check_missing(model)
     if schema.task == "regression" and (model.voting == "hard" or model.costs is not None):
         raise ModelError("hard voting and costs are for classification")
     _check_link(model)
@@ -47,6 +47,20 @@ def check_policies(model: Model) -> None:
         raise ModelError("the cost of a right answer is 0")
     if np.any((model.costs < 0) | (model.costs > MAX_COST)):
         raise ModelError(f"a cost lies between 0 and {MAX_COST}")
+
+
+def _check_missing(model: Model) -> None:
+    """Surrogates and rules say themselves what a missing value does."""
+    asks = [tree for tree in model.trees if len(tree.surrogate_feature)]
+    rules = [tree for tree in asks if Split.RULE in tree.kind]
+    if len(rules) < len(asks) and model.missing != "surrogate":
+        raise ModelError(f"trees with surrogates need missing='surrogate', not {model.missing!r}")
+    if not rules:
+        return
+    if model.missing == "fractional":
+        raise ModelError("rows do not divide at the conditions of rules: missing='direction'")
+    if any(tree.n_leaves > 1 and Split.RULE not in tree.kind for tree in model.trees):
+        raise ModelError("a model of rules has other splits: all of its trees are lists of rules")
 
 
 def _check_link(model: Model) -> None:

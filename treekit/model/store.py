@@ -4,8 +4,8 @@ Arrays hold the nodes of all trees, one after the other (see
 `treekit.model.joined`), each in the smallest type that is exact.  What follows
 from the rest is not stored: where a node's level entries start.  A file from a
 stranger is safe to load: nothing is executed, no size is believed, and the
-model is checked like one built by hand.  Only models with oblique splits, or
-with surrogates, have the arrays of these.
+model is checked like one built by hand.  Only models with oblique splits, with
+surrogates, or with rules have the arrays of these.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
 
 __all__ = ["VERSION", "load", "save"]
 
-VERSION = 2
-"""Of the file format.  A reader takes files up to its own version; 2 added sums and links.
+VERSION = 3
+"""Of the file format.  A reader takes files up to its own version; 2 added sums and links, 3
+rules, and a model without rules is still written as 2, for readers of before.
 
 Whatever later versions change, ``model.json`` stays a stored zip entry that
 holds ``format`` and ``version``, so that older readers can say what is wrong.
@@ -50,6 +51,9 @@ _GROUPS = {
     ),
 }
 """Arrays that a file has all of or none: how many each node owns, and what it owns."""
+
+_SIDES = ("surrogate_above", "surrogate_lost")
+"""Arrays of models whose surrogates are conditions of rules; others say the same of each."""
 
 _PLAIN = ("roots", "units", *PER_NODE, "level_branch")
 _ARRAYS: dict[str, type[np.generic]] = {
@@ -102,7 +106,7 @@ def save(model: Model, path: str | Path) -> None:
     try:
         header = _Header(
             format=_FORMAT,
-            version=VERSION,
+            version=VERSION if _one_sided(model) else 2,
             schema=model.schema,
             exponent=model.exponent,
             missing=model.missing,
@@ -135,6 +139,13 @@ def _arrays_of(model: Model) -> Iterator[tuple[str, npt.NDArray[Any]]]:
             yield count, owned
             for name in names:
                 yield name, _joined(model, name)
+    if _one_sided(model):
+        for name in _SIDES:
+            yield name, _joined(model, name)
+
+
+def _one_sided(model: Model) -> bool:
+    return any(len(tree.surrogate_feature) and tree.one_sided for tree in model.trees)
 
 
 def _joined(model: Model, name: str) -> npt.NDArray[Any]:
@@ -196,7 +207,9 @@ def _check_stamp(entries: dict[str, bytes]) -> None:
 def _expected(entries: Mapping[str, bytes]) -> list[str]:
     """The arrays that belong in a file with these entries."""
     groups = [group for group in _GROUPS if f"{group}.npy" in entries]
-    return [*_PLAIN, *groups, *(name for group in groups for name in _GROUPS[group])]
+    owned = [name for group in groups for name in _GROUPS[group]]
+    sides = _SIDES if f"{_SIDES[0]}.npy" in entries else ()
+    return [*_PLAIN, *groups, *owned, *sides]
 
 
 def _array(name: str, content: bytes) -> npt.NDArray[Any]:

@@ -38,6 +38,11 @@ class Split(IntEnum):
     """Missing values go to branch 0, all others to branch 1."""
     OBLIQUE = 5
     """``sum(w * x) <= threshold``: branch 0, else branch 1; see `Tree.term_start`."""
+    RULE = 6
+    """All conditions of a rule are met: branch 0, a leaf; else branch 1, the rules behind it.
+
+    The node's entries in the arrays of surrogates are the conditions: each says 1 where it
+    fails, and nothing where it is met.  Such nodes make a chain, and nothing else does."""
 
 
 _OWNED = ("level", "term", "surrogate")
@@ -91,16 +96,21 @@ class Tree:
     surrogate_start : (n + 1,) int64
         THRESHOLD or SUBSET node i owns surrogates ``surrogate_start[i]`` to
         ``surrogate_start[i + 1]``: what a row is asked whose own value is
-        missing, or a level that the node never saw; the first that applies decides.
+        missing, or a level that the node never saw; the first that says a branch
+        decides.  RULE nodes own their conditions here, and have no test of their own.
     surrogate_feature : (surrogates,) int32
     surrogate_threshold : (surrogates,) float64
         Numeric columns: a number of the input type.  NaN for nominal columns.
-    surrogate_below : (surrogates,) int32
-        Numeric columns: branch of ``x <= threshold``; larger values take the
-        other.  0 for nominal columns.
+    surrogate_below, surrogate_above : (surrogates,) int32
+        Numeric columns: branch of ``x <= threshold``, and of larger values; -1 = says
+        nothing.  Surrogates say both: by default, and in nominal columns, where they
+        mean nothing, ``above`` is ``1 - below``.
+    surrogate_lost : (surrogates,) int32
+        Branch of a missing value, or of a level outside the vocabulary that counts as
+        one; -1 = says nothing, the default.
     surrogate_level_start : (surrogates + 1,) int64
     surrogate_level_branch : (levels,) int32
-        Nominal columns: branch of each level; -1 = the surrogate does not apply.
+        Nominal columns: branch of each level; -1 = says nothing.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -123,6 +133,8 @@ class Tree:
     surrogate_below: npt.NDArray[np.int32] = field(default_factory=_nothing)
     surrogate_level_start: npt.NDArray[np.int64] = field(default_factory=_nothing)
     surrogate_level_branch: npt.NDArray[np.int32] = field(default_factory=_nothing)
+    surrogate_above: npt.NDArray[np.int32] = field(default_factory=_nothing)
+    surrogate_lost: npt.NDArray[np.int32] = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -132,6 +144,10 @@ class Tree:
                 owners = self.surrogate_feature if "surrogate_level" in one.name else self.kind
                 if array is _NOTHING or is_idle(np.asarray(array), owners.size):
                     array = no_entries(owners.size)
+            elif array is _NOTHING and one.name == "surrogate_above":
+                array = 1 - np.asarray(self.surrogate_below)
+            elif array is _NOTHING and one.name == "surrogate_lost":
+                array = np.full(len(self.surrogate_feature), -1)
             array = np.ascontiguousarray(array, dtype=dtype)
             if array.flags.writeable:
                 array = array.view()
@@ -142,6 +158,12 @@ class Tree:
     def n_nodes(self) -> int:
         """Number of nodes."""
         return len(self.kind)
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether some entry of the surrogates says something else than a surrogate does."""
+        two = (self.surrogate_lost == -1) & (self.surrogate_above == 1 - self.surrogate_below)
+        return not bool(np.all(two))
 
     @property
     def leaves(self) -> npt.NDArray[np.int64]:
@@ -222,6 +244,8 @@ class Tree:
             surrogate_feature=self.surrogate_feature[surrogates],
             surrogate_threshold=self.surrogate_threshold[surrogates],
             surrogate_below=self.surrogate_below[surrogates],
+            surrogate_above=self.surrogate_above[surrogates],
+            surrogate_lost=self.surrogate_lost[surrogates],
             surrogate_level_start=np.cumsum(np.append(0, entry_sizes)),
             surrogate_level_branch=gathered(
                 self.surrogate_level_branch, self.surrogate_level_start[surrogates], entry_sizes
@@ -254,6 +278,8 @@ DTYPES: dict[str, type[np.generic]] = {
     "surrogate_below": np.int32,
     "surrogate_level_start": np.int64,
     "surrogate_level_branch": np.int32,
+    "surrogate_above": np.int32,
+    "surrogate_lost": np.int32,
 }
 
 PER_NODE = tuple(name for name in DTYPES if name.partition("_")[0] not in _OWNED)

@@ -5,8 +5,9 @@ each cell a row of bits says which rules accept it; a row of data fits the
 rules that every column's bits agree on (the bit vectors of Lakshman and
 Stiliadis, 1998, "High-speed policy-based packet forwarding").  Nothing here
 knows that the rules came from a tree: rules that overlap, or leave a gap, are
-summed as they are.  What a divided row leaves in a rule is counted condition
-by condition, for the pairs of row and rule that fit.
+summed as they are; of an ordered list the first that fits is taken.  What a
+divided row leaves in a rule is counted condition by condition, for the pairs
+of row and rule that fit.
 """
 
 from __future__ import annotations
@@ -73,20 +74,53 @@ def sums(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
             f"model refuses (missing: {rules.missing}, unknown: {rules.unknown}); fill or drop it"
         )
     result = np.zeros((len(matrix), rules.schema.n_values), dtype=np.int64)
-    for first in range(0, len(rules), _RULES):
-        last = min(first + _RULES, len(rules))
+    for first, last in _blocks(rules):
         columns = _columns(rules, first, last)
         units = rules.units[first:last]
         parts = _Parts(rules, first, last, columns) if rules.mass > 1 else None
         for at in range(0, len(matrix), _ROWS):
             values = matrix[at : at + _ROWS]
             bits, cells = _fitting(rules, columns, values, last - first)
-            for row, rule in _pairs(bits):
+            for row, rule in _answering(rules, bits, first):
                 mine = units[rule]
                 if parts is not None:
                     mine = mine * parts.left(cells, row, rule)[:, None]
                 np.add.at(result[at : at + _ROWS], row, mine)
     return result
+
+
+def _blocks(rules: RuleList) -> Iterator[tuple[int, int]]:
+    """First and last of some rules at a time; of ordered lists whole trees."""
+    if rules.order == "disjoint":
+        for first in range(0, len(rules), _RULES):
+            yield first, min(first + _RULES, len(rules))
+        return
+    ends = np.append(np.flatnonzero(np.diff(rules.tree)) + 1, len(rules))
+    first = 0
+    while first < len(rules):
+        some = max(int(np.searchsorted(ends, first + _RULES, "right")) - 1, 0)
+        last = int(ends[some]) if ends[some] > first else int(ends[some + 1])
+        yield first, last
+        first = last
+
+
+def _answering(rules: RuleList, bits: Table, first: int) -> Iterator[tuple[Index, Index]]:
+    """Rows and the rules that answer them: all that fit, or the first of each tree.
+
+    Rules are counted from `first`, as the bits are.
+    """
+    if rules.order == "disjoint":
+        yield from _pairs(bits)
+        return
+    pairs = [*_pairs(bits)]
+    if not pairs:
+        return
+    row, rule = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    order = np.lexsort((rule, row))
+    row, rule = row[order], rule[order]
+    tree = rules.tree[first + rule]
+    begins = np.append(True, (np.diff(row) != 0) | (np.diff(tree) != 0))
+    yield row[begins], rule[begins]
 
 
 def _matrix(schema: Schema, rows: Any) -> Matrix:

@@ -15,6 +15,7 @@ from treekit.model.tree import Split, Tree
 from treekit.model.votes import spread
 from treekit.rules.clauses import tests_of
 from treekit.rules.divided import divided_conditions
+from treekit.rules.listed import is_listed, listed_conditions
 from treekit.rules.rulelist import ConditionTable, RuleList
 
 __all__ = ["rules"]
@@ -25,8 +26,11 @@ Conditions = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], ConditionTable]
 def rules(model: Model) -> RuleList:
     """The rules of a model, tree after tree, leaves from the leftmost path to the rightmost.
 
-    Linear in the nodes and in what the conditions hold.
+    Of a model that is lists of rules, these rules, in their order.  Linear in the nodes and
+    in what the conditions hold.
     """
+    if is_listed(model):
+        return _listed(model)
     column = derive(model).column
     first = np.cumsum([0] + [tree.n_nodes for tree in model.trees])
     ends: list[npt.NDArray[np.int64]] = []
@@ -63,6 +67,37 @@ def rules(model: Model) -> RuleList:
         combine=model.combine,
         link=model.link,
         value=np.concatenate([tree.value[leaf] for tree, leaf, _ in own]),
+    )
+
+
+def _listed(model: Model) -> RuleList:
+    """The rules of lists; `RuleList.model` undone."""
+    end, conditions = listed_conditions(model)
+    leaves = [tree.leaves for tree in model.trees]
+    return RuleList(
+        schema=model.schema,
+        missing=model.missing,
+        unknown=model.unknown,
+        voting=model.voting,
+        costs=model.label_costs,
+        n_trees=model.n_trees,
+        exponent=model.exponent,
+        tests=(),
+        tree=np.repeat(np.arange(model.n_trees, dtype=np.int32), [len(own) for own in leaves]),
+        leaf=np.concatenate(leaves).astype(np.int32),
+        support=np.concatenate(
+            [tree.weight[own] for tree, own in zip(model.trees, leaves, strict=True)]
+        ),
+        as_parent=np.zeros(len(end), np.bool_),
+        units=model.units,
+        end=end,
+        conditions=conditions,
+        combine=model.combine,
+        link=model.link,
+        order="first",
+        value=np.concatenate(
+            [tree.value[own] for tree, own in zip(model.trees, leaves, strict=True)]
+        ),
     )
 
 

@@ -49,6 +49,10 @@ _TESTS = (
     "unknown if a number in it is missing, or if infinities cancel. A category is unknown if",
     "it is missing or, where two sets are named, in neither of them.",
 )
+_FIRST = (
+    "  Of each tree the rules are asked in their order, and the first one answers whose conditions",
+    "  are all met; 'otherwise' answers where none before did.",
+)
 _MARGINS = (
     "  A rule names what it adds to the margins of classes; to those not named it adds nothing.",
     "  The answer is the class of the largest margin over all trees, among equals the one listed",
@@ -82,6 +86,8 @@ def header(rules: RuleList) -> list[str]:
     lines.append(f"trees    {rules.n_trees}")
     if rules.mass > 1:
         lines.append("  A row fits each rule that leaves it some mass: in each tree all of it.")
+    elif rules.order == "first":
+        lines += ["order    first", *_FIRST]
     else:
         lines.append("  Of each tree exactly one rule fits a row: whose conditions are all met.")
     lines += [*_costs(rules), *_vote(rules)]

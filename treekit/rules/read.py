@@ -15,7 +15,7 @@ from treekit.rules.read_header import Facts, Lines, read_header
 from treekit.rules.read_phrases import LABEL, NUMBER, ConditionReader, Fields, read_pairs
 from treekit.rules.rulelist import ConditionTable, RuleList
 from treekit.rules.words import name_text, read_label, read_numeral, read_share
-from treekit.rules.write import NOTHING, pieces
+from treekit.rules.write import ALWAYS, NOTHING, OTHERWISE, pieces
 
 __all__ = ["parse_rules"]
 
@@ -81,7 +81,10 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
         conditions=_table(conditions),
         combine=facts.combine,
         link=facts.link,
+        order=facts.order,
     )
+    if result.order == "first" and bool(np.any(np.diff(result.tree) < 0)):
+        raise ValueError("the trees of an ordered list are out of order")
     if header(result) != lines.lines[:end_of_header]:
         raise ValueError("the header's explanations do not follow from its facts")
     return result
@@ -114,10 +117,10 @@ def _place(lines: Lines, number: int, facts: Facts) -> tuple[int, int]:
 
 def _conditions(lines: Lines) -> Iterator[str]:
     line = lines.next()
-    if line == "  always":
+    if line in (f"  {ALWAYS}", f"  {OTHERWISE}"):  # which one is checked with the whole text
         return
     if not line.startswith("  if  "):
-        raise ValueError("expected '  if  ' or '  always'")
+        raise ValueError(f"expected '  if  ', '  {ALWAYS}' or '  {OTHERWISE}'")
     yield line[6:]
     while lines.begins("  and "):
         yield lines.next()[6:]

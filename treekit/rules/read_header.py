@@ -18,6 +18,7 @@ from treekit.model.votes import units_each
 from treekit.rules.clauses import Test
 from treekit.rules.header import FIRST_LINE
 from treekit.rules.read_phrases import LABEL, SET, read_pairs, read_set, read_test
+from treekit.rules.rulelist import Order
 from treekit.rules.words import NAME, read_label, read_name
 
 __all__ = ["Facts", "Lines", "read_header"]
@@ -43,6 +44,7 @@ class Facts:
     n_rules: int
     combine: Combine
     link: Link
+    order: Order = "disjoint"
 
     @property
     def mass(self) -> int:
@@ -122,6 +124,9 @@ def read_header(lines: Lines) -> Facts:
         lines.skip_words()
     n_trees = int(_stated(lines, "trees"))
     units_per_tree(n_trees, schema.dtype)  # refuses more than a model holds
+    order = _stated(lines, "order") if lines.begins("order ") else "disjoint"
+    if order not in get_args(Order):
+        raise ValueError(f"unknown order {order!r}")
     costs = _costs(lines, schema) if lines.begins("costs ") else None
     combine = lines.fact("combine") if lines.begins("combine ") else "mean"
     in_steps = task == "regression" or combine == "sum"
@@ -147,6 +152,7 @@ def read_header(lines: Lines) -> Facts:
         n_rules=n_rules,
         combine=cast(Combine, combine),
         link=cast(Link, link),
+        order=cast(Order, order),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, overload
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
-from treekit.model.ensemble import MissingPolicy, UnknownPolicy, Voting
+from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy, Voting
 from treekit.model.links import Combine, Link
 from treekit.model.portable import MASS
 from treekit.model.votes import least_cost, units_each
@@ -172,6 +172,30 @@ class RuleList(Sequence[Rule]):
         from treekit.rules.evaluate import sums
 
         return sums(self, rows)
+
+    def model(
+        self, settings: Mapping[str, Any] | None = None, provenance: Mapping[str, Any] | None = None
+    ) -> Model:
+        """The list as a model, which predicts, is saved, exported and verified as any other.
+
+        The rules of each tree are asked in their order, and the first that is met answers.
+        ``model().rules()`` is this list again, with `order` "first".
+
+        Parameters
+        ----------
+        settings, provenance : mapping, optional
+            What made the list; see `Model`.
+
+        Raises
+        ------
+        ModelError
+            If the last rule of a tree has conditions (add one without), a rule before it
+            has none, conditions ask tests of several columns or divide rows, or a list has
+            more than `treekit.model.tree.MAX_DEPTH` rules besides the last one.
+        """
+        from treekit.rules.as_model import as_model
+
+        return as_model(self, settings, provenance)
 
     @property
     def mass(self) -> int:

@@ -16,7 +16,10 @@ from treekit.rules.phrases import condition_texts
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import label_text, name_text, numerals, share_text
 
-__all__ = ["AS_PARENT", "NOTHING", "pieces"]
+__all__ = ["ALWAYS", "AS_PARENT", "NOTHING", "OTHERWISE", "pieces"]
+
+ALWAYS, OTHERWISE = "always", "otherwise"
+"""A rule without conditions: the only one of its tree, or the last one of an ordered list."""
 
 AS_PARENT = " (as above)"
 NOTHING = "nothing"
@@ -102,13 +105,15 @@ def _rule_texts(rules: RuleList, first: int, last: int, answers: _Answers) -> It
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = condition_texts(rules, start, stop)
     places = zip(rules.tree[first:last].tolist(), rules.leaf[first:last].tolist(), strict=True)
-    at = 0
+    at, ordered = 0, rules.order == "first"
     for number, ((tree, leaf), then) in enumerate(
         zip(places, answers.lines(first, last), strict=True), first
     ):
         of_tree = f", tree {tree + 1} of {rules.n_trees}" if rules.n_trees > 1 else ""
         end = int(rules.end[number]) - start
         mine = "\n  and ".join(conditions[at:end])
-        condition = f"  if  {mine}\n" if mine else "  always\n"
+        behind = ordered and number > 0 and rules.tree[number - 1] == tree
+        without = OTHERWISE if behind else ALWAYS
+        condition = f"  if  {mine}\n" if mine else f"  {without}\n"
         at = end
         yield f"\nrule {number + 1} of {len(rules)}{of_tree}, node {leaf}\n{condition}{then}"

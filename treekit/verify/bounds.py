@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from treekit.model.ensemble import Model
 from treekit.rules import RuleList, rules
+from treekit.rules.listed import is_listed
 from treekit.verify.around import next_above
 from treekit.verify.faces import face_rows
 from treekit.verify.probes import accepts_any
@@ -46,6 +47,8 @@ def rule_rows(
         How many rules got their rows, of how many; if not all fit, every k-th.
     """
     if not accepts_any(model):
+        return probes[:0], model.n_leaves, model.n_leaves
+    if is_listed(model):  # each condition stands once in the text, as it does in code
         return probes[:0], model.n_leaves, model.n_leaves
     if not is_plain(model):
         return face_rows(model, probes, max_rows, rng)

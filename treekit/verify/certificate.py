@@ -26,6 +26,9 @@ _TOLD_ONLY = ("value", "gain")
 """What the nodes of a tree say besides; the answers follow from the leaves' integers."""
 
 
+_OF_RULES = ("surrogate_above", "surrogate_lost")
+
+
 def model_sha256(model: Model) -> str:
     """Digest of all that decides the answers: schema, policies, splits and leaf integers."""
     # ASCII with escapes: names may hold what UTF-8 cannot.
@@ -39,6 +42,8 @@ def model_sha256(model: Model) -> str:
     for tree in model.trees:
         for name in DTYPES:
             if name in _TOLD_ONLY or (name == "weight" and model.missing != "fractional"):
+                continue
+            if name in _OF_RULES and not tree.one_sided:  # the digests of others stay
                 continue
             array = getattr(tree, name)
             digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())

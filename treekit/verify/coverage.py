@@ -145,7 +145,7 @@ def _measure_routed(model: Model, probes: Probes) -> Coverage:
         "one step above it": (near[:, 1], can.near[:, 1]),
         unknown: (touched.unknown >= 0, can.unknown),
         "levels at a split": (touched.level >= 0, can.level),
-        "surrogates, either way": (instead, _by_surrogates(of, can.side, can.level)),
+        "surrogates and conditions": (instead, _by_surrogates(of, can.side, can.level)),
     }
     return Coverage(
         tuple(
@@ -162,10 +162,12 @@ def _measure_routed(model: Model, probes: Probes) -> Coverage:
 def _by_surrogates(
     of: Routed, side: npt.NDArray[np.bool_], level: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """(surrogates, 2) bool: which surrogates decide for which branch."""
+    """(surrogates, 2) bool: which surrogates and conditions of rules decide for which branch."""
     tests = of.tests
-    decides = np.where((tests.below == 0)[:, None], side, side[:, ::-1])
-    decides[~of.linear] = False
+    decides = np.zeros_like(side)
+    for column, branch in enumerate((tests.below, tests.above)):
+        at = np.flatnonzero(of.linear & (branch >= 0))
+        decides[at, branch[at]] |= side[at, column]
     entries = np.flatnonzero(level & (tests.level_branch >= 0))
     owner = np.searchsorted(tests.level_start, entries, side="right") - 1
     entries, owner = entries[~of.first[owner]], owner[~of.first[owner]]

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import numpy.typing as npt
 
+from treekit.model.tree import Split
 from treekit.verify.routed import Routed, matrix_of
 
 __all__ = ["inner_points"]
@@ -68,7 +69,9 @@ def _inner_point(of: Routed, node: int, row: Array) -> Array | None:
             feature = int(tests.level_feature[test])
             fixed[feature] = float(codes[0]) if len(codes) else np.nan
         else:
-            sums.append((test, bool(branch == tests.below[test])))
+            of_rule = int(routes.nodes["kind"][above]) == Split.RULE
+            below = bool(tests.below[test] == 1) if of_rule else bool(tests.below[test] == 0)
+            sums.append((test, below == (branch == (1 if of_rule else 0))))
         at = above
     if sums:
         numbers = _solve(of, sums)

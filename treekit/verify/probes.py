@@ -22,7 +22,7 @@ from treekit.model.tree import Split, Tree
 from treekit.verify.around import AROUND, around_thresholds, next_above
 from treekit.verify.costs import cost_rows
 from treekit.verify.refusals import refused_rows
-from treekit.verify.routed import is_plain
+from treekit.verify.routed import accepts_any, is_plain
 from treekit.verify.spread import random_rows
 from treekit.verify.unanimous import divided_rows
 from treekit.verify.witness import search
@@ -154,15 +154,6 @@ def _searched(
     refused = refused_rows(model, rows, rng)
     cut = "" if found.complete else ROWS_CUT if time.monotonic() < until else TIME_CUT
     return Probes(rows, refused, found.can, found.wrong_turns, cut, found.last_bits)
-
-
-def accepts_any(model: Model) -> bool:
-    """Whether there is a row that the policies accept.
-
-    None if missing values are an error and a column has no levels.
-    """
-    schema = model.schema
-    return model.missing != "error" or bool(np.all(~schema.nominal | (schema.n_levels > 0)))
 
 
 def pool_of(model: Model) -> Pool:

@@ -30,6 +30,8 @@ _DERIVED = {
     "test_start": "_TEST_START",
     "threshold": "_THRESHOLD",
     "below": "_BELOW",
+    "above": "_ABOVE",
+    "lost": "_LOST",
     "term_start": "_TERM_START",
     "term_feature": "_TERM_COLUMN",
     "term_weight": "_TERM_WEIGHT",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Routed",
+    "accepts_any",
     "is_plain",
     "matrix_of",
     "nothing_touched",
@@ -34,6 +35,15 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
+
+
+def accepts_any(model: Model) -> bool:
+    """Whether there is a row that the policies accept.
+
+    None if missing values are an error and a column has no levels.
+    """
+    schema = model.schema
+    return model.missing != "error" or bool(np.all(~schema.nominal | (schema.n_levels > 0)))
 
 
 def is_plain(model: Model) -> bool:
@@ -78,6 +88,8 @@ class Routed:
         """(tests,) bool: which tests are a node's own, not surrogates."""
         own = np.zeros(len(self.owner), dtype=np.bool_)
         own[self.tests.test_start[:-1]] = True
+        # Conditions of rules are nobody's stand-ins, and yet no tests of a node's own.
+        own[self.routes.nodes["kind"][self.owner] == Split.RULE] = False
         return own
 
 

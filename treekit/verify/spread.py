@@ -59,6 +59,8 @@ def _levels(model: Model, column: Column, n_rows: int, rng: np.random.Generator)
         unseen = np.array([code if code < 0 else n_levels + code for code in UNSEEN_CODES])
         strange = (rng.random(n_rows) < 0.1) | (n_levels == 0)
         codes[strange] = rng.choice(unseen, int(strange.sum()))
+    elif n_levels == 0:  # code 0 is none of its own
+        codes[:] = np.nan
     return codes
 
 

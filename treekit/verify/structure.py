@@ -157,7 +157,7 @@ def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
     if deepest < 0:
         raise VerificationError("its tables have no order")
     if derived.n_columns and not same_columns(derived, tables.derived):
-        raise VerificationError("its sums and surrogates are not the model's, entry by entry")
+        raise VerificationError("its derived columns are not the model's, entry by entry")
     ids = leaf_table(np.concatenate([model.units, tables.leaves])).row
     nodes, _ = join(model.trees)
     said = np.full(nodes.n_nodes, -1)
@@ -177,17 +177,19 @@ def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
 
 
 def same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool:
-    """Whether derived columns are the same, entry by entry; thresholds of levels mean nothing."""
+    """Whether derived columns are the same, entry by entry; levels have no threshold."""
     if given is None or len(mine.threshold) != len(given.threshold):
         return False
     linear = mine.level_feature < 0
     pairs = [
         (getattr(mine, name), getattr(given, name))
         for name in DerivedColumns._fields
-        if name not in ("column", "threshold", "below")
+        if name not in ("column", "threshold", "below", "above")
     ]
-    pairs += [(mine.threshold[linear], given.threshold[linear])]
-    pairs += [(mine.below[linear], given.below[linear])]
+    pairs += [
+        (getattr(mine, name)[linear], getattr(given, name)[linear])
+        for name in ("threshold", "below", "above")
+    ]
     return all(np.array_equal(a, b) for a, b in pairs)
 
 

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
+from treekit.model.tree import Split
 from treekit.verify.around import around_thresholds
 from treekit.verify.routed import Routed
 
@@ -38,6 +39,8 @@ def wishes_of(of: Routed) -> Wishes:
         wishes(absence, -1, ANY),
         _around_wishes(of),
     ]
+    if takes_missing:
+        parts.append(_lost_wishes(of))
     if of.routes.divides:
         parts.append(wishes(inner, tests.test_start[tests.column[inner]], UNKNOWN, sharp=True))
     if takes_missing:
@@ -107,6 +110,14 @@ def _around_wishes(of: Routed) -> Wishes:
     values = around_thresholds(of.tests.threshold[single], of.model.schema.dtype)[:, 2:]
     row, column = np.nonzero(~np.isnan(values))
     return wishes(of.owner[single[row]], single[row], SET, values[row, column])
+
+
+def _lost_wishes(of: Routed) -> Wishes:
+    """Missing values at the conditions of rules, which say themselves what they do."""
+    from treekit.kernels.witness import SET
+
+    at = np.flatnonzero(of.routes.nodes["kind"][of.owner] == Split.RULE)
+    return wishes(of.owner[at], at, SET, np.nan)
 
 
 def uniform_nodes(of: Routed) -> npt.NDArray[np.bool_]:

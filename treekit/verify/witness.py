@@ -22,7 +22,7 @@ from treekit.model.ensemble import Model
 from treekit.model.portable import double_threshold
 from treekit.verify.hunt import Hunt, drawn
 from treekit.verify.possible import reachable
-from treekit.verify.routed import Routed, routed
+from treekit.verify.routed import Routed, accepts_any, routed
 from treekit.verify.unanimous import divided_rows
 from treekit.verify.wishes import uniform_nodes, wishes_of
 
@@ -88,7 +88,7 @@ def search(
     rows = [start[:n_random], hunt.touching(), hunt.best[hunt.outcome > 0]]
     rows.append(_rounding(of, hunt.best[(hunt.outcome > 0) & (wishes["term"] < 0)], rng))
     complete &= time.monotonic() < until
-    if complete:
+    if complete and accepts_any(model):
         rows.append(divided_rows(model, np.concatenate(rows), partial(_reaching, hunt)))
     sharp = wishes["sharp"] & (wishes["goal"] != UNKNOWN)
     last_bits = int(np.count_nonzero(hunt.outcome[sharp] >= SHARP)), int(np.count_nonzero(sharp))

@@ -1,0 +1,251 @@
+"""Rule lists as trees: ordered ones, and ones with weights, are models too.
+
+An ordered list is one tree, a chain: every node asks whether all conditions of a rule
+are met (`Split.RULE`), with its leaf on the one side and the rules behind it on the other.
+A list with weights is an ensemble of chains of one rule each, its second leaf saying
+what holds where the rule is not met.  So lists predict, are saved, exported and verified
+as other models are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+from treekit.errors import ModelError
+from treekit.model.ensemble import Model, make_model
+from treekit.model.joined import separate
+from treekit.model.tree import Split, Tree
+
+__all__ = ["Conditions", "list_trees", "rule_model"]
+
+Index = npt.NDArray[np.int64]
+
+
+class Conditions(Protocol):
+    """The conditions of all rules, one after the other, at most one a column and rule.
+
+    See `treekit.rules.rulelist.ConditionTable`, whose fields these are.
+    """
+
+    @property
+    def column(self) -> npt.NDArray[np.int32]: ...  # noqa: D102
+    @property
+    def low(self) -> npt.NDArray[np.float64]: ...  # noqa: D102
+    @property
+    def high(self) -> npt.NDArray[np.float64]: ...  # noqa: D102
+    @property
+    def known(self) -> npt.NDArray[np.bool_]: ...  # noqa: D102
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]: ...  # noqa: D102
+    @property
+    def level_end(self) -> npt.NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def levels(self) -> npt.NDArray[np.int32]: ...  # noqa: D102
+
+
+def rule_model(
+    schema: Schema,
+    tree: npt.ArrayLike,
+    end: npt.ArrayLike,
+    conditions: Conditions,
+    value: npt.NDArray[np.float64],
+    weight: npt.NDArray[np.float64],
+    **policies: Any,
+) -> Model:
+    """The model of lists of rules, of what each rule says.
+
+    Parameters
+    ----------
+    schema : Schema
+    tree, end, conditions, value, weight
+        As `list_trees` takes them.
+    **policies
+        As `make_model` takes them.
+    """
+    margins = policies.get("combine", "mean") != "mean"
+    trees = list_trees(schema, tree, end, conditions, value, weight, margins=margins)
+    return make_model(schema, trees, **policies)
+
+
+def list_trees(
+    schema: Schema,
+    tree: npt.ArrayLike,
+    end: npt.ArrayLike,
+    conditions: Conditions,
+    value: npt.NDArray[np.float64],
+    weight: npt.NDArray[np.float64],
+    *,
+    margins: bool = False,
+) -> tuple[Tree, ...]:
+    """The trees of lists of rules; leaves of all trees stand in the order of the rules.
+
+    Linear in the rules and in what their conditions hold.
+
+    Parameters
+    ----------
+    schema : Schema
+    tree : (rules,) int
+        The list that each rule belongs to, ascending from 0, each at least once.
+    end : (rules,) int
+        A rule's conditions end here and start where the previous one's end.  The last
+        rule of each list, and no other, has none.
+    conditions : Conditions
+    value : (rules, values) float64
+        Weight of the classes, or the number, that a rule says.
+    weight : (rules,) float64
+        Training weight that each rule answered.
+    margins : bool
+        Whether values of classes are added, as numbers are.
+
+    Raises
+    ------
+    ModelError
+        If a list does not end in a rule without conditions, or goes on behind one, or a
+        bound is not a number of the model's type; trees are checked by `make_model`.
+    """
+    tree, end = np.asarray(tree, np.int64), np.asarray(end, np.int64)
+    last = np.append(tree[1:] != tree[:-1], [True] * (len(tree) > 0))
+    if not len(tree) or tree[0] != 0 or np.any((np.diff(tree) != 0) & (np.diff(tree) != 1)):
+        raise ModelError("rules stand list after list, and no list is empty")
+    counts = np.diff(end, prepend=0)
+    _check_ends(tree, counts, last)
+    entries = _entries(schema, conditions)
+    # Of k rules the nodes of a list are: rule, leaf, rule, leaf, ..., the last leaf.
+    sizes = np.bincount(tree)
+    roots = np.cumsum(np.append(0, 2 * sizes - 1))
+    place = np.arange(len(tree)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    leaf = roots[tree] + 2 * place + ~last
+    rule = (roots[tree] + 2 * place)[~last]
+    n = int(roots[-1])
+    owned = np.zeros(n, np.int64)
+    # Several entries may say one condition: where each rule's entries end.
+    ends = np.append(0, np.cumsum(entries.per_condition))[end]
+    owned[rule] = np.diff(ends, prepend=0)[~last]
+    starts = np.cumsum(np.append(0, owned))
+    classes = schema.task == "classification" and not margins
+    values, weights = _inside(value, weight, sizes, classes=classes)
+    asks = np.zeros(n, np.bool_)
+    asks[rule] = True
+
+    def of_nodes(of_rules: Any, of_leaves: Any, dtype: Any) -> npt.NDArray[Any]:
+        made = np.empty((n, *np.shape(of_leaves)[1:]), dtype)
+        made[rule], made[leaf] = of_rules, of_leaves
+        return made
+
+    nodes = Tree(
+        kind=np.where(asks, Split.RULE, Split.LEAF).astype(np.uint8),
+        feature=of_nodes(entries.feature[starts[rule]], -1, np.int32),
+        threshold=np.full(n, np.nan),
+        first_child=of_nodes(rule + 1, -1, np.int32),
+        n_children=2 * asks,
+        missing=np.zeros(n, np.int32),
+        level_start=np.zeros(n + 1, np.int64),
+        level_branch=np.empty(0, np.int32),
+        value=of_nodes(values[~last], value, np.float64),
+        weight=of_nodes(weights[~last], weight, np.float64),
+        gain=np.zeros(n),
+        surrogate_start=starts,
+        surrogate_feature=entries.feature,
+        surrogate_threshold=entries.threshold,
+        surrogate_below=entries.below,
+        surrogate_above=entries.above,
+        surrogate_lost=entries.lost,
+        surrogate_level_start=entries.level_start,
+        surrogate_level_branch=entries.level_branch,
+    )
+    return separate(nodes, roots)
+
+
+def _check_ends(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -> None:
+    for wrong, what in (
+        (last & (counts > 0), "has conditions: add a last rule without conditions, for all others"),
+        (~last & (counts == 0), "has no conditions, so that no later one answers: remove those"),
+    ):
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            which = "the last one" if last[at] else "not the last one"
+            of_list = f" of list {int(tree[at]) + 1}" if tree[-1] else ""
+            raise ModelError(f"rule {at + 1}{of_list}, {which}, {what}")
+
+
+class _Entries(NamedTuple):
+    """Conditions as what a `Tree` holds of surrogates: each entry fails on one side."""
+
+    per_condition: Index
+    feature: npt.NDArray[np.int32]
+    threshold: npt.NDArray[np.float64]
+    below: npt.NDArray[np.int32]
+    above: npt.NDArray[np.int32]
+    lost: npt.NDArray[np.int32]
+    level_start: Index
+    level_branch: npt.NDArray[np.int32]
+
+
+def _entries(schema: Schema, conditions: Conditions) -> _Entries:
+    """What says 1 where a condition fails, and nothing where it is met."""
+    column = np.asarray(conditions.column, np.int64)
+    low, high, known = conditions.low, conditions.high, conditions.known
+    numeric = ~schema.nominal[column]
+    if np.any(numeric & ((low == np.inf) | (high == -np.inf) | np.isnan(low) | np.isnan(high))):
+        raise ModelError("a bound of a condition is no number: leave it out, or give a finite one")
+    has_low = numeric & known & (low > -np.inf)
+    has_high = numeric & known & (high < np.inf)
+    both = has_low & has_high
+    per_condition = 1 + both.astype(np.int64)
+    of = np.repeat(np.arange(len(column)), per_condition)
+    second = np.append(False, of[1:] == of[:-1])[: len(of)]
+    lower = has_low[of] & ~second
+    upper = has_high[of] & ~lower
+    threshold = np.where(lower, low[of], np.where(upper, high[of], 0.0))
+    gone = ~known[of]  # no known value fits
+    below = np.where(lower | gone, 1, -1)
+    above = np.where(upper | gone, 1, -1)
+    nominal = ~numeric[of]
+    level_start, level_branch = _level_branches(schema, conditions, of, nominal)
+    return _Entries(
+        per_condition=per_condition,
+        feature=column[of].astype(np.int32),
+        threshold=np.where(nominal, np.nan, threshold),
+        below=np.where(nominal, 0, below).astype(np.int32),
+        above=np.where(nominal, 1, above).astype(np.int32),
+        lost=np.where(conditions.missing[of], -1, 1).astype(np.int32),
+        level_start=level_start,
+        level_branch=level_branch,
+    )
+
+
+def _level_branches(
+    schema: Schema, conditions: Conditions, of: Index, nominal: npt.NDArray[np.bool_]
+) -> tuple[Index, npt.NDArray[np.int32]]:
+    """Levels that a condition names say nothing, the others 1."""
+    sizes = np.where(nominal, schema.n_levels[conditions.column[of]], 0)
+    level_start = np.cumsum(np.append(0, sizes))
+    branch = np.ones(int(level_start[-1]), np.int32)
+    first_entry = np.searchsorted(of, np.arange(len(conditions.column)))
+    owner = np.repeat(np.arange(len(conditions.column)), np.diff(conditions.level_end, prepend=0))
+    named = nominal[first_entry[owner]] & conditions.known[owner]
+    branch[level_start[first_entry[owner[named]]] + conditions.levels[: len(owner)][named]] = -1
+    return level_start, branch
+
+
+def _inside(
+    value: npt.NDArray[np.float64], weight: npt.NDArray[np.float64], sizes: Index, *, classes: bool
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """What each rule and all behind it in its list say together: sums, or weighted means."""
+    parts = value if classes else value * weight[:, None]
+    sums, weights = np.empty_like(parts), np.empty_like(weight)
+    stop = 0
+    for size in sizes.tolist():
+        own = slice(stop, stop + size)
+        sums[own] = np.cumsum(parts[own][::-1], axis=0)[::-1]
+        weights[own] = np.cumsum(weight[own][::-1])[::-1]
+        stop += size
+    if not classes:
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            sums = sums / weights[:, None]
+        sums[~np.isfinite(sums)] = 0.0
+    return sums, weights

@@ -1,0 +1,94 @@
+"""From a rule list to the model that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.errors import ModelError
+from treekit.model.check import check_model
+from treekit.model.ensemble import Model
+from treekit.model.portable import MASS
+from treekit.model.rulelist import list_trees
+
+if TYPE_CHECKING:
+    from treekit.rules.rulelist import RuleList
+
+__all__ = ["as_model"]
+
+
+def as_model(
+    rules: RuleList,
+    settings: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> Model:
+    """The model of an ordered list, or of lists with weights; see `RuleList.model`.
+
+    Raises
+    ------
+    ModelError
+        If conditions ask sums or stand-ins, or divide rows, or a tree's last rule has
+        conditions, or a rule before it has none.
+    """
+    _refuse(rules)
+    units = np.array(rules.units, dtype=np.int64)
+    units.flags.writeable = False
+    trees = list_trees(
+        rules.schema,
+        rules.tree,
+        rules.end,
+        rules.conditions,
+        _values(rules),
+        rules.support,
+        margins=rules.margins,
+    )
+    model = Model(
+        schema=rules.schema,
+        trees=trees,
+        units=units,
+        exponent=rules.exponent,
+        missing=rules.missing,
+        unknown=rules.unknown,
+        voting=rules.voting,
+        costs=rules.costs,
+        combine=rules.combine,
+        link=rules.link,
+        settings=dict(settings or {}),
+        provenance=dict(provenance or {}),
+    )
+    check_model(model)
+    if model.n_trees != rules.n_trees:
+        raise ModelError(f"the list has rules of {model.n_trees} trees, and says {rules.n_trees}")
+    return model
+
+
+def _refuse(rules: RuleList) -> None:
+    """Raise `ModelError` for what no list of rules can ask."""
+    table = rules.conditions
+    asked = table.column >= rules.schema.n_features
+    if asked.any():
+        rule = int(np.searchsorted(rules.end, np.argmax(asked), "right"))
+        raise ModelError(
+            f"rule {rule + 1} asks a test of several columns, which a list cannot: train the "
+            "tree without oblique splits and surrogates, and take its rules"
+        )
+    whole = np.where(table.missing, MASS, 0)
+    parts = (table.part_low != 0) | (table.part_high != whole) | (table.dividing > 0)
+    if rules.mass > 1 or parts.any():
+        raise ModelError(
+            "rows with missing values divide between these rules, and one rule of a list answers: "
+            "train with missing='direction', and take its rules"
+        )
+
+
+def _values(rules: RuleList) -> npt.NDArray[np.float64]:
+    """What rules say, as `Tree.value` has it; where it was not kept, from their votes."""
+    if rules.value is not None:
+        return rules.value
+    if rules.schema.task == "regression" or rules.margins:
+        return np.ldexp(rules.units.astype(np.float64), rules.exponent)
+    support = np.where(rules.support > 0, rules.support, 1.0)
+    return rules.units / rules.units_each * support[:, None]
