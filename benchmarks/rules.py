@@ -147,6 +147,6 @@ register(
         },
         own=("treekit rulefit", "treekit sirus"),
         peers=("imodels RuleFit", "imodels FIGS", "imodels BoostedRules", "imodels SkopeRules"),
-        rounds=3,
+        rounds=2,
     )
 )  # fmt: skip

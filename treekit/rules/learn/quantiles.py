@@ -62,9 +62,7 @@ class Cuts:
     def snapped(self, found: RuleList) -> RuleList:
         """Rules whose bounds are moved to the nearest cut, by rows in between.
 
-        A bound that lies beyond all cuts' rows is moved as well; the bounds of a column
-        without cuts stay.  What no known value fits any more is for the caller to drop:
-        ``low >= high``.
+        The bounds of a column without cuts stay.  Where bounds meet, no known value fits.
         """
         table = found.conditions
         low, high = table.low.copy(), table.high.copy()
@@ -75,7 +73,10 @@ class Cuts:
             for bound in (low, high):
                 finite = here[np.isfinite(bound[here])]
                 bound[finite] = self._nearest(feature, bound[finite])
-        return replace(found, conditions=table._replace(low=low, high=high))
+        met = low >= high
+        low[met], high[met] = -np.inf, np.inf
+        known = table.known & ~met
+        return replace(found, conditions=table._replace(low=low, high=high, known=known))
 
     def _nearest(self, feature: int, bounds: Doubles) -> Doubles:
         """The cut of each bound that fewest rows separate it from; of two, the lower."""

@@ -120,9 +120,13 @@ def rulefit(
 
 
 def _grown(dataset: Dataset, settings: dict[str, Any]) -> Model:
+    """A forest of many sorts of rules: each node tries a fifth of the columns.
+
+    Lists from forests that try half of them were worse on all of three tables (measured).
+    """
     from treekit.training import fit
 
-    usual = {"ensemble": "forest", "max_features": 0.5, "oob": False, "max_bins": 64}
+    usual = {"ensemble": "forest", "max_features": 0.2, "oob": False, "max_bins": 64}
     if settings.get("splitter") not in (None, "auto", "histogram"):
         del usual["max_bins"]
     else:

@@ -26,6 +26,8 @@ Doubles = npt.NDArray[np.float64]
 def mean_list(chosen: RuleList, met: Truths, rows: Weighed) -> RuleList:
     """The list of classes whose answer is the mean of what its rules say.
 
+    Without a rule, it says the shares of all rows.
+
     Parameters
     ----------
     chosen : RuleList
@@ -33,8 +35,11 @@ def mean_list(chosen: RuleList, met: Truths, rows: Weighed) -> RuleList:
     met : (rules, rows) bool
     rows : Weighed
     """
-    value = _two_sums(met, _cells(chosen, rows))
-    return weighted_list(chosen, value, _two_weights(met, rows), combine="mean")
+    cells = _cells(chosen, rows)
+    return weighted_list(
+        chosen, _two_sums(met, cells), _two_weights(met, rows), combine="mean",
+        intercept=None if len(chosen) else cells.sum(axis=0), total=float(rows.weight.sum()),
+    )  # fmt: skip
 
 
 def added_list(

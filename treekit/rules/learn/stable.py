@@ -88,11 +88,11 @@ def frequent_rules(
 
 
 def _possible(found: RuleList) -> npt.NDArray[np.bool_]:
-    """(rules,) bool: those that some value meets; snapped bounds may have met."""
+    """(rules,) bool: those that some value meets; bounds that were moved may have met."""
     table = found.conditions
-    empty = ~found.schema.nominal[table.column] & ~(table.low < table.high) & ~table.missing
     owner = np.repeat(np.arange(len(found)), np.diff(found.end, prepend=0))
-    possible: npt.NDArray[np.bool_] = np.bincount(owner, empty, len(found)) == 0
+    empty = np.bincount(owner, ~table.known & ~table.missing, len(found))
+    possible: npt.NDArray[np.bool_] = empty == 0
     return possible
 
 

@@ -43,7 +43,8 @@ def weighted_list(
     combine, link : str
         As in `treekit.model.ensemble.Model`.
     intercept : (values,) float64, optional
-        What is added for every row: the list's first tree, of one rule without conditions.
+        What is said of every row: the list's first tree, of one rule without conditions.
+        A list without rules needs it.
     total : float
         The weight of all rows.
     """
@@ -51,12 +52,11 @@ def weighted_list(
     otherwise = _unconditional(chosen, n)
     order = np.arange(2 * n).reshape(2, n).T.reshape(-1)
     parts = [taken(joined([chosen, otherwise]), order)] if n else []
-    values, weights = value.reshape(2 * n, -1), support.reshape(2 * n)
+    values, weights = value.reshape(2 * n, chosen.schema.n_values), support.reshape(2 * n)
     trees = np.repeat(np.arange(n), 2)
-    if intercept is not None or not n:
-        start = np.zeros(chosen.schema.n_values) if intercept is None else intercept
+    if intercept is not None:
         parts.insert(0, _unconditional(chosen, 1))
-        values = np.concatenate([start[None], values])
+        values = np.concatenate([intercept[None], values])
         weights = np.concatenate([[total], weights])
         trees = np.concatenate([[0], trees + 1])
     bare = replace(

@@ -1,0 +1,42 @@
+"""Weighted rule lists said plainly: conditions asked one by one, values added up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treekit.rules.records import Rule
+from treekit.rules.rulelist import RuleList
+
+__all__ = ["adds", "meets", "table_of"]
+
+
+def meets(rule: Rule, row: dict[str, Any]) -> bool:
+    """Whether a row of named cells (None = missing) meets every condition."""
+    for condition in rule.conditions:
+        cell = row[condition.column]
+        if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+            met = condition.missing
+        elif condition.levels is not None:
+            met = condition.known and cell in condition.levels
+        else:
+            met = condition.known and condition.low < np.float32(cell) <= condition.high
+        if not met:
+            return False
+    return True
+
+
+def adds(rules: RuleList, row: dict[str, Any]) -> list[Rule]:
+    """The rule of each tree that answers a row: the first that it meets."""
+    return [
+        next(rule for rule in rules.of_tree(tree) if meets(rule, row))
+        for tree in range(rules.n_trees)
+    ]
+
+
+def table_of(columns: dict[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """The rows of a table of columns."""
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
