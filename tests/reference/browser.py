@@ -13,6 +13,7 @@ import os
 import selectors
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,15 @@ _FLAGS = (
     *("--hide-scrollbars", "--force-device-scale-factor=1", "--remote-debugging-pipe"),
 )
 _PATIENCE = 60.0
+
+_LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for place, end in enumerate(ends, 3):
+    os.dup2(end, place)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+"""Becomes the browser, whose pipes are descriptors 3 and 4 (shells name but ten of them)."""
 
 
 class Browser:
@@ -46,10 +56,10 @@ class Browser:
         self._unread = b""
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-        command = [f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh"]
+        launch = [sys.executable, "-c", _LAUNCH, str(to_browser), str(from_browser)]
         program = shutil.which("chromium") or "chromium"
         self._process = subprocess.Popen(
-            ["sh", "-c", *command, program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"],
+            [*launch, program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"],
             pass_fds=(to_browser, from_browser),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
