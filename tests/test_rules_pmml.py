@@ -37,9 +37,9 @@ def one_tree(**policies: Any) -> Model:
     return make_model(schema, random_model(2, schema, 1, 20).trees, **policies)
 
 
-def hostile(n_trees: int) -> Model:
+def hostile(n_trees: int, most: int) -> Model:
     """Hostile names, categories and labels, as far as XML can hold them."""
-    texts = tuple(text for text in HOSTILE if holds(text))
+    texts = tuple(text for text in HOSTILE if holds(text))[:most]
     schema = Schema(
         (*map(Column, texts), Column("levels", "nominal", texts)), classes=texts, target=texts[0]
     )
@@ -76,8 +76,8 @@ MODELS: dict[str, Callable[[], Model]] = {
     "one_tree_of_costs": lambda: one_tree(costs=COSTS),
     "one_tree_refusing_missing": lambda: one_tree(missing="error"),
     "one_tree_refusing_unseen": lambda: one_tree(unknown="error"),
-    "hostile": lambda: hostile(1),
-    "hostile_forest": lambda: hostile(2),
+    "hostile": lambda: hostile(1, 99),
+    "hostile_forest": lambda: hostile(2, 12),
     "tied": tied,
 }
 LISTS = [name for name, make in MODELS.items() if make().n_trees == 1 and make().schema.classes]
@@ -226,11 +226,11 @@ def test_xml_holds_what_it_is_given_or_shows_it() -> None:
     text = "a\r\n\t<b a='1'>&amp;]]>--><!-- \u2028\U0001f600\""
     xml = Xml()
     xml.begin("root", {"name": text})
-    xml.leaf("text", text.replace("\r", ""))
+    xml.leaf("text", text)
     xml.end()
     root = ET.fromstring(xml.take())
     assert root.get("name") == text
-    assert root.findtext("text") == text.replace("\r", "")
+    assert root.findtext("text") == text
     assert [holds(c) for c in "\x00\x0b\ufffe\ud800\ud83d\n\x85"] == [False] * 5 + [True] * 2
     assert visible("a\n\u202e\U000e0001é") == "a\\u000a\\u202e\\U000e0001é"
 
