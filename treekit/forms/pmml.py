@@ -50,7 +50,7 @@ def model_pieces(listing: Listing) -> Iterator[str]:
     fields = Fields(xml, model.schema, model.missing, model.unknown)
     fields.begin(visible(listing.title or model.schema.target))
     writer = _Trees(model, fields)
-    if model.n_trees == 1:
+    if model.n_trees == 1 or len(model.schema.classes) == 1:
         yield from writer.single()
     elif model.schema.task == "regression":
         told = {"functionName": "regression", "algorithmName": "treekit"}
@@ -100,20 +100,22 @@ class _Trees:
         self.model, self.fields, self.xml = model, fields, fields.xml
 
     def single(self) -> Iterator[str]:
-        """One tree; of classes with probabilities and the leaf's number."""
+        """The first tree; of classes with probabilities and the leaf's number."""
         model, xml = self.model, self.xml
         regression = model.schema.task == "regression"
         self._begin("regression" if regression else "classification", 0)
         self.fields.mining_schema()
         self._outputs(leaf=True)
         if regression:
-            scores = [repr(x) for x in np.ldexp(model.units[:, 0].astype(float), model.exponent)]
+            values = np.ldexp(model.units[:, 0].astype(float), model.exponent)
+            scores = list(map(repr, values.tolist()))
             yield from tree_nodes(self.fields, model.trees[0], scores, None)
         else:
-            codes = least_cost(model.units, model.label_costs).tolist()
+            units = model.tree_units(0)
+            codes = least_cost(units, model.label_costs).tolist()
             scores = [self.fields.classes[code] for code in codes]
             weights = model.trees[0].value[model.trees[0].leaves]
-            shares = model.units / model.units_each
+            shares = units / model.units_each
             found = Distribution(self.fields.classes, shares.tolist(), weights.tolist())
             yield from tree_nodes(self.fields, model.trees[0], scores, found)
         xml.end()

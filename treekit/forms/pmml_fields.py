@@ -99,12 +99,40 @@ class Fields:
             self.xml.leaf("MiningField", "", told)
         for name in self.names:
             told = {"name": name}
-            told["invalidValueTreatment"] = (
-                "returnInvalid" if "error" in (self.missing, self.unknown) else "asMissing"
-            )
+            told["invalidValueTreatment"] = "returnInvalid" if self.guarded else "asMissing"
             if self.missing == "error":
                 told["missingValueTreatment"] = "returnInvalid"
             self.xml.leaf("MiningField", "", told)
+        self.xml.end()
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a policy refuses rows."""
+        return "error" in (self.missing, self.unknown)
+
+    def guard(self) -> None:
+        """A predicate that looks at each field that a policy may refuse, and holds for the others.
+
+        Engines look at a field when a predicate names it, and the trees may not name all.
+        """
+        columns = [
+            number
+            for number, column in enumerate(self.schema.columns)
+            if self.missing == "error" or (self.unknown == "error" and column.kind == "nominal")
+        ]
+        if not columns:
+            self.xml.leaf("True")
+            return
+        self.xml.begin("CompoundPredicate", {"booleanOperator": "and"})
+        self.xml.leaf("True")  # it takes two at least
+        for column in columns:
+            if self.missing == "error":
+                self.compared(column, "isNotMissing")
+                continue
+            self.xml.begin("CompoundPredicate", {"booleanOperator": "or"})
+            self.compared(column, "isMissing")
+            self.compared(column, "isNotMissing")
+            self.xml.end()
         self.xml.end()
 
     def compared(self, column: int, operator: str, value: str = "") -> None:

@@ -84,7 +84,7 @@ class _Walk:
         """What a row must meet that goes from `node` to its `branch`."""
         fields = self.fields
         if node < 0:
-            fields.xml.leaf("True")
+            fields.guard()
             return
         kind, column = self.tree.kind[node], int(self.tree.feature[node])
         asked = fields.schema.columns[column]

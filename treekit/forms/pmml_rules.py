@@ -46,6 +46,9 @@ def ruleset_pieces(listing: Listing) -> Iterator[str]:
     _outputs(fields)
     xml.begin("RuleSet")
     xml.leaf("RuleSelectionMethod", "", {"criterion": "firstHit"})
+    if fields.guarded:
+        xml.begin("CompoundRule")
+        fields.guard()
     predicates = _Predicates(rules, fields)
     codes, parts = label_codes(rules)[0].tolist(), shares(rules)
     support = rules.support.tolist()
@@ -61,7 +64,7 @@ def ruleset_pieces(listing: Listing) -> Iterator[str]:
         xml.end()
         if number % _RULES_A_PIECE == 0:
             yield xml.take()
-    for _ in range(3):
+    for _ in range(4 if fields.guarded else 3):
         xml.end()
     yield xml.take() + "\n"
 

@@ -1,16 +1,16 @@
-"""XML in pieces, by the standard library's writer, and what XML 1.0 cannot hold."""
+"""XML in pieces, escaped by the standard library, and what XML 1.0 cannot hold."""
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Mapping
-from xml.sax.saxutils import XMLGenerator
-from xml.sax.xmlreader import AttributesImpl
+from xml.sax.saxutils import escape, quoteattr
 
 __all__ = ["Xml", "holds", "visible"]
 
 _STRANGE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_RETURN = {"\r": "&#13;"}
 
 
 def holds(text: str) -> bool:
@@ -29,34 +29,40 @@ def visible(text: str) -> str:
 
 
 class Xml:
-    """Elements in order; `take` hands on what has been written since the last time."""
+    """Elements in order; `take` hands on what has been written since the last time.
+
+    Names of elements and attributes are the caller's own; text and values may be anything
+    that XML `holds`.
+    """
 
     def __init__(self) -> None:
-        self._buffer = io.StringIO()
-        self._writer = XMLGenerator(self._buffer, "UTF-8", short_empty_elements=True)
-        self._writer.startDocument()
+        self._parts = ['<?xml version="1.0" encoding="UTF-8"?>']
         self._open: list[str] = []
 
     def begin(self, name: str, attributes: Mapping[str, str] | None = None) -> None:
         """Open an element, on a line of its own."""
-        self._writer.ignorableWhitespace("\n" + " " * len(self._open) if self._open else "")
-        self._writer.startElement(name, AttributesImpl(dict(attributes or {})))
+        self._parts.append(self._tag(name, attributes) + ">")
         self._open.append(name)
 
     def end(self) -> None:
         """Close the last open element."""
-        self._writer.endElement(self._open.pop())
+        self._parts.append(f"</{self._open.pop()}>")
 
     def leaf(self, name: str, text: str = "", attributes: Mapping[str, str] | None = None) -> None:
         """An element of text alone, or of nothing."""
-        self.begin(name, attributes)
-        if text:
-            self._writer.characters(text)
-        self.end()
+        tag = self._tag(name, attributes)
+        # A bare carriage return would be read as the end of a line (section 2.11).
+        ended = f">{escape(text, _RETURN)}</{name}>" if text else "/>"
+        self._parts.append(tag + ended)
+
+    def _tag(self, name: str, attributes: Mapping[str, str] | None) -> str:
+        tag = f"\n{' ' * len(self._open)}<{name}"
+        if attributes:
+            tag += "".join(f" {key}={quoteattr(text)}" for key, text in attributes.items())
+        return tag
 
     def take(self) -> str:
         """All that is written and not yet taken."""
-        text = self._buffer.getvalue()
-        self._buffer.seek(0)
-        self._buffer.truncate()
+        text = "".join(self._parts)
+        self._parts.clear()
         return text
