@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +14,13 @@ from treekit.data.table import Table
 from treekit.errors import ModelError
 from treekit.model.predict import sums as scored
 from treekit.rules.explain.answers import said
-from treekit.rules.explain.nearest import Cell, nearest
+from treekit.rules.explain.nearest import Cell, Problem, nearest_pair, nearest_single
 from treekit.rules.explain.questions import TreeNodes, thresholds_of
 from treekit.rules.explain.reach import Reach, Setting, is_known, reach
 from treekit.rules.explain.records import Change, Changed, Changes
 from treekit.rules.explain.row import Row, with_cells
-from treekit.rules.explain.scales import Scale, round_numeral, scales
-from treekit.rules.explain.wish import Wish, wish_of
+from treekit.rules.explain.scales import round_numeral, scales
+from treekit.rules.explain.wish import wish_of
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
@@ -68,20 +69,27 @@ def change_rows(
     target = model.schema.outputs[wish.target].name
     if bool(wish.met(model, sums[None])[0]):
         return Changes(target, wish.text, True, most)
-    setting = Setting(model.schema, row.codes, frozenset(free), most)
+    schema = model.schema
+    scale = scales(schema, row.codes, thresholds_of(model.trees, schema), table)
+    setting = Setting(schema, row.codes, frozenset(free), 1, scale)
+    compared = [x if is_known(setting, c) else math.nan for c, x in enumerate(row.codes)]
+    problem = Problem(model, wish, compared, scale, free)
     found = _reached(model, nodes, setting)
-    looked = most
-    if found is None and most > 1:
-        found, looked = _reached(model, nodes, setting._replace(changes=1)), 1
     if found is None:
         return Changes(target, wish.text, False, most, complete=False)
-    scale = scales(model.schema, row.codes, thresholds_of(model.trees, model.schema), table)
-    compared = [x if is_known(setting, c) else math.nan for c, x in enumerate(row.codes)]
-    best = nearest(model, found, wish, compared, scale, free, looked, budget)
-    single = tuple(_change(model, row, cell, scale, wish) for cell in best.single)
-    pair = None if best.pair is None else _change(model, row, best.pair, scale, wish)
-    complete = best.complete and looked == most
-    return Changes(target, wish.text, False, most, single, pair, best.apart, complete)
+    single = nearest_single(problem, found)
+    told = Changes(
+        target, wish.text, False, most, tuple(_change(model, row, c, problem) for c in single)
+    )
+    if most == 1:
+        return told
+    bound = single[0].size if single else math.inf
+    found = _reached(model, nodes, setting._replace(changes=2, bound=bound))
+    if found is None:
+        return replace(told, complete=False)
+    pair = nearest_pair(problem, found, bound, budget)
+    change = None if pair.cell is None else _change(model, row, pair.cell, problem)
+    return replace(told, pair=change, apart=pair.apart, complete=pair.complete)
 
 
 def _reached(model: Model, nodes: Nodes, setting: Setting) -> list[Reach] | None:
@@ -95,7 +103,8 @@ def _reached(model: Model, nodes: Nodes, setting: Setting) -> list[Reach] | None
     return found
 
 
-def _change(model: Model, row: Row, cell: Cell, scale: Sequence[Scale], wish: Wish) -> Change:
+def _change(model: Model, row: Row, cell: Cell, problem: Problem) -> Change:
+    scale = problem.scale
     texts = {}
     for column, interval, code in zip(cell.columns, cell.intervals, cell.codes, strict=True):
         if code >= 0:
@@ -105,7 +114,7 @@ def _change(model: Model, row: Row, cell: Cell, scale: Sequence[Scale], wish: Wi
             at = float(scale[column].nearest(np.array([low]), np.array([high]))[0])
             texts[column] = round_numeral(scale[column], low, high, at)
     sums = scored(model, with_cells(row, model, texts))
-    if not bool(wish.met(model, sums)[0]):
+    if not bool(problem.wish.met(model, sums)[0]):
         raise ModelError(
             f"a change to {texts!r} does not alter the answer as it should: a fault of treekit, "
             "please report it with the model and the row"

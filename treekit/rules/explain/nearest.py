@@ -26,7 +26,7 @@ from treekit.rules.explain.wish import Wish
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
 
-__all__ = ["Cell", "Nearest", "nearest"]
+__all__ = ["Cell", "Pair", "Problem", "nearest_pair", "nearest_single"]
 
 Fits = npt.NDArray[np.bool_]
 
@@ -52,115 +52,122 @@ class Cell(NamedTuple):
     codes: tuple[int, ...]
 
 
-class Nearest(NamedTuple):
-    """What was found.
+class Problem(NamedTuple):
+    """What is searched for, and where.
 
     Attributes
     ----------
-    single : list of Cell
-        The smallest change of each column that can do it alone, smallest first.
-    pair : Cell or None
-        The smallest change of two columns, if it is smaller than those.
-    apart : int
-        Pairs of columns that were left out, as a weighted sum asks for both.
-    complete : bool
-        False where the budget ended the search: a smaller change of two columns may exist.
-    """
-
-    single: list[Cell]
-    pair: Cell | None
-    apart: int
-    complete: bool
-
-
-def nearest(
-    model: Model,
-    found: Sequence[Reach],
-    wish: Wish,
-    row: list[float],
-    scale: Sequence[Scale],
-    free: Sequence[int],
-    changes: int,
-    budget: int,
-) -> Nearest:
-    """The nearest changes.
-
-    Parameters
-    ----------
     model : Model
-    found : sequence of Reach
-        One for each tree.
     wish : Wish
     row : (features,) list of float
         Encoded; NaN where there is nothing to compare with.
     scale : sequence of Scale
     free : sequence of int
         Columns that may change.
-    changes : int
-        Most columns to change at once: 1 or 2.
-    budget : int
-        Cells to look at in all planes.
     """
-    plane = Plane(model, found, wish)
-    states: dict[int, States] = {}
+
+    model: Model
+    wish: Wish
+    row: list[float]
+    scale: Sequence[Scale]
+    free: Sequence[int]
+
+    def states(self, plane: Plane) -> dict[int, States]:
+        """The states of each column that may change and is asked for."""
+        columns = self.model.schema.columns
+        return {
+            column: states_of(
+                plane.asked[column],
+                plane.n_leaves,
+                self.row[column],
+                self.scale[column],
+                len(columns[column].levels) if columns[column].kind == "nominal" else None,
+            )
+            for column in self.free
+            if column in plane.asked
+        }
+
+
+def nearest_single(problem: Problem, found: Sequence[Reach]) -> list[Cell]:
+    """The smallest change of each column that can do it alone, smallest first.
+
+    Parameters
+    ----------
+    problem : Problem
+    found : sequence of Reach
+        One for each tree.
+    """
+    plane = Plane(problem.model, found, problem.wish)
     single: list[Cell] = []
-    for column in free:
-        if column not in plane.asked:
-            continue
-        levels = model.schema.columns[column].levels
-        nominal = model.schema.columns[column].kind == "nominal"
-        states[column] = own = states_of(
-            plane.asked[column],
-            plane.n_leaves,
-            row[column],
-            scale[column],
-            len(levels) if nominal else None,
-        )
+    for column, own in problem.states(plane).items():
         met = plane.line(column, own)
         size = np.where(met, own.size, np.inf)
         best = _first_least(size, own)
         if np.isfinite(size[best]):
             single.append(_cell((column,), (own,), (best,), [met], float(size[best])))
-    single.sort(key=lambda cell: (cell.size, cell.columns))
-    complete = all(one.complete for one in found)
-    if changes < 2:
-        return Nearest(single, None, 0, complete)
-    bound = single[0].size if single else np.inf
-    pair, apart, spent = _pairs(plane, states, bound, budget)
-    return Nearest(single, pair, apart, complete and spent)
+    return sorted(single, key=lambda cell: (cell.size, cell.columns))
 
 
-def _pairs(
-    plane: Plane, states: dict[int, States], bound: float, budget: int
-) -> tuple[Cell | None, int, bool]:
-    """The smallest change of two columns below a bound, pairs left out, and whether all is done."""
+class Pair(NamedTuple):
+    """What was found of changes of two columns.
+
+    Attributes
+    ----------
+    cell : Cell or None
+        The smallest one, if it is below the bound.
+    apart : int
+        Pairs of columns that were left out, as a weighted sum asks for both.
+    complete : bool
+        False where the budget ended the search: a smaller one may exist.
+    """
+
+    cell: Cell | None
+    apart: int
+    complete: bool
+
+
+def nearest_pair(problem: Problem, found: Sequence[Reach], bound: float, budget: int) -> Pair:
+    """The smallest change of two columns.
+
+    Parameters
+    ----------
+    problem : Problem
+    found : sequence of Reach
+        One for each tree, with the same bound.
+    bound : float
+        Changes of this size or more are of no use.
+    budget : int
+        Cells to look at in all planes.
+    """
+    plane = Plane(problem.model, found, problem.wish)
+    states = problem.states(plane)
     least = {column: float(own.size.min()) for column, own in states.items()}
     pairs = sorted(
         itertools.combinations(sorted(states), 2), key=lambda p: (least[p[0]] + least[p[1]], p)
     )
-    best: Cell | None = None
+    best, size = None, bound
     apart, complete = 0, True
     for columns in pairs:
         one, other = (least[column] for column in columns)
-        if not one + other < bound:
+        if not one + other < size:
             break
         if columns in plane.together:
             apart += 1
             continue
         both = states[columns[0]], states[columns[1]]
-        near = both[0].size < bound - other, both[1].size < bound - one
-        windows = [_window(some) for some in near]
+        windows = [_window(both[0].size < size - other), _window(both[1].size < size - one)]
         cells = (windows[0].stop - windows[0].start) * (windows[1].stop - windows[1].start)
         if cells > budget:
             complete = False
             continue
         budget -= cells
         for top, left, met in plane.planes(columns, both, windows):
-            found = _least_of(both, top, left, met, bound)
-            if found is not None:
-                bound, i, j = found
-                best = _cell(columns, both, (i, j), _crossing(plane, columns, both, i, j), bound)
-    return best, apart, complete
+            least_here = _least_of(both, top, left, met, size)
+            if least_here is not None:
+                size, *at = least_here
+                met_along = _crossing(plane, columns, both, at, bound)
+                best = _cell(columns, both, at, met_along, size)
+    return Pair(best, apart, complete)
 
 
 def _window(near: Fits) -> slice:
@@ -185,19 +192,26 @@ def _least_of(
 
 
 def _crossing(
-    plane: Plane, columns: tuple[int, int], both: tuple[States, States], i: int, j: int
+    plane: Plane,
+    columns: tuple[int, int],
+    both: tuple[States, States],
+    at: Sequence[int],
+    bound: float,
 ) -> list[Fits]:
     """Where the answer is as wished along each column.
 
     Along the first with the second at its state, along the second with the first anywhere
-    in its run.
+    in its run.  Changes of the size of the bound or more are none: their leaves are not known.
     """
+    i, j = at
+    near = both[0].size[:, None] + both[1].size[None, :] < bound
     whole = [slice(0, len(own.size)) for own in both]
     parts = [met for _, _, met in plane.planes(columns, both, [whole[0], slice(j, j + 1)])]
-    along = np.concatenate(parts)[:, 0]
+    along = np.concatenate(parts)[:, 0] & near[:, j]
     low, high = _run(both[0], i, along)
     parts = [met for _, _, met in plane.planes(columns, both, [slice(low, high + 1), whole[1]])]
-    everywhere: Fits = np.logical_and.reduce(np.concatenate(parts), axis=0)
+    rows = np.concatenate(parts) & near[low : high + 1]
+    everywhere: Fits = np.logical_and.reduce(rows, axis=0)
     return [along, everywhere]
 
 

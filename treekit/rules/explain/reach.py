@@ -9,15 +9,16 @@ it are the nodes near the row's own ways.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
-from treekit.rules.explain.questions import SILENT, Node, Question, TreeNodes, answer
+from treekit.rules.explain.questions import SILENT, Question, TreeNodes, answer
+from treekit.rules.explain.scales import Scale
 from treekit.rules.explain.walk import parts
 
 __all__ = ["Box", "Found", "Reach", "reach"]
@@ -26,6 +27,10 @@ Interval = tuple[float, float]
 Allowed = Interval | frozenset[int] | None
 """Values of a column: ``low < x <= high``, codes of levels, or None = as in the row, missing."""
 Box = dict[int, Allowed]
+
+
+_At: TypeAlias = tuple[int, int, int, tuple[int, ...], Box]
+"""A row at a node's question: node, place of the question, mass, columns changed, box."""
 
 
 class Found(NamedTuple):
@@ -70,16 +75,6 @@ class Reach(NamedTuple):
     complete: bool
 
 
-class _At(NamedTuple):
-    """A row, or a part of it, in front of a node's question."""
-
-    number: int
-    place: int
-    mass: int
-    changed: tuple[int, ...]
-    box: Box
-
-
 class Setting(NamedTuple):
     """What a walk is about.
 
@@ -92,12 +87,17 @@ class Setting(NamedTuple):
         Columns that may change.
     changes : int
         How many of them at once: 1 or 2.
+    scale : sequence of Scale
+    bound : float
+        Leaves that need changes of this size or more are left out.
     """
 
     schema: Schema
     row: list[float]
     free: frozenset[int]
     changes: int
+    scale: Sequence[Scale]
+    bound: float = math.inf
 
 
 def reach(
@@ -119,64 +119,73 @@ def reach(
     """
     found: list[Found] = []
     together: set[tuple[int, int]] = set()
-    stack = [_At(0, 0, mass, (), {})]
+    start: _At = (0, 0, mass, (), {})
+    stack = [start]
     steps = 0
     while stack and steps < most:
-        at = stack.pop()
+        number, place, part, changed, box = stack.pop()
         steps += 1
-        node = nodes[at.number]
+        node = nodes[number]
         if node is None:
-            found.append(Found(at.number, at.mass, at.changed, at.box))
-        elif at.place == len(node.questions):
-            stack += _unanswered(node, at, bounds)
-        else:
-            question = node.questions[at.place]
+            found.append(Found(number, part, changed, box))
+        elif place < len(node.questions):
+            question = node.questions[place]
             if len(question.columns) > 1:
                 together |= {(a, b) for a in question.columns for b in question.columns if a < b}
-            stack += [
-                _next(node, at._replace(changed=changed, box=box), branch)
-                for branch, changed, box in _outcomes(question, at, setting)
-            ]
+            for branch, now, to in _outcomes(question, changed, box, setting):
+                if branch == SILENT:
+                    stack.append((number, place + 1, part, now, to))
+                else:
+                    stack.append((node.children[branch], 0, part, now, to))
+        elif bounds is None:
+            stack.append((node.children[node.missing], 0, part, changed, box))
+        else:
+            shares = parts(node, part, bounds)
+            stack += [(child, 0, some, changed, box) for child, some in shares if some]
     return Reach(found, together, steps, not stack)
 
 
-def _next(node: Node, at: _At, branch: int) -> _At:
-    if branch == SILENT:
-        return at._replace(place=at.place + 1)
-    return at._replace(number=node.children[branch], place=0)
-
-
-def _unanswered(node: Node, at: _At, bounds: npt.NDArray[np.int64] | None) -> list[_At]:
-    if bounds is None:
-        return [at._replace(number=node.children[node.missing], place=0)]
-    shares = parts(node, at.mass, bounds)
-    return [at._replace(number=child, place=0, mass=some) for child, some in shares if some]
-
-
 def _outcomes(
-    question: Question, at: _At, setting: Setting
+    question: Question, changed: tuple[int, ...], box: Box, setting: Setting
 ) -> Iterator[tuple[int, tuple[int, ...], Box]]:
     """Branches (or `SILENT`), the columns changed for them, and the boxes from which they come."""
-    row, changed = setting.row, at.changed
     moved = [column for column in question.columns if column in changed]
     if len(moved) > 1:
         return  # both of a sum's: see `Reach.together`
     for column in moved:
         for branch, allowed in _sides(question, column, setting):
-            if (both := _meet(at.box[column], allowed)) is not None:
-                yield branch, changed, at.box | {column: both}
+            both = _meet(box[column], allowed)
+            if both is not None and _is_near(changed, to := box | {column: both}, setting):
+                yield branch, changed, to
     if moved:
         return
-    own = answer(question, row)
-    kept = at.box
+    own = answer(question, setting.row)
+    kept = dict(box)
     for column in question.columns:
-        kept = kept | {column: _stay(question, column, own, at.box, setting)}
+        kept[column] = _stay(question, column, own, box, setting)
     yield own, changed, kept
     if len(changed) < setting.changes:
         for column in setting.free.intersection(question.columns):
             now = tuple(sorted((*changed, column)))
-            for branch, allowed in _leave(question, column, own, at.box, setting):
-                yield branch, now, at.box | {column: allowed}
+            for branch, allowed in _leave(question, column, own, box, setting):
+                if _is_near(now, to := box | {column: allowed}, setting):
+                    yield branch, now, to
+
+
+def _is_near(changed: tuple[int, ...], box: Box, setting: Setting) -> bool:
+    """Whether changes into a box may count less than the bound."""
+    if setting.bound == math.inf:
+        return True
+    return sum(_least(box[column], column, setting) for column in changed) < setting.bound
+
+
+def _least(allowed: Allowed, column: int, setting: Setting) -> float:
+    """At most what the smallest change of a column to some values counts."""
+    if not isinstance(allowed, tuple) or not is_known(setting, column):
+        return 1.0
+    low, high = allowed
+    x = setting.row[column]
+    return max(low - x, x - high, 0.0) / setting.scale[column].spread
 
 
 def _stay(question: Question, column: int, own: int, box: Box, setting: Setting) -> Allowed:

@@ -104,7 +104,8 @@ def _of_levels(asked: list[tuple[int, Allowed]], n_leaves: int, x: float, n_leve
         code = np.append(code, -1)
     size = np.ones(len(code))
     size[own] = np.inf
-    runs = {one: _runs(np.unique(group[sorted(one)])) for one in sets}
+    fits = member[code[code >= 0], :-1].T
+    runs = {one: _runs(np.flatnonzero(some)) for one, some in zip(sets, fits, strict=True)}
     stays = [(own, own + 1)]
     told = [
         (leaf, *run)
