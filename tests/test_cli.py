@@ -39,6 +39,7 @@ COMMANDS = [
     "inspect",
     "predict",
     "rules",
+    "explain",
     "plot",
     "importances",
     "import",

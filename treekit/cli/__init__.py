@@ -15,6 +15,7 @@ import click
 from treekit._version import __version__
 from treekit.cli.artifacts import export_command, verify_command
 from treekit.cli.demo import demo_command
+from treekit.cli.explain import explain_command
 from treekit.cli.importances import importances_command
 from treekit.cli.importing import import_command
 from treekit.cli.listing import plugins_command
@@ -34,6 +35,7 @@ __all__ = ["main"]
         inspect_command,
         predict_command,
         rules_command,
+        explain_command,
         plot_command,
         importances_command,
         import_command,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from treekit.model.straight import StraightTree
     from treekit.plot import Picture
     from treekit.rules import RuleList
+    from treekit.rules.explain import Explanation
 
 __all__ = ["MissingPolicy", "Model", "UnknownPolicy", "Voting", "make_model"]
 
@@ -244,6 +245,12 @@ class Model:
         from treekit.rules import joined_rules, rules
 
         return joined_rules(self, decisions=decisions) if join or decisions else rules(self)
+
+    def explain(self, row: Any, **options: Any) -> Explanation:
+        """Why a row is answered so, and what would alter that; see `treekit.rules.explain`."""
+        from treekit.rules.explain import explain
+
+        return explain(self, row, **options)
 
     def plot(self, path: str | Path | None = None, **options: Any) -> Picture:
         """A tree as a picture, written to a file if one is named; see `treekit.plot.plot`."""

@@ -1,0 +1,181 @@
+"""From a model and a row to the explanation of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from treekit.data.table import near_names, read_table
+from treekit.errors import ModelError, SettingError
+from treekit.model.fractional import mass_bounds
+from treekit.rules.explain.answers import said, said_by_tree, sums_of, votes_of
+from treekit.rules.explain.change import change_rows
+from treekit.rules.explain.clauses import clause_of_step, rule_of
+from treekit.rules.explain.contributions import NodeUnits, fineness, shared
+from treekit.rules.explain.explanation import Explanation
+from treekit.rules.explain.questions import TreeNodes
+from treekit.rules.explain.records import Ending, Step
+from treekit.rules.explain.row import Row, read_row
+from treekit.rules.explain.walk import Passage, columns_of, walk
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+
+__all__ = ["explain"]
+
+
+class _Way(NamedTuple):
+    """A row in one tree."""
+
+    nodes: TreeNodes
+    passages: list[Passage]
+    leaves: list[tuple[int, int]]
+    bounds: Any
+
+
+def explain(
+    model: Model,
+    row: Any,
+    *,
+    tree: int | None = None,
+    changes: int = 2,
+    wish: str | None = None,
+    target: str | None = None,
+    fixed: Collection[str] = (),
+    table: Any = None,
+    budget: int = 50_000_000,
+) -> Explanation:
+    """Why a model answers a row as it does, and what would alter the answer.
+
+    Parameters
+    ----------
+    model : Model
+    row : mapping, (features,) array, or table of one row
+        Columns that a mapping leaves out are missing.
+    tree : int, optional
+        Tree whose way is told, from 0; default: that of a single tree, of a forest none.
+    changes : {0, 1, 2}
+        Most columns that a change of the decision may alter at once; 0: no search.
+    wish : str, optional
+        The answer to look for: a label, or a range such as ``>= 10``; default any other
+        label, and for numbers no search.
+    target : str, optional
+        The target that the wish is about; default the first.
+    fixed : collection of str
+        Columns that must not change.
+    table : table, optional
+        Rows whose median absolute deviations measure changes of numbers, in place of the
+        range of the model's thresholds.
+    budget : int
+        Cells that the search for changes of two columns may look at.
+
+    Returns
+    -------
+    Explanation
+
+    Raises
+    ------
+    DataError
+        If the row, or the table, cannot be read.
+    SettingError
+        For an unknown tree, target, label or column, and for no range of numbers.
+    """
+    if changes not in (0, 1, 2):
+        raise SettingError(f"changes is {changes!r}; give 0, 1 or 2 columns to change at most")
+    if tree is not None and not 0 <= tree < model.n_trees:
+        raise SettingError(f"there is no tree {tree}; the model's are 0 to {model.n_trees - 1}")
+    for name in fixed:
+        if name not in model.schema.names:
+            hint = near_names(name, model.schema.names)
+            raise SettingError(f"there is no column {name!r} to keep as it is; {hint}")
+    given = read_row(model, row)
+    found = Explanation((), given.cells, model.schema.dtype, model.n_trees)
+    if found.refused:
+        return found
+    ways = [_way(model, number, given.codes) for number in range(model.n_trees)]
+    found, sums = _answered(model, given, ways, found)
+    if tree is None and model.n_trees == 1:
+        tree = 0
+    if tree is not None:
+        found = _with_path(model, given, ways[tree], tree, found)
+    if changes == 0:
+        return found
+    spread = None if table is None else read_table(table, missing=model.schema.missing_marks)
+    free = [place for place, name in enumerate(model.schema.names) if name not in fixed]
+    nodes = [(way.nodes, way.bounds) for way in ways]
+    looked = change_rows(model, given, nodes, sums, free, changes, (wish, target), spread, budget)
+    return replace(found, changes=looked)
+
+
+def _way(model: Model, number: int, codes: list[float]) -> _Way:
+    tree = model.trees[number]
+    bounds = mass_bounds(tree) if model.missing == "fractional" else None
+    nodes = TreeNodes(tree, model.schema)
+    return _Way(nodes, *walk(nodes, codes, model.mass, bounds), bounds)
+
+
+def _answered(
+    model: Model, given: Row, ways: Sequence[_Way], found: Explanation
+) -> tuple[Explanation, Any]:
+    """The answer, the votes and the contributions; and the integer sums (values,)."""
+    by_tree = np.zeros((model.n_trees, model.schema.n_values), dtype=np.int64)
+    for number, way in enumerate(ways):
+        own = np.searchsorted(model.trees[number].leaves, [leaf for leaf, _ in way.leaves])
+        mass = np.array([part for _, part in way.leaves], dtype=np.int64)
+        by_tree[number] = (model.tree_units(number)[own] * mass[:, None]).sum(axis=0)
+    sums = by_tree.sum(axis=0)
+    walks = [(NodeUnits(model, t), way.passages, model.mass) for t, way in enumerate(ways)]
+    parts = shared(walks, given.codes, model.schema.n_values)
+    added = sums_of(model, parts, model.schema.names)
+    check_sums(model, given, sums.tolist(), [one.total for one in added])
+    asked = {c for way in ways for p in way.passages for q in p.node.questions for c in q.columns}
+    cells = tuple(replace(cell, asked=c in asked) for c, cell in enumerate(given.cells))
+    said_now, votes = said(model, sums), votes_of(model, by_tree)
+    return replace(found, says=said_now, row=cells, votes=votes, sums=added), sums
+
+
+def check_sums(model: Model, given: Row, sums: list[int], totals: list[int]) -> None:
+    """Raise unless the walks end where the model's own scorer does, and contributions add up."""
+    from treekit.model.predict import sums as scored
+
+    codes = np.array([given.codes], dtype=model.schema.dtype)
+    theirs = scored(model, codes)[0].tolist()
+    fine = fineness(model)
+    if sums != theirs or totals != [fine * value for value in theirs]:
+        raise ModelError(
+            f"the explanation adds up to {totals}, and the model says {theirs}: a fault of "
+            "treekit, please report it with the model and the row"
+        )
+
+
+def _with_path(model: Model, given: Row, way: _Way, number: int, found: Explanation) -> Explanation:
+    names, cells = model.schema.names, given.cells
+    steps = []
+    for passage in way.passages:
+        decided = columns_of(passage, given.codes)
+        steps.append(
+            Step(
+                passage.number,
+                passage.why,
+                tuple((names[c], cells[c].text) for c in passage.node.questions[0].columns),
+                tuple((names[c], cells[c].text) for c in decided),
+                clause_of_step(passage, model.schema),
+                tuple((child, some / model.mass) for child, some in passage.goes if some),
+            )
+        )
+    tree, units = model.trees[number], model.tree_units(number)
+    order = sorted(way.leaves, key=lambda one: (-one[1], one[0]))
+    leaves = tuple(
+        Ending(
+            leaf,
+            mass / model.mass,
+            float(tree.weight[leaf]),
+            said_by_tree(model, units[np.searchsorted(tree.leaves, leaf)]),
+        )
+        for leaf, mass in order
+    )
+    rule = rule_of(model, number, leaves[0].node) if len(leaves) == 1 else ()
+    return replace(found, tree=number, path=tuple(steps), leaves=leaves, rule=rule)
