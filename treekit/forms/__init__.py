@@ -125,7 +125,7 @@ def _from(
 
 
 def _text(listing: Listing) -> Iterator[str]:
-    return listing.rules.text()
+    return listing.rules.text(language=listing.language)
 
 
 FORMS: dict[str, Form] = {
