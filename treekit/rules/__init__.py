@@ -11,6 +11,7 @@ from treekit.model.ensemble import Model
 from treekit.rules.extract import rules
 from treekit.rules.read import parse_rules
 from treekit.rules.records import Answer, Condition, Rule
+from treekit.rules.rounded import rounded
 from treekit.rules.rulelist import RuleList
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "RuleList",
     "export_rules",
     "parse_rules",
+    "rounded",
     "rules",
 ]
 

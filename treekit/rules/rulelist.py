@@ -18,7 +18,7 @@ from treekit.model.portable import MASS
 from treekit.model.votes import least_cost, units_each
 from treekit.rules.clauses import Test
 from treekit.rules.language import ENGLISH, Language
-from treekit.rules.records import Answer, Condition, Rule
+from treekit.rules.records import Answer, Condition, Rounding, Rule
 
 __all__ = ["ConditionTable", "Order", "RuleList"]
 
@@ -89,6 +89,8 @@ class RuleList(Sequence[Rule]):
     value : (rules, values) float64, or None
         What the training rows that a rule answered say, as `Tree.value`: the weight of each
         class, or the mean.  None where a text was read, which does not state it.
+    rounding : Rounding, optional
+        Of lists whose thresholds were shortened: they are not sure to equal their model.
     tests : tuple of Test
         What conditions ask beyond single columns.
     tree, leaf : (rules,) int32
@@ -120,6 +122,7 @@ class RuleList(Sequence[Rule]):
     link: Link = "identity"
     order: Order = "disjoint"
     value: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+    rounding: Rounding | None = None
 
     def __len__(self) -> int:
         return len(self.tree)
