@@ -57,7 +57,7 @@ class Form(NamedTuple):
 
 
 def _text(listing: Listing) -> Iterator[str]:
-    return listing.rules.text()
+    return listing.rules.text(language=listing.language)
 
 
 FORMS: dict[str, Form] = {

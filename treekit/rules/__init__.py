@@ -9,6 +9,7 @@ from __future__ import annotations
 from treekit.contracts import Setting
 from treekit.model.ensemble import Model
 from treekit.rules.extract import rules
+from treekit.rules.language import ENGLISH
 from treekit.rules.read import parse_rules
 from treekit.rules.records import Answer, Condition, Rule
 from treekit.rules.rounded import rounded
@@ -26,10 +27,10 @@ __all__ = [
     "rules",
 ]
 
-RULES_SETTINGS: tuple[Setting, ...] = ()
-"""The text has one form only; there is nothing to set."""
+RULES_SETTINGS = (Setting("language", ENGLISH, "en, zh, or a catalogue file that ends with .toml"),)
 
 
-def export_rules(model: Model, name: str) -> dict[str, bytes]:
+def export_rules(model: Model, name: str, language: str = ENGLISH) -> dict[str, bytes]:
     """``{name + ".rules.txt": text}``, UTF-8; see `treekit.rules.write`."""
-    return {f"{name}.rules.txt": b"".join(piece.encode() for piece in rules(model).text())}
+    pieces = rules(model).text(language=language)
+    return {f"{name}.rules.txt": b"".join(piece.encode() for piece in pieces)}

@@ -68,7 +68,7 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
     """
     if not 1 <= digits <= MOST_DIGITS:
         raise SettingError(f"digits is {digits}; it is from 1 to {MOST_DIGITS}")
-    matrix = np.array(rows, dtype=np.float64, ndmin=2)
+    matrix = np.atleast_2d(np.asarray(rows))
     if matrix.shape[1] != rules.schema.n_features or not len(matrix):
         raise DataError(
             f"thresholds are shortened against rows, at least one, of {rules.schema.n_features} "
@@ -95,7 +95,7 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
 def _values(column: Numbers, dtype: Dtype) -> Numbers:
     """Distinct known values as a model of such a type sees them, ascending."""
     with np.errstate(over="ignore"):
-        known = column[~np.isnan(column)].astype(dtype).astype(np.float64)
+        known = column[~np.isnan(column)].astype(dtype, copy=False).astype(np.float64)
     return np.unique(known)
 
 
