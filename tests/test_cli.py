@@ -555,6 +555,25 @@ def test_rules_are_printed_and_written(forest: Path, tmp_path: Path):
     assert output.read_bytes() == text.encode()
 
 
+def test_rules_are_printed_in_chinese_and_verified(tree: Path, tmp_path: Path):
+    told = call("rules", tree, "--lang", "zh").stdout
+    assert told.startswith("treekit rules, format 2, language zh\n")
+    assert "\n  若 " in told
+    call("export", tree, "--to", "rules", "--set", "language=zh", "-o", tmp_path / "m")
+    assert (tmp_path / "m.rules.txt").read_text(encoding="utf-8") == told
+    call("verify", tree, tmp_path / "m.rules.txt", "--rows", 20)
+    assert "there is no catalogue" in call("rules", tree, "--lang", "xx", code=2).stderr
+
+
+def test_thresholds_are_shortened_only_against_a_table(tree: Path, tmp_path: Path):
+    output = tmp_path / "short.rules.txt"
+    call("rules", tree, "--digits", 2, "--rows", demo_table(), "-o", output)
+    assert "\ndigits   2\n  thresholds: " in output.read_text(encoding="utf-8")
+    assert "--rows TABLE need each other" in call("rules", tree, "--digits", 2, code=2).stderr
+    told = call("verify", tree, output, "--rows", 0, code=1)
+    assert "shortened to 2 digits" in told.stdout + told.stderr
+
+
 def test_rules_of_one_tree_are_those_of_the_whole(forest: Path):
     whole = str(treekit.load(forest).rules())
     header = whole.partition("\nrule ")[0]

@@ -11,10 +11,12 @@ from treekit.model.ensemble import Model
 from treekit.rules.against import Against, rules_against
 from treekit.rules.extract import rules
 from treekit.rules.joined import joined_rules
+from treekit.rules.language import ENGLISH
 from treekit.rules.measure import Measures, table_measures, training_measures
 from treekit.rules.overlaps import Overlaps, overlapping_rules
 from treekit.rules.read import parse_rules
 from treekit.rules.records import Answer, Condition, Rule
+from treekit.rules.rounded import rounded
 from treekit.rules.rulelist import RuleList
 from treekit.rules.tables import measured
 
@@ -32,16 +34,17 @@ __all__ = [
     "measured",
     "overlapping_rules",
     "parse_rules",
+    "rounded",
     "rules",
     "rules_against",
     "table_measures",
     "training_measures",
 ]
 
-RULES_SETTINGS: tuple[Setting, ...] = ()
-"""The text has one form only; there is nothing to set."""
+RULES_SETTINGS = (Setting("language", ENGLISH, "en, zh, or a catalogue file that ends with .toml"),)
 
 
-def export_rules(model: Model, name: str) -> dict[str, bytes]:
+def export_rules(model: Model, name: str, language: str = ENGLISH) -> dict[str, bytes]:
     """``{name + ".rules.txt": text}``, UTF-8; see `treekit.rules.write`."""
-    return {f"{name}.rules.txt": b"".join(piece.encode() for piece in joined_rules(model).text())}
+    pieces = joined_rules(model).text(language=language)
+    return {f"{name}.rules.txt": b"".join(piece.encode() for piece in pieces)}

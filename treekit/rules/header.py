@@ -13,6 +13,7 @@ from treekit.model.links import LN2_HIGH, LN2_LOW, LOG2_E
 from treekit.model.portable import MASS
 from treekit.rules.language import Language
 from treekit.rules.phrases import test_text
+from treekit.rules.records import Rounding
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import label_text, name_text
 
@@ -65,6 +66,7 @@ class _Header:
         yield from self.notes("note_support")
         if rules.as_parent.any():
             yield from self.notes("note_as_above")
+        yield from self.rounding()
         yield self.fact("rules", len(rules))
 
     def fact(self, key: str, value: object) -> str:
@@ -157,6 +159,15 @@ class _Header:
         yield from self.notes("note_shares", votes, decided, **fields)
         if several:
             yield from self.notes("note_each_votes")
+
+    def rounding(self) -> Iterator[str]:
+        """What shortened thresholds are worth."""
+        if self.rules.rounding is not None:
+            digits, *counts = map(str, self.rules.rounding)
+            fields = dict(zip(Rounding._fields[1:], counts, strict=True))
+            yield self.fact("digits", digits)
+            yield "  " + self.words.say("head_rounded", **fields)
+            yield from self.notes("note_rounded")
 
     def step(self) -> Iterator[str]:
         """The grid of numbers."""

@@ -16,8 +16,9 @@ from treekit.model.portable import MASS, units_per_tree
 from treekit.model.votes import units_each
 from treekit.rules.clauses import Test
 from treekit.rules.language import Language
-from treekit.rules.patterns import SHARE, Atoms, Patterns, cut
+from treekit.rules.patterns import SHARE, WHOLE, Atoms, Patterns, cut
 from treekit.rules.read_phrases import TestReader
+from treekit.rules.records import Rounding
 from treekit.rules.rulelist import Order
 from treekit.rules.words import read_label, read_name
 
@@ -41,6 +42,7 @@ class Facts:
     link: Link
     order: Order = "disjoint"
     decisions: bool = False
+    rounding: Rounding | None = None
 
     @property
     def mass(self) -> int:
@@ -143,6 +145,7 @@ def read_header(lines: Lines) -> Facts:
     link = _stated(lines, "link") if lines.states("link") else "identity"
     if combine not in get_args(Combine) or link not in get_args(Link):
         raise ValueError(f"unknown way to combine {combine!r}, or link {link!r}")
+    rounding = read.rounding() if lines.states("digits") else None
     n_rules = int(lines.fact("rules"))
     if not 0 < n_rules <= len(lines.lines):
         raise ValueError("the number of rules is not that of the text")
@@ -160,6 +163,7 @@ def read_header(lines: Lines) -> Facts:
         link=cast(Link, link),
         order=cast(Order, order),
         decisions=decisions,
+        rounding=rounding,
     )
 
 
@@ -219,6 +223,16 @@ class _Named:
             return Column(name)
         levels = cut(fields["levels"], self.comma) if key == "head_levels" else ()
         return Column(name, "nominal", tuple(read_name(level) for level in levels))
+
+    def rounding(self) -> Rounding:
+        """What was done to the thresholds."""
+        counts = dict.fromkeys(Rounding._fields, WHOLE)
+        digits = int(self.lines.fact("digits"))
+        found = Patterns(self.words, ("head_rounded",), counts).read(self.lines.next()[2:])
+        if found is None:
+            raise ValueError("expected what was done to the thresholds")
+        self.lines.skip_words()
+        return Rounding(digits, **{field: int(text) for field, text in found[1].items()})
 
     def tests(self, schema: Schema) -> tuple[Test, ...]:
         """What rules ask beyond single columns."""

@@ -1,12 +1,13 @@
-"""One rule as a reader wants it, with names and labels."""
+"""One rule as a reader wants it, with names and labels; and what was done to a list."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from treekit.data.schema import Label
 
-__all__ = ["Answer", "Condition", "Rule"]
+__all__ = ["Answer", "Condition", "Rounding", "Rule"]
 
 
 @dataclass(frozen=True)
@@ -118,3 +119,24 @@ class Rule:
     def label(self) -> Label | None:
         """Label of the first target."""
         return self.answers[0].label
+
+
+class Rounding(NamedTuple):
+    """Thresholds that were shortened, which `treekit.rules.rounded` does.
+
+    Attributes
+    ----------
+    digits : int
+        Significant digits that were asked for.
+    thresholds, shortened, longer : int
+        Distinct thresholds of all columns, those that changed, and those that have more
+        digits, because with fewer a condition would select other rows.
+    rows : int
+        Rows that were looked at: for these alone the list is sure to answer as before.
+    """
+
+    digits: int
+    thresholds: int
+    shortened: int
+    longer: int
+    rows: int

@@ -18,7 +18,7 @@ from treekit.model.portable import MASS
 from treekit.model.votes import least_cost, units_each
 from treekit.rules.clauses import Test
 from treekit.rules.language import ENGLISH, Language
-from treekit.rules.records import Answer, Condition, Rule
+from treekit.rules.records import Answer, Condition, Rounding, Rule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,6 +95,8 @@ class RuleList(Sequence[Rule]):
     decisions : bool
         The rules give the labels of their model and nothing more: rules of different shares
         were joined, and each has one vote for its label.
+    rounding : Rounding, optional
+        Of lists whose thresholds were shortened: they are not sure to equal their model.
     tests : tuple of Test
         What conditions ask beyond single columns.
     tree, leaf : (rules,) int32
@@ -127,6 +129,7 @@ class RuleList(Sequence[Rule]):
     order: Order = "disjoint"
     value: npt.NDArray[np.float64] | None = field(default=None, repr=False)
     decisions: bool = False
+    rounding: Rounding | None = None
 
     def __len__(self) -> int:
         return len(self.tree)

@@ -24,6 +24,7 @@ from treekit.model.build import (
 from treekit.model.ensemble import make_model
 from treekit.model.links import Link
 from treekit.rules.extract import rules
+from treekit.rules.records import Rounding
 from treekit.rules.rulelist import ConditionTable, RuleList
 
 __all__ = ["samples"]
@@ -32,7 +33,8 @@ __all__ = ["samples"]
 @cache
 def samples() -> tuple[RuleList, ...]:
     """Lists of every sort."""
-    return (*_classes(), *_numbers(), *_sums(), _ordered())
+    shortened = replace(next(_numbers()), rounding=Rounding(3, 9, 4, 1, 1000))
+    return (*_classes(), *_numbers(), *_sums(), _ordered(), shortened)
 
 
 def _schema(**other: Any) -> Schema:

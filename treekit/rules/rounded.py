@@ -1,0 +1,137 @@
+"""Thresholds with few digits, where a table says that the same rows are selected.
+
+A number with many digits says more than the rows it came from: any threshold between
+two neighbouring values of a table selects the same of its rows.  Of these the one with
+the fewest significant digits is taken.  What holds for the table need not hold for
+other rows: a list says so, and is no longer a proof of the model.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Dtype
+from treekit.errors import DataError, SettingError
+from treekit.rules.records import Rounding
+from treekit.rules.rulelist import RuleList
+from treekit.rules.words import numerals
+
+__all__ = ["MOST_DIGITS", "rounded"]
+
+MOST_DIGITS = 17
+"""Significant digits that tell all doubles apart."""
+
+Numbers = npt.NDArray[np.float64]
+
+
+class _Shortened(NamedTuple):
+    """The thresholds of one column, ascending, and how they got there."""
+
+    old: Numbers
+    new: Numbers
+    longer: int
+
+
+def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
+    """`rules` with thresholds of `digits` significant digits, or as few more as are needed.
+
+    A threshold moves only to a number with no value of its column from there to where it
+    was, so that each condition, and hence each rule, selects the same of these rows.  Equal
+    thresholds stay equal and others stay in order: of disjoint rules none comes to overlap.
+    Sums of columns (tests) keep their numbers.
+
+    Parameters
+    ----------
+    rules : RuleList
+    digits : int
+        1 to 17.
+    rows : (rows, features) float64
+        Numbers as they are, codes of levels, NaN for missing values.
+
+    Returns
+    -------
+    RuleList
+        With `RuleList.rounding`, which its text states.
+
+    Raises
+    ------
+    SettingError
+        If `digits` is out of range.
+    DataError
+        If there are no rows, or rows of another width.
+    """
+    if not 1 <= digits <= MOST_DIGITS:
+        raise SettingError(f"digits is {digits}; it is from 1 to {MOST_DIGITS}")
+    matrix = np.atleast_2d(np.asarray(rows))
+    if matrix.shape[1] != rules.schema.n_features or not len(matrix):
+        raise DataError(
+            f"thresholds are shortened against rows, at least one, of {rules.schema.n_features} "
+            f"columns; given were {matrix.shape[0]} of {matrix.shape[1]}"
+        )
+    table, dtype = rules.conditions, rules.schema.dtype
+    low, high = table.low.copy(), table.high.copy()
+    counts = np.zeros(3, dtype=np.int64)
+    for column in np.unique(table.column).tolist():
+        if column >= rules.schema.n_features or rules.schema.nominal[column]:
+            continue
+        at = np.flatnonzero(table.column == column)
+        values = _values(matrix[:, column], dtype)
+        found = _column(np.concatenate([low[at], high[at]]), values, digits, dtype)
+        for bounds in (low, high):
+            finite = at[np.isfinite(bounds[at])]
+            bounds[finite] = found.new[np.searchsorted(found.old, bounds[finite])]
+        counts += np.array([len(found.old), np.sum(found.old != found.new), found.longer])
+    thresholds, shortened, longer = counts.tolist()
+    said = Rounding(digits, thresholds, shortened, longer, len(matrix))
+    return replace(rules, conditions=table._replace(low=low, high=high), rounding=said)
+
+
+def _values(column: Numbers, dtype: Dtype) -> Numbers:
+    """Distinct known values as a model of such a type sees them, ascending."""
+    with np.errstate(over="ignore"):
+        known = column[~np.isnan(column)].astype(dtype, copy=False).astype(np.float64)
+    return np.unique(known)
+
+
+def _column(bounds: Numbers, values: Numbers, digits: int, dtype: Dtype) -> _Shortened:
+    """Shorter numbers for the distinct finite ones of `bounds`."""
+    old = np.unique(bounds[np.isfinite(bounds)])
+    exact, lengths = old.tolist(), list(map(_figures, numerals(old, dtype)))
+    known, longer = values.tolist(), 0
+    new: list[float] = []
+    for at, (bound, most) in enumerate(zip(exact, lengths, strict=True)):
+        # As many values as before are at most the new bound; and distinct bounds stay
+        # apart, in their order, whatever moved before or moves after.
+        place = bisect_right(known, bound)
+        below = new[-1] if new else -math.inf
+        above = exact[at + 1] if at + 1 < len(exact) else math.inf
+        number, needed = bound, most
+        for count in range(digits, most):
+            shorter = _nearest(bound, count, dtype)
+            if below < shorter < above and bisect_right(known, shorter) == place:
+                number, needed = shorter, count
+                break
+        new.append(number)
+        longer += needed > digits
+    return _Shortened(old, np.array(new, dtype=np.float64), longer)
+
+
+def _nearest(bound: float, digits: int, dtype: Dtype) -> float:
+    """The number of the input type that a bound of so many significant digits reads as."""
+    number = float(f"{bound:.{digits - 1}e}")
+    if dtype == "float32":
+        with np.errstate(over="ignore"):
+            return float(np.float32(number))
+    return number
+
+
+def _figures(numeral: str) -> int:
+    """How many significant digits a numeral has."""
+    figures = numeral.partition("e")[0].lstrip("-").replace(".", "")
+    return len(figures.strip("0")) or 1
