@@ -40,7 +40,7 @@ def part_text(condition: str, low: int, high: int, words: Language) -> str:
     return words.say("if_part", condition=condition, **said)
 
 
-def test_text(test: Test, schema: Schema, words: Language | None = None) -> str:
+def test_text(test: Test, schema: Schema, words: Language | None = None) -> str:  # noqa: PT028
     """What a test asks, clause after clause; by default in English."""
     words = words or language()
     return words.phrases["test_otherwise"].join(
