@@ -155,7 +155,7 @@ def text_mutants(text: str) -> Mutants:
     yield from _stepped("cost", text, spans)
     if re.search("^order ", text, re.MULTILINE):
         yield from _conditions(text)
-    parts = re.finditer(r"(?:missing|unknown|\}): (\d+) to (\d+)", text)
+    parts = re.finditer(r"\w: (\d+) to (\d+) \(", text)
     both = itertools.chain.from_iterable((m.span(1), m.span(2)) for m in parts)
     yield from _stepped("share", text, both)
 

@@ -40,8 +40,9 @@ def part_text(condition: str, low: int, high: int, words: Language) -> str:
     return words.say("if_part", condition=condition, **said)
 
 
-def test_text(test: Test, schema: Schema, words: Language) -> str:
-    """What a test asks, clause after clause."""
+def test_text(test: Test, schema: Schema, words: Language | None = None) -> str:  # noqa: PT028
+    """What a test asks, clause after clause; by default in English."""
+    words = words or language()
     return words.phrases["test_otherwise"].join(
         _clause_text(clause, schema, words) for clause in test
     )
