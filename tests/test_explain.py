@@ -394,16 +394,18 @@ def test_two_columns_change_where_one_is_not_enough() -> None:
 
 
 def test_a_search_that_is_stopped_says_so() -> None:
-    model = random_model(3, mixed_schema())
-    row = cells(model, [0.5, 1.0, 2.0, 3.0, NAN])
-    changes = explain(model, row, budget=0).changes
-    assert changes is not None
-    assert changes.pair is None
-    if not changes.complete:
-        assert "not decided" in explain(model, row, budget=0).text()
-    whole = explain(model, row).changes
-    assert whole is not None
-    assert whole.complete
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    deep = threshold("y", 5.5, leaf([5, 1]), leaf([0, 9]))
+    tree = build_tree(threshold("x", 2.5, leaf([5, 0]), deep), schema)
+    model = make_model(schema, [tree])
+    stopped = explain(model, {"x": 1, "y": 1}, budget=0)
+    assert stopped.changes is not None
+    assert not stopped.changes.complete
+    assert "not decided" in stopped.text()
+    whole = explain(model, {"x": 1, "y": 1})
+    assert whole.changes is not None
+    assert whole.changes.complete
+    assert "two columns together: x: 1 to 3 and y: 1 to 6" in whole.text()
 
 
 def test_a_table_measures_by_its_median_deviation() -> None:

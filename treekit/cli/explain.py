@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["explain_command"]
 
 
-@click.command("explain", short_help="Say why a model answers a row as it does.")
+_EXAMPLES = """\b
+Examples:
+  treekit explain m.treekit --row 'age=39,workclass=Private'
+  treekit explain m.treekit --table people.csv --row 17 --fixed age,sex --lang zh
+"""
+
+
+@click.command("explain", short_help="Say why a model answers a row as it does.", epilog=_EXAMPLES)
 @click.argument("model")
 @click.option(
     "--row",
@@ -73,11 +80,7 @@ def explain_command(
     fixed: list[str] | None,
     **options: Any,
 ) -> None:
-    r"""Say why MODEL answers a row as it does, and what would alter the answer.
-
-    \b
-      treekit explain m.treekit --row 'age=39,workclass=Private'
-      treekit explain m.treekit --table people.csv --row 17 --fixed age,sex
+    """Say why MODEL answers a row as it does, and what would alter the answer.
 
     Columns that the row leaves out are missing.  Of a tree the way is told, node by
     node; of a forest the votes; of both what each column adds to the answer (Saabas
