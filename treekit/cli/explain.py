@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,7 @@ def explain_command(
     if as_json:
         text = json.dumps(found.plain(), ensure_ascii=False, indent=1, allow_nan=False)
         write_text([text, "\n"], output)
-    elif output is not None:
+    elif output is not None or not sys.stdout.isatty():
         write_text([found.text(words)], output)
     else:
         for line, heading in found.lines(words):
