@@ -17,6 +17,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +25,10 @@ import numpy as np
 
 import treekit
 from treekit.data import DEMO_TARGET, demo_table
+from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError, TreekitWarning
-from treekit.model.ensemble import Model
+from treekit.model.build import Surrogate, build_tree, leaf, rule
+from treekit.model.ensemble import Model, make_model
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN, END = "<!-- made by benchmarks/equality.py -->", "<!-- end -->"
@@ -55,6 +58,33 @@ def _boosted(classes: bool) -> Model:
     return treekit.read_model(learner(n_estimators=30, random_state=0).fit(rows, target))
 
 
+def _ordered() -> Model:
+    """The rules of a tree, and behind them one without conditions for all other rows."""
+    listed = _demo(pruner="cost_complexity").rules()
+    start, table = listed.bounds(len(listed) - 1)[0], listed.conditions
+    end = np.append(listed.end[:-1], start)
+    levels = int(table.level_end[start - 1]) if start else 0
+    kept = {name: array[:start] for name, array in table._asdict().items() if name != "levels"}
+    conditions = table._replace(**kept, levels=table.levels[:levels])
+    return replace(listed, end=end, conditions=conditions).model()
+
+
+def _weighted() -> Model:
+    """Numbers that rules on numbers and categories add, beside an intercept."""
+    schema = Schema(
+        (Column("x"), Column("y"), Column("colour", "nominal", ("red", "green", "blue"))),
+        task="regression",
+    )
+    asked = [
+        [Surrogate("x", at=0.5, below=1, above=-1, lost=1)],
+        [Surrogate("x", at=-1.5, below=1, above=-1), Surrogate("y", at=4.0, below=-1, above=1)],
+        [Surrogate("colour", levels={"red": 1}, lost=1), Surrogate("y", 0.0, 1, above=1)],
+    ]
+    roots = [rule(one, leaf(k + 0.1), leaf(0.0)) for k, one in enumerate(asked)]
+    trees = [build_tree(root, schema) for root in (*roots, leaf(-2.25))]
+    return make_model(schema, trees, combine="sum")
+
+
 def _without(*names: str) -> dict[str, Any]:
     return {name: values for name, values in _numbers().items() if name not in names}
 
@@ -81,6 +111,8 @@ KINDS: Mapping[str, Callable[[], Model]] = {
     ),
     "boosted classes, read": lambda: _boosted(True),
     "boosted numbers, read": lambda: _boosted(False),
+    "ordered rules": _ordered,
+    "weighted rules": _weighted,
 }  # fmt: skip
 
 TARGETS: Mapping[str, Sequence[tuple[str, str, dict[str, Any]]]] = {

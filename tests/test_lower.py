@@ -108,19 +108,22 @@ def test_derived_columns_behind_the_row_make_every_tree_a_plain_one(data):
 def derived_value(model: Model, columns: DerivedColumns, number: int, row: list[float]) -> float:
     """The plain reading of what a derived column is."""
     for test in range(columns.test_start[number], columns.test_start[number + 1]):
+        branch = columns.lost[test]
         if (feature := columns.level_feature[test]) >= 0:
             levels = columns.level_branch[columns.level_start[test] : columns.level_start[test + 1]]
-            if row[feature] in range(len(levels)) and levels[int(row[feature])] >= 0:
-                return float(levels[int(row[feature])])
-            continue
-        total = 0.0
-        for term in range(columns.term_start[test], columns.term_start[test + 1]):
-            x = row[columns.term_feature[term]]
-            x = evaluate.to_float32(x) if model.schema.dtype == "float32" else x
-            total += columns.term_weight[term].item() * x
-        if total == total:
-            below = columns.below[test]
-            return float(below if total <= columns.threshold[test] else 1 - below)
+            if row[feature] in range(len(levels)):
+                branch = levels[int(row[feature])]
+        else:
+            total = 0.0
+            for term in range(columns.term_start[test], columns.term_start[test + 1]):
+                x = row[columns.term_feature[term]]
+                x = evaluate.to_float32(x) if model.schema.dtype == "float32" else x
+                total += columns.term_weight[term].item() * x
+            if total == total:
+                side = columns.below if total <= columns.threshold[test] else columns.above
+                branch = side[test]
+        if branch >= 0:
+            return float(branch)
     return float("nan")
 
 
