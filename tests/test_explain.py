@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -18,6 +19,7 @@ from treekit.cli import main
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError, SettingError
 from treekit.model.build import (
+    Node,
     Surrogate,
     build_tree,
     is_missing,
@@ -341,17 +343,46 @@ def test_nearest_changes_of_surrogates_and_rules_are_the_least() -> None:
             assert (changes.pair is None) == math.isinf(double)
 
 
-def test_a_sum_turns_at_the_very_next_number() -> None:
-    model = oblique_model()
-    row = {"x": 1.0, "y": -3.0, "z": 0.5}
-    now = model.predict({name: [value] for name, value in row.items()})[0]
-    changes = explain(model, row, wish="> 4").changes
-    assert now < 4
+@pytest.mark.parametrize("seed", range(6))
+def test_no_nearer_value_of_a_column_in_sums_alters_the_answer(seed: int) -> None:
+    schema = Schema(tuple(map(Column, "xyzw")), classes=("no", "yes", "perhaps"))
+    rng = np.random.default_rng(seed)
+    model = make_model(schema, [build_tree(sums_node(rng, 3), schema) for _ in range(4)])
+    row = rng.normal(size=4).astype(np.float32)
+    now = decide(model, sums(model, row[None]))[0]
+    changes = explain(model, row.copy()).changes
     assert changes is not None
-    assert changes.complete
-    for change in changes.single:
-        other = row | {cell.column: float(cell.after) for cell in change.cells}
-        assert model.predict({name: [value] for name, value in other.items()})[0] > 4
+    found = {change.cells[0].column: change for change in changes.single}
+    for feature, name in enumerate(schema.names):
+        rows = np.repeat(row[None], 2001, axis=0)
+        rows[:, feature] = np.linspace(row[feature] - 9, row[feature] + 9, 2001)
+        moved = np.abs(rows[:, feature].astype(float) - float(row[feature]))
+        least = moved[decide(model, sums(model, rows)) != now].min(initial=math.inf)
+        if name not in found:
+            assert math.isinf(least)
+            continue
+        said = abs(float(found[name].cells[0].after) - float(row[feature]))
+        assert least >= said / 1.1 - 1e-6  # a round number may lie a tenth further
+
+
+def sums_node(rng: np.random.Generator, depth: int) -> Node:
+    if depth == 0:
+        return leaf(rng.integers(1, 9, size=3).tolist())
+    below = sums_node(rng, depth - 1), sums_node(rng, depth - 1)
+    if rng.random() < 0.4:
+        return threshold(int(rng.integers(4)), float(np.float32(rng.normal())), *below)
+    columns = rng.choice(4, size=rng.integers(2, 4), replace=False)
+    weights = {int(column): float(rng.normal()) for column in columns}
+    return oblique(weights, float(rng.normal()), *below, missing=int(rng.integers(2)))
+
+
+def test_pairs_that_one_sum_asks_for_are_left_out_and_said() -> None:
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    tree = build_tree(oblique({"x": 1.0, "y": 1.0}, 3.5, leaf([9, 1]), leaf([4, 1])), schema)
+    found = explain(make_model(schema, [tree]), {"x": 1, "y": 1})
+    assert found.changes is not None
+    assert found.changes.apart == 1
+    assert "were not searched: 1" in found.text()
 
 
 def test_changes_are_said_in_round_numbers_that_do() -> None:
@@ -394,16 +425,18 @@ def test_two_columns_change_where_one_is_not_enough() -> None:
 
 
 def test_a_search_that_is_stopped_says_so() -> None:
-    model = random_model(3, mixed_schema())
-    row = cells(model, [0.5, 1.0, 2.0, 3.0, NAN])
-    changes = explain(model, row, budget=0).changes
-    assert changes is not None
-    assert changes.pair is None
-    if not changes.complete:
-        assert "not decided" in explain(model, row, budget=0).text()
-    whole = explain(model, row).changes
-    assert whole is not None
-    assert whole.complete
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    deep = threshold("y", 5.5, leaf([5, 1]), leaf([0, 9]))
+    tree = build_tree(threshold("x", 2.5, leaf([5, 0]), deep), schema)
+    model = make_model(schema, [tree])
+    stopped = explain(model, {"x": 1, "y": 1}, budget=0)
+    assert stopped.changes is not None
+    assert not stopped.changes.complete
+    assert "not decided" in stopped.text()
+    whole = explain(model, {"x": 1, "y": 1})
+    assert whole.changes is not None
+    assert whole.changes.complete
+    assert "two columns together: x: 1 to 3 and y: 1 to 6" in whole.text()
 
 
 def test_a_table_measures_by_its_median_deviation() -> None:
@@ -450,7 +483,9 @@ def test_rows_of_many_kinds_say_the_same() -> None:
     assert said == explain(model, {"x": [1.0], "y": [2.5], "z": [-1.0]}).says == model.explain(
         [[1.0, 2.5, -1.0]]
     ).says  # fmt: skip
-    with pytest.raises(DataError, match=r"no column 'xx'.*did you mean 'x'|no column 'xx'"):
+    frame = pd.DataFrame({"x": [1.0], "y": [2.5], "z": [-1.0], "other": ["?"]})
+    assert said == explain(model, frame.iloc[0]).says == explain(model, frame).says
+    with pytest.raises(DataError, match="no column 'xx'"):
         explain(model, {"xx": 1})
     with pytest.raises(DataError, match="one row can be explained at a time, not 2"):
         explain(model, np.zeros((2, 3)))

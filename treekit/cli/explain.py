@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["explain_command"]
 
 
-@click.command("explain", short_help="Say why a model answers a row as it does.")
+_EXAMPLES = """\b
+Examples:
+  treekit explain m.treekit --row 'age=39,workclass=Private'
+  treekit explain m.treekit --table people.csv --row 17 --fixed age,sex --lang zh
+"""
+
+
+@click.command("explain", short_help="Say why a model answers a row as it does.", epilog=_EXAMPLES)
 @click.argument("model")
 @click.option(
     "--row",
@@ -73,11 +81,7 @@ def explain_command(
     fixed: list[str] | None,
     **options: Any,
 ) -> None:
-    r"""Say why MODEL answers a row as it does, and what would alter the answer.
-
-    \b
-      treekit explain m.treekit --row 'age=39,workclass=Private'
-      treekit explain m.treekit --table people.csv --row 17 --fixed age,sex
+    """Say why MODEL answers a row as it does, and what would alter the answer.
 
     Columns that the row leaves out are missing.  Of a tree the way is told, node by
     node; of a forest the votes; of both what each column adds to the answer (Saabas
@@ -108,7 +112,7 @@ def explain_command(
     if as_json:
         text = json.dumps(found.plain(), ensure_ascii=False, indent=1, allow_nan=False)
         write_text([text, "\n"], output)
-    elif output is not None:
+    elif output is not None or not sys.stdout.isatty():
         write_text([found.text(words)], output)
     else:
         for line, heading in found.lines(words):

@@ -73,7 +73,8 @@ def _linear_test(
     at_most = exp.LTE(this=value.copy(), expression=dialect.bound(threshold))
     above = exp.GT(this=value.copy(), expression=dialect.bound(threshold))
     said = (derived.below[test], derived.above[test], derived.lost[test])
-    pairs = zip((at_most, above, is_null(value)), map(int, said), strict=True)
+    conditions: tuple[Sql, ...] = at_most, above, is_null(value)
+    pairs = zip(conditions, map(int, said), strict=True)
     tests = [(condition, integer(branch)) for condition, branch in pairs if branch >= 0]
     return when(tests) if tests else cast(exp.Null(), "BIGINT")
 

@@ -37,10 +37,8 @@ branch, in proportion to training weight (Quinlan 1993).  ``surrogate``: the
 first of the split's surrogates that applies decides, then the stored branch
 (Breiman et al. 1984).  ``error``: prediction refuses the row.
 """
-
 UnknownPolicy = Literal["missing", "error"]
 """What a category outside the vocabulary is: ``missing``, or an ``error``."""
-
 
 Voting = Literal["soft", "hard"]
 """``soft``: a leaf spreads its votes as its class weights.  ``hard``: one vote for its label."""
@@ -60,8 +58,7 @@ class Model:
     schema : Schema
     trees : tuple of Tree
     units : (leaves, values) int64
-        Leaf values on the integers (see `treekit.model.portable`), leaves of
-        all trees one after the other, each tree's in node order.
+        Leaf values on the integers (see `treekit.model.portable`), tree after tree, in node order.
     exponent : int
         Numbers and margins: the grid's step is ``2**exponent``.  0 for votes.
     missing, unknown : str
@@ -192,12 +189,7 @@ class Model:
         return straight_tree(self)
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """The label, or the number, of each row of any table.
-
-        Parameters
-        ----------
-        rows : table
-            Anything `treekit.data.table.read_table` takes.
+        """The label, or the number, of each row of any table that `read_table` takes.
 
         Returns
         -------

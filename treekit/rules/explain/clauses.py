@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from treekit.data.schema import Schema
 from treekit.model.tree import Split
 from treekit.rules.explain.questions import Question
@@ -67,16 +69,8 @@ def rule_of(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
         return ()
     alone = replace(model, trees=(own,), units=model.tree_units(tree))
     listed = rules(alone)
-    found = next(place for place, node in enumerate(listed.leaf.tolist()) if node == leaf)
+    found = int(np.flatnonzero(listed.leaf == leaf)[0])
     return tuple(
-        Clause(
-            (one.column,),
-            (),
-            one.low,
-            one.high,
-            one.levels,
-            one.known,
-            one.missing,
-        )
+        Clause((one.column,), (), one.low, one.high, one.levels, one.known, one.missing)
         for one in listed[found].conditions
     )

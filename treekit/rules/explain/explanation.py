@@ -84,7 +84,14 @@ class Explanation:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        own = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        if isinstance(value, Sums):
+            own["numbers"] = {
+                "bias": value.number(value.bias),
+                "columns": [[name, value.number(units)] for name, units in value.columns],
+                "total": value.number(value.total),
+            }
+        return own
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

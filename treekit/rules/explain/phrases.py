@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -17,6 +18,9 @@ __all__ = ["Words", "padded", "width_of"]
 
 _LEVELS = 6
 """So many levels of a set are named."""
+
+
+_RANGE = re.compile(r"[<>]=? -?[0-9.]+(e[-+]?[0-9]+)?")
 
 
 class Words:
@@ -43,6 +47,10 @@ class Words:
         if text is None:
             return self.say("gone")
         return quote(text) if column in self._nominal or not _is_number(text) else text
+
+    def wish(self, wish: str) -> str:
+        """A range as it is, a label as other labels."""
+        return wish if _RANGE.fullmatch(wish) else name_text(wish)
 
     def names(self, columns: Sequence[str]) -> str:
         """Names in a row."""

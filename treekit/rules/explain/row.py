@@ -45,7 +45,7 @@ def read_row(model: Model, given: Any) -> Row:
     Parameters
     ----------
     model : Model
-    given : mapping, (features,) array, or table of one row
+    given : mapping, (features,) array, row of a dataframe, or table of one row
         A mapping from columns to cells may leave columns out, which are missing then, and
         may hold targets, which are not looked at; it names no others.
 
@@ -55,6 +55,8 @@ def read_row(model: Model, given: Any) -> Row:
         For unknown columns, another number of rows, and cells that cannot be read.
     """
     schema = model.schema
+    if hasattr(given, "to_dict") and getattr(given, "ndim", 2) == 1:  # a row of a dataframe
+        given = {name: cell for name, cell in given.to_dict().items() if name in schema.names}
     if isinstance(given, Mapping) and not any(map(_is_column, given.values())):
         table = _of_cells(model, given)
     else:

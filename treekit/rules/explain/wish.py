@@ -108,4 +108,6 @@ def _range(said: str, target: int) -> Wish:
         raise SettingError(
             f"{said!r} is no range of numbers; write a comparison, such as '>= 10' or '< 2.5'"
         )
-    return Wish(target, f"{match[1]} {match[2]}", -1, _COMPARISONS[match[1]], bound)
+    return Wish(
+        target, f"{match[1]} {repr(bound).removesuffix('.0')}", -1, _COMPARISONS[match[1]], bound
+    )

@@ -146,13 +146,15 @@ def _rule(found: Explanation, words: Words) -> Lines:
     if found.tree is None or not found.rule:
         return
     yield words.say("rule"), True
-    yield f"  {words.say('and').join(map(words.clause, found.rule))}", False
+    for clause in found.rule:
+        yield f"  {words.clause(clause)}", False
 
 
 def _votes(found: Explanation, words: Words) -> Lines:
     for votes in found.votes:
-        several = len(found.says) > 1
-        yield words.say("votes_of" if several else "votes", target=name_text(votes.target)), True
+        key = "numbers" if votes.quantiles else "votes"
+        key += "_of" if len(found.says) > 1 else ""
+        yield words.say(key, target=name_text(votes.target)), True
         if votes.quantiles:
             names = ("least", "lower", "middle", "upper", "most")
             texts = {n: f"{q:.6g}" for n, q in zip(names, votes.quantiles, strict=True)}
@@ -229,7 +231,7 @@ def _changes(changes: Changes | None, words: Words) -> Lines:
     if changes is None:
         return
     if changes.wish:
-        fields = {"target": name_text(changes.target), "wish": words.cell("", changes.wish)}
+        fields = {"target": name_text(changes.target), "wish": words.wish(changes.wish)}
         yield words.say("change_to", **fields), True
     else:
         yield words.say("change"), True
