@@ -9,6 +9,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from treekit.forms import Listing, written
 from treekit.forms.xml import Xml, holds, visible
 from treekit.model.build import Node, build_tree, leaf, multiway, subset, threshold
 from treekit.model.ensemble import Model, make_model
+from treekit.rules import RuleList
 from treekit.rules.measure import training_measures
+from treekit.rules.rulelist import ConditionTable
 
 HERE = Path(__file__).parent
 COSTS = [[0, 3, 1], [2, 0, 4], [5, 1, 0]]
@@ -88,6 +91,26 @@ def pmml(model: Model, form: str = "pmml") -> str:
     return "".join(written(form, Listing(rules, training_measures(rules), model=model)))
 
 
+def ordered() -> RuleList:
+    """Rules that overlap: each asks the half of its conditions, the last one nothing."""
+    rules = one_tree().rules()
+    starts = np.append(0, rules.end[:-1])
+    sizes = (rules.end - starts + 1) // 2
+    sizes[-1] = 0
+    table, kept = (
+        rules.conditions,
+        np.concatenate([np.arange(a, a + n) for a, n in zip(starts, sizes, strict=True)]),
+    )
+    levels = [table.codes(at)[0] for at in kept]
+    own = {name: getattr(table, name)[kept] for name in table._fields[:-2]}
+    conditions = ConditionTable(
+        **own,
+        level_end=np.cumsum([len(codes) for codes in levels]),
+        levels=np.concatenate(levels).astype(np.int32),
+    )
+    return replace(rules, order="first", end=np.cumsum(sizes), conditions=conditions)
+
+
 def some_rows(model: Model) -> Any:
     rows = extreme_rows(model)
     return rows[:: max(len(rows) // 50, 1)]
@@ -101,6 +124,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Pat
         for name in names:
             made[form, name] = folder / f"{name}.{form}.pmml"
             made[form, name].write_bytes(pmml(MODELS[name](), form).encode())
+    made["ordered", "one_tree"] = folder / "ordered.pmml"
+    text = "".join(written("pmml-rules", Listing(ordered(), training_measures(ordered()))))
+    made["ordered", "one_tree"].write_bytes(text.encode())
     return made
 
 
@@ -182,15 +208,14 @@ def test_documents_are_valid_against_the_schema_of_pmml(
     assert done.returncode == 0, done.stderr
 
 
-def test_the_first_rule_that_is_met_answers_where_order_counts() -> None:
-    from dataclasses import replace
-
-    rules = one_tree().rules()
-    ordered = replace(rules, order="first", end=np.minimum(rules.end, int(rules.end[-2])))
-    text = "".join(written("pmml-rules", Listing(ordered, training_measures(ordered))))
-    assert 'criterion="firstHit"' in text
-    last = text[text.rindex("<SimpleRule") :]
-    assert "<True/>" in last
+def test_the_first_rule_that_is_met_answers_where_order_counts(
+    engine: dict[tuple[str, str], Any],
+) -> None:
+    rules, said = ordered(), engine["ordered", "one_tree"]
+    fits = fitting(rules, some_rows(one_tree()))
+    assert fits.sum(axis=1).max() > 1
+    _, entities = [column for name, column in said.items() if name != "errors"]
+    assert [int(entity) - 1 for entity in entities] == fits.argmax(axis=1).tolist()
 
 
 @pytest.mark.parametrize(
