@@ -8,7 +8,10 @@ import shutil
 
 import pytest
 
-__all__ = ["need"]
+__all__ = ["JAVA", "need"]
+
+JAVA = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""An environment for short runs of Java, in which little is worth compiling well."""
 
 
 def need(*names: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 from tests.extremes import EXTREMES, extreme_rows, wanted
 from tests.reference.models import mixed_schema, random_model, text_row
 from tests.reference.rule_fits import fitting
-from tests.runtimes import need
+from tests.runtimes import JAVA, need
 from treekit.data.schema import Column, Schema
 from treekit.errors import SettingError
 from treekit.forms import Listing, written
@@ -32,7 +32,7 @@ NODE = Path(__file__).parent / "node"
 SPACE = "{https://www.omg.org/spec/DMN/20191111/MODEL/}"
 NAMES = [
     *("one_leaf", "float32_extremes", "float64_extremes", "float32_neighbours", "missing_only"),
-    *("float64_neighbours", "many_levels_in_two", "vanishing", "several_labels", "bool_labels"),
+    *("many_levels_in_two", "vanishing", "several_labels", "bool_labels"),
     *("several_numbers", "hostile_numbers", "mark_levels", "surrogates", "costs"),
     *("refuses_missing", "refuses_unseen", "refuses_both", "mixed_numbers", "boosted_four"),
 ]
@@ -72,7 +72,7 @@ def some_rows(model: Model) -> Any:
     """Rows of numbers that FEEL has: none is infinite."""
     rows = extreme_rows(model)
     rows = rows[~np.isinf(rows).any(axis=1)]
-    return rows[:: max(len(rows) // 16, 1)]
+    return rows[:: max(len(rows) // 12, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +208,7 @@ def test_files_are_valid_against_the_schema_of_dmn(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        env=JAVA,
     )
     assert done.returncode == 0, done.stderr
 
@@ -226,7 +227,7 @@ def test_what_feel_cannot_say_is_refused_by_name(name: str, message: str) -> Non
 
 
 def test_a_rule_costs_a_fraction_of_a_millisecond() -> None:
-    rules = random_model(1, mixed_schema(), n_trees=1, n_splits=2000).rules()
+    rules = random_model(1, mixed_schema(), n_trees=1, n_splits=500).rules()
     begin = time.process_time()
     assert dmn(rules)
     assert (time.process_time() - begin) / len(rules) < 2e-3

@@ -33,10 +33,8 @@ KEY = "row number"
 FORM = {"sqlite": "sql", "duckdb": "sql-duckdb", "postgres": "sql-postgres"}
 NAMES = [
     *("one_leaf", "float32_extremes", "float64_extremes", "float32_neighbours", "missing_only"),
-    *("float64_neighbours", "many_levels_in_two", "vanishing", "several_labels", "mark_levels"),
-    *("hostile_names", "hostile_numbers", "surrogates", "fractional", "costs", "refuses_missing"),
-    *("refuses_unseen", "refuses_both", "boosted_four", "wide_numbers", "mixed", "mixed_numbers"),
-    *("mixed64", "mixed64_numbers"),
+    *("vanishing", "mark_levels", "hostile_names", "hostile_numbers", "surrogates", "fractional"),
+    *("refuses_missing", "refuses_unseen", "refuses_both", "boosted_four", "mixed64_numbers"),
 ]
 
 
@@ -92,7 +90,7 @@ def listing(rules: RuleList) -> Listing:
     return Listing(rules, training_measures(rules))
 
 
-def some(rows: Any, most: int = 120) -> Any:
+def some(rows: Any, most: int = 60) -> Any:
     return np.asarray(rows)[:: max(len(rows) // most, 1)]
 
 
@@ -109,12 +107,12 @@ def test_predicates_select_the_rows_that_rules_fit(name: str, engine: Any) -> No
     assert np.array_equal(selected(engine, rules, len(rows)), fitting(rules, rows))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_predicates_of_random_models_select_the_rows_that_rules_fit(seed: int, engine: Any) -> None:
     dtype = ("float32", "float64")[seed % 2]
     schema = mixed_schema(("no", "yes", "maybe"), dtype=dtype)
     model = random_model(seed, schema, n_trees=2, n_splits=20)
-    rows = some(probe_rows(model, 60, seed))
+    rows = some(probe_rows(model, 60, seed), 100)
     filled(engine, model, rows)
     rules = model.rules()
     fits = fitting(rules, rows)

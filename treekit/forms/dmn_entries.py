@@ -32,7 +32,7 @@ class Entries:
         n_tests, table = len(rules.tests), rules.conditions
         trees = [f"tree_{tree + 1}" for tree in range(rules.n_trees)]
         tests = [f"test_{test + 1}" for test in range(n_tests)]
-        own = {REFUSED, "answer", "sums", *trees, *tests}
+        own = {REFUSED, "answer", *trees, *tests}
         self.variables = [*feel_names(rules.schema.names, own), *tests]
         linear = [
             clause.threshold
