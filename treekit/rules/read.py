@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from treekit.rules.read_phrases import ConditionReader, Fields
 from treekit.rules.rulelist import ConditionTable, RuleList
 from treekit.rules.write import pieces
 
-__all__ = ["parse_rules"]
+__all__ = ["condition_table", "language_of", "parse_rules"]
 
 _FIRST_LINE = re.compile(rf"{re.escape(FIRST_LINE)}(?:, language ([A-Za-z0-9-]+))?")
 
@@ -41,7 +41,7 @@ def parse_rules(text: str, language: str | Path | Language | None = None) -> Rul
     SettingError
         If there is no such language.
     """
-    words = _language_of(text) if language is None else languages.language(language)
+    words = language_of(text) if language is None else languages.language(language)
     lines = Lines(text, words)
     try:
         facts = read_header(lines)
@@ -55,7 +55,7 @@ def parse_rules(text: str, language: str | Path | Language | None = None) -> Rul
         ) from error
 
 
-def _language_of(text: str) -> Language:
+def language_of(text: str) -> Language:
     """The language that a text names; English, which other texts are refused in, if none."""
     match = _FIRST_LINE.fullmatch(text.partition("\n")[0])
     code = match[1] if match is not None and match[1] else ENGLISH
@@ -98,7 +98,7 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
         as_parent=as_parent,
         units=units,
         end=ends,
-        conditions=_table(conditions),
+        conditions=condition_table(conditions),
         combine=facts.combine,
         link=facts.link,
         order=facts.order,
@@ -167,7 +167,8 @@ class _Frame:
         return line[len(start) + 2 : len(line) - len(end)]
 
 
-def _table(conditions: list[Fields]) -> ConditionTable:
+def condition_table(conditions: Sequence[Fields]) -> ConditionTable:
+    """Conditions one after the other as a table."""
     column, low, high, known, missing, part, fits, dividing = (
         zip(*conditions, strict=True) if conditions else ((),) * 8
     )

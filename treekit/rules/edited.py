@@ -1,0 +1,256 @@
+"""The text of rules that a person has edited: what may be left out or written otherwise.
+
+`treekit.rules.read` takes a text as treekit writes it, or not at all.  Here the header
+must be one of treekit's, and conditions and answers are said in its words; but numbers of
+rules and nodes are not looked at, rules may be added, moved and deleted, supports and
+shares left out, and blank lines and lines that begin with ``#`` stand anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from treekit.data.table import near_names
+from treekit.errors import DataError, ModelError, ModelFileError
+from treekit.rules import language as languages
+from treekit.rules.edited_answers import EditedAnswers, on_grid
+from treekit.rules.language import Language
+from treekit.rules.patterns import WHOLE, Patterns
+from treekit.rules.read import condition_table, language_of
+from treekit.rules.read_header import Facts, Lines, read_header
+from treekit.rules.read_phrases import ConditionReader, Fields
+from treekit.rules.rulelist import RuleList
+
+__all__ = ["read_edited"]
+
+Line = tuple[int, str]
+"""Its number, from 1, and what it says."""
+
+
+class _Block(NamedTuple):
+    """The lines of one rule."""
+
+    place: Line
+    body: list[Line]
+
+
+class _Rule(NamedTuple):
+    tree: int
+    conditions: list[Fields]
+    support: float
+    said: list[float]
+
+
+def read_edited(text: str, language: str | Path | Language | None = None) -> RuleList:
+    """The ordered list that an edited text states.
+
+    Conditions of one rule on one column are taken together; a rule that names no shares
+    is sure of its label.  Numbers that are no multiples of the step get a finer or a coarser
+    grid, as those of a new model would.
+
+    Parameters
+    ----------
+    text : str
+    language : str, Path or Language, optional
+        As `treekit.rules.parse_rules` takes it.
+
+    Raises
+    ------
+    ModelFileError
+        For a line that cannot be read; names it.
+    SettingError
+        If there is no such language.
+    """
+    words = language_of(text) if language is None else languages.language(language)
+    rows = re.split(r"\r?\n", text.removeprefix("\ufeff"))
+    lines = [(n, row.rstrip()) for n, row in enumerate(rows, 1) if row.lstrip()[:1] != "#"]
+    reader = _Reader(lines, words)
+    try:
+        return reader.read()
+    except (ValueError, KeyError, IndexError, OverflowError, DataError, ModelError) as error:
+        raise ModelFileError(f"line {reader.at} of the edited rules: {error}") from error
+
+
+class _Reader:
+    """One pass over the lines; `at` is the number of the line that is being read."""
+
+    def __init__(self, lines: list[Line], words: Language) -> None:
+        self.words, self.at = words, 1
+        start = words.phrases["rule_place"].partition("{")[0].strip()
+        self.bare = re.compile(rf"{re.escape(start)}\s*[0-9]*" if start else r"(?!)")
+        numbers = dict.fromkeys(("rule", "rules", "tree", "trees", "node"), WHOLE)
+        self.place = Patterns(words, ("rule_place_tree", "rule_place"), numbers)
+        places = [i for i, (_, row) in enumerate(lines) if self._begins(row)]
+        if not places:
+            raise ModelFileError(
+                "the edited text holds no rule: a line such as "
+                f"{words.say('rule_place', rule='1', rules='1', node='0')!r} begins one"
+            )
+        self.head = lines[: places[0]]
+        ends = [*places[1:], len(lines)]
+        self.blocks = [
+            _Block(lines[a], [line for line in lines[a + 1 : b] if line[1].strip()])
+            for a, b in zip(places, ends, strict=True)
+        ]
+        self.conditions: ConditionReader
+        self.answers: EditedAnswers
+        self.starts = [
+            [part.strip() for part in words.around(key, "condition")]
+            for key in ("rule_if", "rule_and")
+        ]
+        self.without = [words.phrases[key] for key in ("rule_always", "rule_otherwise")]
+        self.then = words.phrases["rule_then"].partition("{answer}")[0].strip()
+
+    def read(self) -> RuleList:
+        """The list of all blocks."""
+        facts = self._facts()
+        self.conditions = ConditionReader(
+            facts.schema, facts.tests, self.words, divides=facts.mass > 1
+        )
+        self.answers = EditedAnswers(facts, self.words)
+        rules = [self._rule(block, facts) for block in self.blocks]
+        rules.sort(key=lambda rule: rule.tree)  # stable: their order in a tree stays
+        trees = np.array([rule.tree for rule in rules], dtype=np.int32)
+        if len(absent := np.setdiff1d(np.arange(facts.n_trees), trees)):
+            raise ValueError(
+                f"tree {absent[0] + 1} of {facts.n_trees} has no rule left; give it one, "
+                f"such as {self.without[0]!r}"
+            )
+        fields = [one for rule in rules for one in rule.conditions]
+        said = np.array([rule.said for rule in rules], dtype=np.float64)
+        units, exponent = on_grid(said, trees, facts)
+        return RuleList(
+            schema=facts.schema,
+            missing=facts.missing,
+            unknown=facts.unknown,
+            voting=facts.voting,
+            costs=facts.costs,
+            n_trees=facts.n_trees,
+            exponent=exponent,
+            tests=facts.tests,
+            tree=trees,
+            leaf=np.concatenate([np.arange(n, dtype=np.int32) for n in np.bincount(trees)]),
+            support=np.array([rule.support for rule in rules]),
+            as_parent=np.zeros(len(rules), dtype=np.bool_),
+            units=units,
+            end=np.cumsum([len(rule.conditions) for rule in rules], dtype=np.int64),
+            conditions=condition_table(fields),
+            combine=facts.combine,
+            link=facts.link,
+            order="first",
+            decisions=facts.decisions,
+        )
+
+    def _facts(self) -> Facts:
+        """What the header states, with the number of rules that there are."""
+        rows = [row for _, row in self.head]
+        while rows and not rows[-1]:
+            rows.pop()
+        count = self.words.facts["rules"]
+        if rows and rows[-1].startswith(count):
+            rows.pop()
+        lines = Lines("\n".join([*rows, f"{count}{len(self.blocks)}"]), self.words)
+        # A text has more lines than rules; the body stands for what follows.
+        lines.lines.extend([""] * len(self.blocks))
+        try:
+            return read_header(lines)
+        finally:
+            self.at = self.head[min(lines.at, len(self.head)) - 1][0] if self.head else 1
+
+    def _begins(self, row: str) -> bool:
+        return self.bare.fullmatch(row) is not None or self.place.read(row) is not None
+
+    def _rule(self, block: _Block, facts: Facts) -> _Rule:
+        self.at, place = block.place
+        found = self.place.read(place)
+        tree = 0
+        if facts.n_trees > 1:
+            if found is None or "tree" not in found[1]:
+                raise ValueError(f"a rule of {facts.n_trees} trees names its own")
+            tree = int(found[1]["tree"]) - 1
+            if not 0 <= tree < facts.n_trees:
+                raise ValueError(f"there are {facts.n_trees} trees, and none is {tree + 1}")
+        body = iter(block.body)
+        conditions: list[Fields] = []
+        for self.at, row in body:
+            asked = self._condition(row.strip())
+            if asked is None:
+                said = [(self.at, row), *body]
+                break
+            conditions.extend(asked)
+        else:
+            raise ValueError(f"the rule ends without a line '{self.then} ...'")
+        support, units = self._answer(said)
+        return _Rule(tree, _together(conditions), support, units)
+
+    def _condition(self, row: str) -> list[Fields] | None:
+        """What a line asks; None where it answers."""
+        if row in self.without:
+            return []
+        for start, end in self.starts:
+            if row.startswith(f"{start} ") and row.endswith(end):
+                text = row[len(start) : len(row) - len(end)].strip()
+                return [self._known(text)]
+        if row.startswith(f"{self.then} "):
+            return None
+        starts = ", ".join(repr(start) for start, _ in self.starts)
+        raise ValueError(
+            f"{row!r} begins with none of {starts}, {self.then!r}, and is not one of {self.without}"
+        )
+
+    def _known(self, text: str) -> Fields:
+        try:
+            return self.conditions.read(text)
+        except KeyError as error:
+            schema = self.conditions.schema
+            names = [n for column in schema.columns for n in (column.name, *column.levels)]
+            name = str(error.args[0])
+            raise ValueError(
+                f"{text!r} names {name!r}, which no column is called and no column holds; "
+                f"{near_names(name, names)}"
+            ) from error
+
+    def _answer(self, lines: list[Line]) -> tuple[float, list[float]]:
+        texts = []
+        for self.at, row in lines:
+            text = row.strip()
+            texts.append(text[len(self.then) :].strip() if not texts else text)
+        return self.answers.read_all(texts)
+
+
+def _together(conditions: list[Fields]) -> list[Fields]:
+    """At most one condition a column: what meets all of them."""
+    found: dict[int, Fields] = {}
+    for one in conditions:
+        before = found.get(one.column)
+        if before is None or before == one:
+            found[one.column] = one
+            continue
+        both = _both(before, one)
+        if not (both.known or both.missing):
+            raise ValueError("no value meets all conditions on one column; delete the rule")
+        found[one.column] = both
+    return list(found.values())
+
+
+def _both(a: Fields, b: Fields) -> Fields:
+    if a.dividing or b.dividing:
+        raise ValueError("two conditions on one column divide rows; a list cannot say that")
+    low, high = max(a.low, b.low), min(a.high, b.high)
+    fits = tuple(code for code in a.fits if code in b.fits)
+    nominal = bool(a.fits or b.fits)
+    known = a.known and b.known and (bool(fits) if nominal else low < high)
+    missing = a.missing and b.missing
+    return Fields(
+        a.column,
+        low if known else -np.inf,
+        high if known else np.inf,
+        known,
+        missing,
+        a.part if missing else (0, 0),
+        fits if known else (),
+    )

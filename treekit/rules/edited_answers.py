@@ -1,0 +1,129 @@
+"""What edited rules answer, with as much of it as the person has left."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.model.portable import MASS, regression_grid, sum_grid_of
+from treekit.rules.language import Language
+from treekit.rules.patterns import QUOTED
+from treekit.rules.read_answers import AnswerReader
+from treekit.rules.read_header import Facts
+from treekit.rules.words import read_numeral
+
+__all__ = ["EditedAnswers", "on_grid"]
+
+_PARTS = re.compile(rf"{QUOTED}|( {{2,}}|\t+)")
+
+
+class EditedAnswers(AnswerReader):
+    """Reads answers whose support and shares may be left out."""
+
+    def __init__(self, facts: Facts, words: Language) -> None:
+        super().__init__(facts, words)
+        self.whole = facts.units_each if self.shared else 0
+
+    def read_all(self, texts: list[str]) -> tuple[float, list[float]]:
+        """Support, and votes or numbers, of the answers for all targets.
+
+        Parameters
+        ----------
+        texts : list of str
+            A text for each target: what it answers, then, each after two blanks or more,
+            the support and the shares, in any order, or none.
+        """
+        outputs = self.facts.schema.outputs
+        if len(texts) != len(outputs):
+            raise ValueError(f"the rule answers {len(texts)} targets of {len(outputs)}")
+        support, said = 0.0, []
+        for k, text in enumerate(texts):
+            answer, *rest = _split(text)
+            shares = ""
+            for part in rest:
+                reached = self.support.read(part)
+                if reached is None:
+                    shares = part
+                else:
+                    support = read_numeral(reached[1]["support"])
+            said += self._said(k, answer, shares)
+        return support, said
+
+    def _said(self, k: int, answer: str, shares: str) -> list[float]:
+        if self.facts.margins:
+            return [float(value) for value in self._margins(answer)]
+        if not self.shared:
+            return [float(value) for value in self._output(k, {"answer": answer})]
+        if not shares:
+            start, end = self.around[k]
+            label = answer[len(start) : len(answer) - len(end)]
+            votes = [0] * len(self.classes[k])
+            votes[self._place_of(k, label)] = self.whole
+            return [float(vote) for vote in votes]
+        try:
+            votes = self._output(k, {"answer": answer, "shares": shares})
+        except ValueError as error:
+            raise ValueError(f"{error}: change the shares as well, or delete them") from error
+        return [float(vote) for vote in self._even(votes)]
+
+    def _place_of(self, k: int, label: str) -> int:
+        try:
+            return self._class(k, label)
+        except KeyError:
+            known = ", ".join(str(one) for _, one in self.classes[k])
+            raise ValueError(f"{label!r} is no class; there are: {known}") from None
+
+    def _even(self, votes: list[int]) -> list[int]:
+        """Votes that add up to all of them, of which decimals may miss a few."""
+        missed = self.whole - sum(votes)
+        if abs(missed) > len(votes):
+            raise ValueError(f"the shares add to {sum(votes) / self.whole:.6g}; they must add to 1")
+        votes[int(np.argmax(votes))] += missed
+        return votes
+
+    def _steps(self, numeral: str) -> float:  # type: ignore[override]  # on a grid of their own
+        return read_numeral(numeral)
+
+
+def _split(text: str) -> list[str]:
+    """Parts between two blanks or more that stand outside of quotes."""
+    parts, at = [], 0
+    for match in _PARTS.finditer(text):
+        if match[1]:
+            parts.append(text[at : match.start()])
+            at = match.end()
+    return [*parts, text[at:]]
+
+
+def on_grid(
+    said: npt.NDArray[np.float64], trees: npt.NDArray[np.int32], facts: Facts
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Votes as they are; numbers on the header's grid where it has them all, else on a new one.
+
+    Parameters
+    ----------
+    said : (rules, values) float64
+    trees : (rules,) int32
+        Ascending.
+    facts : Facts
+
+    Returns
+    -------
+    units : (rules, values) int64
+    exponent : int
+    """
+    if facts.schema.task == "classification" and not facts.margins:
+        return said.astype(np.int64), facts.exponent
+    first = np.flatnonzero(np.diff(trees, prepend=-1))
+    largest = np.maximum.reduceat(np.abs(said), first, axis=0)
+    if facts.combine == "sum":
+        grid = sum_grid_of(largest)
+    else:
+        mass = MASS if facts.missing == "fractional" else 1
+        grid = regression_grid(float(largest.max()), facts.n_trees, facts.schema.dtype, mass)
+    units = np.ldexp(said, -facts.exponent)
+    if facts.exponent >= grid.exponent and bool(np.all(units == np.floor(units))):
+        return units.astype(np.int64), facts.exponent
+    return grid.to_grid(said), grid.exponent
