@@ -9,6 +9,7 @@ as other models are.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -118,35 +119,48 @@ def list_trees(
     sizes = np.bincount(tree)
     roots = np.cumsum(np.append(0, 2 * sizes - 1))
     place = np.arange(len(tree)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    leaf = roots[tree] + 2 * place + ~last
-    rule = (roots[tree] + 2 * place)[~last]
-    n = int(roots[-1])
-    owned = np.zeros(n, np.int64)
+    asks = np.zeros(int(roots[-1]), np.bool_)
+    asks[(roots[tree] + 2 * place)[~last]] = True
     # Several entries may say one condition: where each rule's entries end.
     ends = np.append(0, np.cumsum(entries.per_condition))[end]
-    owned[rule] = np.diff(ends, prepend=0)[~last]
-    starts = np.cumsum(np.append(0, owned))
+    owned = np.zeros(len(asks), np.int64)
+    owned[asks] = np.diff(ends, prepend=0)[~last]
     classes = schema.task == "classification" and not margins
     values, weights = _inside(value, weight, sizes, classes=classes)
-    asks = np.zeros(n, np.bool_)
-    asks[rule] = True
+    nodes = _nodes(asks, np.cumsum(np.append(0, owned)), entries)
+    nodes = replace(
+        nodes,
+        value=_merged(asks, values[~last], value),
+        weight=_merged(asks, weights[~last], weight),
+    )
+    return separate(nodes, roots)
 
-    def of_nodes(of_rules: Any, of_leaves: Any, dtype: Any) -> npt.NDArray[Any]:
-        made = np.empty((n, *np.shape(of_leaves)[1:]), dtype)
-        made[rule], made[leaf] = of_rules, of_leaves
-        return made
 
-    nodes = Tree(
+def _merged(
+    asks: npt.NDArray[np.bool_], of_rules: npt.NDArray[Any], of_leaves: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """What nodes hold, of those that ask and of leaves; both stand in the order of the rules."""
+    made = np.empty((len(asks), *of_leaves.shape[1:]), of_leaves.dtype)
+    made[asks], made[~asks] = of_rules, of_leaves
+    return made
+
+
+def _nodes(asks: npt.NDArray[np.bool_], starts: Index, entries: _Entries) -> Tree:
+    """All nodes joined, which say nothing yet; a rule's leaf is behind it, then the next rule."""
+    n, rule = len(asks), np.flatnonzero(asks)
+    feature = np.full(n, -1, np.int32)
+    feature[rule] = entries.feature[starts[rule]]
+    return Tree(
         kind=np.where(asks, Split.RULE, Split.LEAF).astype(np.uint8),
-        feature=of_nodes(entries.feature[starts[rule]], -1, np.int32),
+        feature=feature,
         threshold=np.full(n, np.nan),
-        first_child=of_nodes(rule + 1, -1, np.int32),
-        n_children=2 * asks,
+        first_child=np.where(asks, np.arange(1, n + 1), -1).astype(np.int32),
+        n_children=(2 * asks).astype(np.int32),
         missing=np.zeros(n, np.int32),
         level_start=np.zeros(n + 1, np.int64),
         level_branch=np.empty(0, np.int32),
-        value=of_nodes(values[~last], value, np.float64),
-        weight=of_nodes(weights[~last], weight, np.float64),
+        value=np.zeros((n, 1)),
+        weight=np.zeros(n),
         gain=np.zeros(n),
         surrogate_start=starts,
         surrogate_feature=entries.feature,
@@ -157,7 +171,6 @@ def list_trees(
         surrogate_level_start=entries.level_start,
         surrogate_level_branch=entries.level_branch,
     )
-    return separate(nodes, roots)
 
 
 def _check_ends(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -> None:
