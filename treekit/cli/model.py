@@ -111,16 +111,15 @@ def _csv_lines(rows: list[Any]) -> str:
 @_output
 @click.option("--tree", metavar="N", type=click.IntRange(1), help="Only those of one tree.")
 def rules_command(model: str, output: Path | None, tree: int | None) -> None:
-    """Print MODEL as rules that people read, one for each leaf.
+    """Print MODEL as rules that people read; leaves of equal answers are joined.
 
     The text of all trees executes exactly: 'treekit verify' proves it.
     """
     from treekit.model.store import load
-    from treekit.rules import rules
 
     if output is not None:
         check_place(output, model)
     loaded = load(model)
     if tree is not None and tree > loaded.n_trees:
         raise click.UsageError(f"there is no tree {tree}; {model!r} has {loaded.n_trees}")
-    write_text(rules(loaded).text(None if tree is None else tree - 1), output)
+    write_text(loaded.rules().text(None if tree is None else tree - 1), output)
