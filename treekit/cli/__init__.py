@@ -19,9 +19,12 @@ from treekit.cli.explain import explain_command
 from treekit.cli.importances import importances_command
 from treekit.cli.importing import import_command
 from treekit.cli.listing import plugins_command
-from treekit.cli.model import inspect_command, predict_command, rules_command
+from treekit.cli.model import inspect_command, predict_command
 from treekit.cli.picture import plot_command
 from treekit.cli.plugin import plugin_group
+from treekit.cli.revise import revise_command
+from treekit.cli.rules import rules_command
+from treekit.cli.simplify import simplify_command
 from treekit.cli.terminal import Commands, colour_default
 from treekit.cli.train import train_command
 
@@ -35,6 +38,8 @@ __all__ = ["main"]
         inspect_command,
         predict_command,
         rules_command,
+        simplify_command,
+        revise_command,
         explain_command,
         plot_command,
         importances_command,

@@ -1,4 +1,4 @@
-"""``treekit inspect``, ``predict`` and ``rules``: a model file and what it says."""
+"""``treekit inspect`` and ``predict``: a model file and what it says."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from treekit.data.table import Table
     from treekit.model.ensemble import Model
-    from treekit.rules import RuleList
 
-__all__ = ["inspect_command", "predict_command", "rules_command"]
+__all__ = ["inspect_command", "predict_command"]
 
 _ROWS_A_PIECE = 10_000
 _ROWS_A_BLOCK = 200_000
@@ -105,55 +104,3 @@ def _csv_lines(rows: list[Any]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
-
-
-@click.command("rules", short_help="Print a model as rules.")
-@click.argument("model")
-@_output
-@click.option("--tree", metavar="N", type=click.IntRange(1), help="Only those of one tree.")
-@click.option(
-    "--lang", default="en", metavar="CODE", help="en, zh, or a catalogue file that ends with .toml."
-)
-@click.option(
-    "--digits",
-    metavar="N",
-    type=click.IntRange(1, 17),
-    help="Significant digits of thresholds, or the fewest more with which --rows stay selected.",
-)
-@click.option("--rows", metavar="TABLE", help="Of --digits: the table that is looked at.")
-def rules_command(
-    model: str,
-    output: Path | None,
-    tree: int | None,
-    lang: str,
-    digits: int | None,
-    rows: str | None,
-) -> None:
-    """Print MODEL as rules that people read, one for each leaf.
-
-    The text of all trees executes exactly: 'treekit verify' proves it.  With --digits
-    it is sure to answer as MODEL does for the rows of a table only, and says so.
-    """
-    from treekit.model.store import load
-
-    if (digits is None) != (rows is None):
-        raise click.UsageError("--digits N and --rows TABLE need each other: rows are re-checked")
-    if output is not None:
-        check_place(output, model, *([rows] if rows else []))
-    loaded = load(model)
-    if tree is not None and tree > loaded.n_trees:
-        raise click.UsageError(f"there is no tree {tree}; {model!r} has {loaded.n_trees}")
-    listed = loaded.rules()
-    if digits is not None:
-        listed = _shortened(loaded, listed, digits, str(rows))
-    write_text(listed.text(None if tree is None else tree - 1, lang), output)
-
-
-def _shortened(model: Model, rules: RuleList, digits: int, path: str) -> RuleList:
-    """The rules with short thresholds, those of a file's rows that keep them selected."""
-    from treekit.cli.scoring import read_rows
-    from treekit.data.encode import encode_rows
-    from treekit.rules import rounded
-
-    table = read_rows(path, model.schema.missing_marks)
-    return rounded(rules, digits, encode_rows(table, model.schema, missing_marks=table.missing))

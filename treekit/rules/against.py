@@ -20,6 +20,7 @@ import numpy.typing as npt
 from treekit.errors import DataError
 from treekit.model.links import values_of
 from treekit.model.votes import least_cost
+from treekit.rules.drift import compared_means, compared_shares, stability
 from treekit.rules.fired import fired
 from treekit.rules.measure import Measures, labels_of, table_measures, training_measures
 from treekit.rules.rulelist import RuleList
@@ -34,8 +35,6 @@ LEVEL = 0.05
 """Chance of any false alarm among all rules, if nothing has changed."""
 
 _MOVED, _SHIFTED = 0.1, 0.25
-_Z = 1.959963984540054  # of 95%, both sides
-_ONE_SIDED = 1.6448536269514722  # of 95%, one side
 
 
 class Quality(NamedTuple):
@@ -212,10 +211,10 @@ def rules_against(
         live = live._replace(**{name: getattr(judged, name) for name in _FIGURES})
     expected = training_measures(rules)
     numbers = rules.schema.task == "regression"
-    test = _means if numbers else _shares
+    test = compared_means if numbers else compared_shares
     difference, low, high, p_value = test(expected, judged)
     tested = max(int(np.isfinite(p_value).sum()), 1)
-    move, index, chance = _stability(rules, expected, live)
+    move, index, chance = stability(rules, expected, live)
     return Against(
         rules=rules,
         expected=expected,
@@ -242,62 +241,6 @@ def _is_known(rules: RuleList, targets: Numbers) -> npt.NDArray[np.bool_]:
     gone = np.isnan(targets) if rules.schema.task == "regression" else targets == -1
     found: npt.NDArray[np.bool_] = ~np.logical_or.reduce(gone, axis=1)
     return found
-
-
-def _shares(expected: Measures, live: Measures) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Difference, interval and p-value of confidences."""
-    was, now = expected.confidence, live.confidence
-    n, m = expected.weight[:, None], live.weight[:, None]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pooled = (was * n + now * m) / (n + m)
-        error = np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
-        middle = (now + _Z**2 / (2 * m)) / (1 + _Z**2 / m)
-        half = _Z / (1 + _Z**2 / m) * np.sqrt(now * (1 - now) / m + _Z**2 / (4 * m**2))
-    low, high = np.clip(middle - half, 0.0, 1.0), np.clip(middle + half, 0.0, 1.0)
-    return now - was, low, high, _two_sided(now - was, error)
-
-
-def _means(expected: Measures, live: Measures) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Difference, interval and p-value of means; the training rows had the live spread."""
-    was, now = expected.mean, live.mean
-    n, m = expected.weight[:, None], live.weight[:, None]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # One row has no spread: nothing is known of it then.
-        variance = np.where(m > 1, live.spread**2 * m / (m - 1), np.nan)
-        half = _Z * np.sqrt(variance / m)
-        error = np.sqrt(variance * (1 / n + 1 / m))
-    return now - was, now - half, now + half, _two_sided(now - was, error)
-
-
-def _two_sided(difference: Numbers, error: Numbers) -> Numbers:
-    """p-values of the normal distribution; 1 where nothing differs and nothing varies."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z = np.abs(difference) / error
-    z = np.where(difference == 0, 0.0, z)
-    flat = [math.erfc(value / math.sqrt(2)) for value in z.ravel().tolist()]
-    return np.array(flat).reshape(z.shape)
-
-
-def _stability(
-    rules: RuleList, expected: Measures, live: Measures
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Each rule's part of the stability index, the index of each tree, and what chance makes."""
-    tree, trees = rules.tree, rules.n_trees
-    counts = np.bincount(tree, minlength=trees).astype(np.float64)
-    shares, totals = [], []
-    for weight in (expected.weight, live.weight):
-        total = np.bincount(tree, weight, trees).astype(np.float64)
-        # Half a row more for each rule: no share is 0, whose logarithm is infinite.
-        shares.append((weight + 0.5) / (total + 0.5 * counts)[tree])
-        totals.append(np.where(total > 0, total, np.nan))
-    was, now = shares
-    move = (now - was) * np.log(now / was) + 0.0 * (totals[0] + totals[1])[tree]
-    free = np.maximum(counts - 1, 1e-9)
-    # Quantile of chi squared by Wilson and Hilferty (1931).
-    spread = 2 / (9 * free)
-    quantile = free * np.maximum(1 - spread + _ONE_SIDED * np.sqrt(spread), 0.0) ** 3
-    chance = np.where(counts > 1, quantile, 0.0) * (1 / totals[0] + 1 / totals[1])
-    return move, np.bincount(tree, move, trees).astype(np.float64), chance
 
 
 def _whole(rules: RuleList, rows: Known) -> dict[str, Any]:

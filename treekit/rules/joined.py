@@ -55,7 +55,7 @@ def joined_rules(model: Model, *, decisions: bool = False) -> RuleList:
         model = _decisive(model)
     leaves = rules(model)
     if leaves.order != "disjoint":
-        return leaves
+        return replace(leaves, decisions=decisions)
     small = collapse(model)
     listed = leaves if small.model.n_nodes == model.n_nodes else rules(small.model)
     shorter, moved = _merge_siblings(small.model, listed) if model.mass > 1 else merge_boxes(listed)

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError
-from treekit.rules.covering import Budget, uncovered
+from treekit.rules.covering import Budget
 from treekit.rules.fired import fired, fits
 from treekit.rules.measure import labels_of
+from treekit.rules.meeting import gap_of, meeting_pairs, reach_of, shadows_of
 from treekit.rules.rulelist import RuleList
 from treekit.rules.spaces import Boxes, Space, space_of
 from treekit.rules.tables import rows_of
@@ -23,8 +24,7 @@ Mask = npt.NDArray[np.bool_]
 Reach = Literal["reached", "empty", "never", "undecided"]
 Cell = float | str | None
 
-STEPS = 20_000
-_PAIRS = 1 << 20
+STEPS = 6_000
 
 
 class Counts(NamedTuple):
@@ -146,12 +146,12 @@ def overlapping_rules(
     numbers = np.flatnonzero(rules.tree == number)
     space = space_of(rules, numbers)
     alive = space.meets(space.boxes, space.boxes)
-    pairs = _pairs(space, alive)
-    shadowed = _shadows(space, pairs, ordered=rules.order == "first")
-    gap, witness = _gap(space, alive, Budget(steps // 2))
+    pairs = meeting_pairs(space, alive)
+    shadowed = shadows_of(space, pairs, ordered=rules.order == "first")
+    gap, witness = gap_of(space, alive, pairs, Budget(steps // 2))
     reach = alive.astype(np.int64)
     if rules.order == "first":
-        reach = _reach(space, alive, pairs, shadowed, Budget(steps - steps // 2))
+        reach = reach_of(space, alive, pairs, shadowed, Budget(steps - steps // 2))
     units = labels_of(rules) if _labelled(rules) else rules.units
     said = units[numbers]
     return Overlaps(
@@ -190,71 +190,6 @@ def _tree(rules: RuleList, tree: int | None) -> int:
 
 def _labelled(rules: RuleList) -> bool:
     return rules.schema.task == "classification" and not rules.margins
-
-
-def _pairs(space: Space, alive: Mask) -> Index:
-    """(pairs, 2) int64: boxes that meet, the earlier first, in order."""
-    n, found = len(space.boxes), []
-    width = sum(space.boxes.levels.shape[1:]) + 4 * len(space.intervals) + 1
-    step = max(_PAIRS * 4 // (width * max(n, 1)), 1)
-    for first in range(0, n, step):
-        some = np.arange(first, min(first + step, n))
-        behind = space.boxes.take(slice(first, None))
-        one = Boxes(*(part[some][:, None] for part in _parts(space.boxes)))
-        meet = space.meets(behind, one) & alive[some][:, None] & alive[None, first:]
-        rows, others = np.nonzero(np.triu(meet, 1))
-        found.append(np.stack([rows + first, others + first], axis=1))
-    return np.concatenate(found)
-
-
-def _parts(boxes: Boxes) -> tuple[npt.NDArray[Any], ...]:
-    return boxes.low, boxes.high, boxes.missing, boxes.levels
-
-
-def _shadows(space: Space, pairs: Index, *, ordered: bool) -> Index:
-    """(boxes,) int64: the first box that holds each; -1 if none does."""
-    n = len(space.boxes)
-    first = np.full(n, n, dtype=np.int64)
-    for at in range(0, len(pairs), _PAIRS // 8):
-        earlier, later = pairs[at : at + _PAIRS // 8].T
-        one, other = space.boxes.take(earlier), space.boxes.take(later)
-        inside = space.holds(one, other)
-        np.minimum.at(first, later[inside], earlier[inside])
-        if not ordered:
-            inside = space.holds(other, one) & ~inside
-            np.minimum.at(first, earlier[inside], later[inside])
-    return np.where(first < n, first, -1)
-
-
-def _gap(space: Space, alive: Mask, budget: Budget) -> tuple[bool | None, Boxes | None]:
-    """Whether some row meets no box, and the box of such rows."""
-    try:
-        left = uncovered(space, space.whole, space.boxes.take(alive), budget)
-    except TimeoutError:
-        return None, None
-    return left is not None, left
-
-
-def _reach(
-    space: Space, alive: Mask, pairs: Index, shadowed: Index, budget: Budget
-) -> npt.NDArray[np.int64]:
-    """(boxes,) int64: codes of `_REACH`; a box that meets no earlier one is reached."""
-    code = np.where(alive, 1, 0)
-    code[shadowed >= 0] = 2
-    order = np.argsort(pairs[:, 1], kind="stable")
-    starts = np.searchsorted(pairs[order, 1], np.arange(len(alive) + 1))
-    share = max(budget.steps // max(len(alive), 1), 50)
-    for rule in np.flatnonzero((code == 1) & (np.diff(starts) > 0)).tolist():
-        earlier = pairs[order[starts[rule] : starts[rule + 1]], 0]
-        own = Budget(min(share * 20, budget.steps))
-        before = own.steps
-        try:
-            box = space.boxes.take(slice(rule, rule + 1))
-            code[rule] = 2 if uncovered(space, box, space.boxes.take(earlier), own) is None else 1
-        except TimeoutError:
-            code[rule] = 3
-        budget.steps -= before - own.steps
-    return code
 
 
 def _named(rules: RuleList, space: Space, box: Boxes) -> dict[str, Cell]:

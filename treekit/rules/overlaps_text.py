@@ -63,8 +63,10 @@ def _reach(report: Overlaps, words: Language) -> Iterator[str]:
 def _gap(report: Overlaps, words: Language) -> str:
     if report.gap is None:
         return words.say("overlap_gap_undecided")
-    if not report.gap or report.witness is None:
+    if not report.gap:
         return words.say("overlap_no_gap")
+    if report.witness is None:
+        return words.say("overlap_gap_somewhere")
     said = [
         words.say("overlap_cell", name=name_text(name), value=_value(value, words))
         for name, value in report.witness.items()

@@ -8,6 +8,7 @@ columns is a column of its own: it holds, fails, or is unknown.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -95,6 +96,27 @@ class Space(NamedTuple):
         inside = none | ((boxes.low <= box.low) & (boxes.high >= box.high))
         inside &= boxes.missing | ~box.missing
         return _all(inside) & _all((box.levels & ~boxes.levels) == 0)
+
+    def cut(self, boxes: Boxes, box: Boxes) -> Boxes:
+        """What boxes have in common with one that each of them meets."""
+        low = np.maximum(boxes.low, box.low)
+        return Boxes(
+            low,
+            np.maximum(np.minimum(boxes.high, box.high), low),
+            boxes.missing & box.missing,
+            boxes.levels & box.levels,
+        )
+
+    def volumes(self, boxes: Boxes) -> list[int]:
+        """How many cells each box has; of disjoint boxes these numbers add up."""
+        sizes = [*(boxes.high - boxes.low + boxes.missing).T]
+        for first, last in itertools.pairwise(self.words.tolist()):
+            own = np.ascontiguousarray(boxes.levels[:, first:last]).astype("<u8")
+            sizes.append(np.unpackbits(own.view(np.uint8), axis=1).sum(axis=1, dtype=np.int64))
+        found = [1] * len(boxes)
+        for size in sizes:  # in Python: the products are larger than any machine word
+            found = [a * b for a, b in zip(found, size.tolist(), strict=True)]
+        return found
 
     def row(self, box: Boxes) -> dict[int, tuple[float, float] | int | None]:
         """One row of a single box: for each column a cell's bounds, a level, or None = missing."""
