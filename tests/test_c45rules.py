@@ -20,6 +20,7 @@ from treekit.data.schema import Column, Schema
 from treekit.data.validation import coded_dataset
 from treekit.model.build import Node, build_tree, is_missing, leaf, multiway, oblique, threshold
 from treekit.model.ensemble import Model, make_model
+from treekit.model.predict import label_codes, sums
 from treekit.rules.learn.c45rules import c45rules
 from treekit.rules.learn.choose import EXHAUSTIVE, ClassRules, chosen
 from treekit.rules.learn.coding import exception_bits, rule_bits
@@ -305,6 +306,13 @@ def test_laws_of_lists_from_any_model(data: Any) -> None:
     assert found.accuracy == pytest.approx(np.mean(right))
     assert sum(right) >= np.bincount(y).max()  # as any class said of all rows
     assert_same(found, c45rules(model, rows, confidence=0.5))
+    deployed = found.rules.model()
+    np.testing.assert_array_equal(sums(deployed, matrix), found.rules.sums(matrix))
+    assert label_codes(deployed, sums(deployed, matrix))[:, 0].tolist() == said(found, matrix)
+    again = deployed.rules()
+    assert_same(found, LearnedList(again, 1.0, 1.0, 1.0))
+    np.testing.assert_array_equal(again.leaf, found.rules.leaf)
+    np.testing.assert_array_equal(again.as_parent, found.rules.as_parent)
 
 
 def test_a_missing_value_meets_no_condition_unless_the_path_leads_it() -> None:

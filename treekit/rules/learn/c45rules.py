@@ -22,7 +22,7 @@ from treekit.rules.learn.choose import ClassRules, chosen
 from treekit.rules.learn.coding import rule_bits
 from treekit.rules.learn.generalise import base_rates, generalise, rate_bound
 from treekit.rules.learn.ground import Bits, Ground, ground_of, unpacked
-from treekit.rules.learn.order import answered, by_false_positives, said_by_default, shortened
+from treekit.rules.learn.order import answered, by_false_positives, shortened
 from treekit.rules.learn.ordered import ordered_list
 from treekit.rules.learn.paths import Asked, merged, paths_of, rows_meeting
 from treekit.rules.learn.report import LearnedList, judged
@@ -105,9 +105,8 @@ def c45rules(
     order = by_false_positives(met, labels, ground)
     order = order[shortened(met[order], labels[order], ground, rules)]
     weight = answered(met[order], ground)
-    made = ordered_list(model, [kept[i].conditions for i in order.tolist()], weight, ground.totals)
-    default = said_by_default(weight[-1], ground.totals)
-    said = _first(met[order], np.append(labels[order], default), ground)
+    made = ordered_list(model, [kept[i].conditions for i in order.tolist()], weight)
+    said = _first(met[order], np.append(labels[order], weight[-1].argmax()), ground)
     return judged(made, said, model, dataset)
 
 
