@@ -20,11 +20,11 @@ from treekit.errors import DataError, ModelError, SettingError
 from treekit.model.ensemble import Model
 from treekit.rules.learn.choose import ClassRules, chosen
 from treekit.rules.learn.coding import rule_bits
+from treekit.rules.learn.conditions import Asked, merged, paths_of, rows_meeting
 from treekit.rules.learn.generalise import base_rates, generalise, rate_bound
 from treekit.rules.learn.ground import Bits, Ground, ground_of, unpacked
 from treekit.rules.learn.order import answered, by_false_positives, shortened
 from treekit.rules.learn.ordered import ordered_list
-from treekit.rules.learn.paths import Asked, merged, paths_of, rows_meeting
 from treekit.rules.learn.report import LearnedList, judged
 
 __all__ = ["c45rules"]

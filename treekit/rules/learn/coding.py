@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from treekit.rules.learn.paths import Asked
+from treekit.rules.learn.conditions import Asked
 
 __all__ = ["THEORY", "any_order", "exception_bits", "rule_bits"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from treekit.model.ensemble import Model
 from treekit.model.portable import MASS
 from treekit.model.votes import spread
-from treekit.rules.learn.paths import Asked
+from treekit.rules.learn.conditions import Asked
 from treekit.rules.rulelist import ConditionTable, RuleList
 
 __all__ = ["condition_table", "ordered_list"]
