@@ -222,6 +222,22 @@ def test_rows_of_whole_weights_count_as_so_many_rows() -> None:
     np.testing.assert_allclose(parts.rules.support.sum(), weights.sum() * 0.1)
 
 
+def test_a_list_is_no_longer_than_asked_and_is_judged_by_the_rows_given() -> None:
+    model, rows = planted(5, 300)
+    free = c45rules(model, rows)
+    for most in range(free.n_rules + 1):
+        short = c45rules(model, rows, rules=most)
+        assert short.n_rules <= most
+        assert short.accuracy <= free.accuracy
+    assert_same(short, free)
+    other = planted(6, 200)[1]
+    tested = c45rules(model, rows, test=other)
+    assert_same(tested, free)
+    right = np.mean([a == b for a, b in zip(said(tested, other.matrix()), other.y, strict=True)])
+    assert tested.accuracy == pytest.approx(right)
+    assert tested.accuracy != free.accuracy
+
+
 def assert_same(one: LearnedList, other: LearnedList) -> None:
     for name in ("units", "support", "value", "end"):
         np.testing.assert_array_equal(getattr(one.rules, name), getattr(other.rules, name))

@@ -86,9 +86,10 @@ def shortened(met: Bits, label: Index, ground: Ground, most: int | None = None) 
     """The rules of an ordered list that it errs no more without others, ascending.
 
     By default the class is said of most weight among the rows that no rule meets, of equal
-    ones the first of the schema, as everywhere.  Rules are dropped one by one,
-    the one first without which the list errs least, of equal ones the last, as long as the
-    errors do not rise.  Then, if there are more than `most`, those go that cost least.
+    ones the first of the schema, as everywhere.  Rules are dropped one by one, that one first
+    without which the list errs least, of equal ones the last, as long as the errors do not
+    rise.  Then, if there are more than `most`, those go that cost least.
+
     Rules also go that answer no row, or more (or as many, of a class that is first in the
     schema) rows of another class than of their own, so that what a rule says is what its
     rows say; hence no list errs more than any class said of all rows.  And some rows are
