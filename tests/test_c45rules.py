@@ -20,13 +20,14 @@ from treekit.data.schema import Column, Schema
 from treekit.data.validation import coded_dataset
 from treekit.model.build import Node, build_tree, is_missing, leaf, multiway, oblique, threshold
 from treekit.model.ensemble import Model, make_model
+from treekit.model.predict import label_codes, sums
 from treekit.rules.learn.c45rules import c45rules
 from treekit.rules.learn.choose import EXHAUSTIVE, ClassRules, chosen
 from treekit.rules.learn.coding import exception_bits, rule_bits
+from treekit.rules.learn.conditions import Asked, merged, paths_of, rows_meeting
 from treekit.rules.learn.generalise import generalise, rate_bound
 from treekit.rules.learn.ground import ground_of, packed
 from treekit.rules.learn.order import by_false_positives, shortened
-from treekit.rules.learn.paths import Asked, merged, paths_of, rows_meeting
 from treekit.rules.learn.report import LearnedList, r_squared
 
 NAN = float("nan")
@@ -221,6 +222,22 @@ def test_rows_of_whole_weights_count_as_so_many_rows() -> None:
     np.testing.assert_allclose(parts.rules.support.sum(), weights.sum() * 0.1)
 
 
+def test_a_list_is_no_longer_than_asked_and_is_judged_by_the_rows_given() -> None:
+    model, rows = planted(5, 300)
+    free = c45rules(model, rows)
+    for most in range(free.n_rules + 1):
+        short = c45rules(model, rows, rules=most)
+        assert short.n_rules <= most
+        assert short.accuracy <= free.accuracy
+    assert_same(short, free)
+    other = planted(6, 200)[1]
+    tested = c45rules(model, rows, test=other)
+    assert_same(tested, free)
+    right = np.mean([a == b for a, b in zip(said(tested, other.matrix()), other.y, strict=True)])
+    assert tested.accuracy == pytest.approx(right)
+    assert tested.accuracy != free.accuracy
+
+
 def assert_same(one: LearnedList, other: LearnedList) -> None:
     for name in ("units", "support", "value", "end"):
         np.testing.assert_array_equal(getattr(one.rules, name), getattr(other.rules, name))
@@ -305,6 +322,13 @@ def test_laws_of_lists_from_any_model(data: Any) -> None:
     assert found.accuracy == pytest.approx(np.mean(right))
     assert sum(right) >= np.bincount(y).max()  # as any class said of all rows
     assert_same(found, c45rules(model, rows, confidence=0.5))
+    deployed = found.rules.model()
+    np.testing.assert_array_equal(sums(deployed, matrix), found.rules.sums(matrix))
+    assert label_codes(deployed, sums(deployed, matrix))[:, 0].tolist() == said(found, matrix)
+    again = deployed.rules()
+    assert_same(found, LearnedList(again, 1.0, 1.0, 1.0))
+    np.testing.assert_array_equal(again.leaf, found.rules.leaf)
+    np.testing.assert_array_equal(again.as_parent, found.rules.as_parent)
 
 
 def test_a_missing_value_meets_no_condition_unless_the_path_leads_it() -> None:

@@ -31,6 +31,7 @@ from treekit.kernels import (
     bitset,
     derived,
     divided,
+    dropping,
     fractional,
     keys,
     move,
@@ -50,6 +51,7 @@ from treekit.kernels.node import Ways
 from treekit.model import predict as scorer
 from treekit.model.build import build_tree, leaf, oblique, subset, threshold
 from treekit.model.ensemble import make_model
+from treekit.rules.learn.generalise import rate_bound
 
 PACKAGE = Path(axis.__file__).parent.parent
 
@@ -192,6 +194,20 @@ def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
     signed, checked = signed_in(single, straight)
     assert signed == []
     assert checked >= 2
+
+
+def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
+    sets, node = np.zeros((3, 1), np.uint64), np.array([1, 2])
+    bound = rate_bound(0.25)
+    kept, rates = np.zeros(2, np.bool_), np.zeros(2)
+    classes = sets[:2].copy()
+    dropping.drop_conditions(
+        sets, node, node, node - 1, classes, sets[0].copy(), rates[:0], bound, kept, rates
+    )
+    dropping.weigh(sets, rates, np.zeros(3))
+    signed, checked = signed_in(dropping)
+    assert signed == []
+    assert checked >= 4
 
 
 def test_the_rule_sees_a_signed_subscript() -> None:

@@ -18,13 +18,14 @@ from treekit.data.dataset import Dataset
 from treekit.data.validation import make_validation
 from treekit.errors import DataError, ModelError, SettingError
 from treekit.model.ensemble import Model
+from treekit.model.votes import least_cost
 from treekit.rules.learn.choose import ClassRules, chosen
 from treekit.rules.learn.coding import rule_bits
+from treekit.rules.learn.conditions import Asked, merged, paths_of, rows_meeting
 from treekit.rules.learn.generalise import base_rates, generalise, rate_bound
-from treekit.rules.learn.ground import Bits, Ground, ground_of, unpacked
-from treekit.rules.learn.order import answered, by_false_positives, said_by_default, shortened
+from treekit.rules.learn.ground import Bits, Ground, ground_of
+from treekit.rules.learn.order import answered, by_false_positives, shortened
 from treekit.rules.learn.ordered import ordered_list
-from treekit.rules.learn.paths import Asked, merged, paths_of, rows_meeting
 from treekit.rules.learn.report import LearnedList, judged
 
 __all__ = ["c45rules"]
@@ -46,6 +47,7 @@ def c45rules(
     weights: str | None = None,
     confidence: float = 0.25,
     rules: int | None = None,
+    test: Any = None,
 ) -> LearnedList:
     """An ordered list of rules made from the paths of a model's trees.
 
@@ -66,11 +68,13 @@ def c45rules(
     rows : table or Dataset
         Anything `treekit.data.table.read_table` takes, with the target.
     weights : str, optional
-        Column of row weights of a table.
+        Column of row weights, of tables.
     confidence : float
         Confidence factor of the errors, above 0 and at most 0.5: less drops more conditions.
     rules : int, optional
         At most so many rules beside the default; those go first that cost the list least.
+    test : table or Dataset, optional
+        The rows that the report is about; default `rows`.
 
     Returns
     -------
@@ -104,11 +108,12 @@ def c45rules(
     labels = np.array([each.label for each in kept], dtype=np.int64)
     order = by_false_positives(met, labels, ground)
     order = order[shortened(met[order], labels[order], ground, rules)]
-    weight = answered(met[order], ground)
-    made = ordered_list(model, [kept[i].conditions for i in order.tolist()], weight, ground.totals)
-    default = said_by_default(weight[-1], ground.totals)
-    said = _first(met[order], np.append(labels[order], default), ground)
-    return judged(made, said, model, dataset)
+    conditions = [kept[i].conditions for i in order.tolist()]
+    made = ordered_list(model, conditions, answered(met[order], ground))
+    column = None if isinstance(test, Dataset) else weights
+    judges = dataset if test is None else _read(model, test, column)
+    said = least_cost(made.sums(judges.matrix()), None)
+    return judged(made, said, model, judges)
 
 
 def _check(model: Model, confidence: float, rules: int | None) -> None:
@@ -200,11 +205,3 @@ def _n_values(model: Model, matrix: npt.NDArray[Any]) -> list[int]:
         values = np.unique(matrix[:, column])
         sizes[column] = int(np.count_nonzero(values == values))
     return sizes
-
-
-def _first(met: Bits, label: npt.NDArray[np.int64], ground: Ground) -> npt.NDArray[np.int64]:
-    """(rows,) int64: the label of the first rule that each row meets; the last by default."""
-    said = np.full(ground.n_rows, label[-1])
-    for rule in range(len(met) - 1, -1, -1):
-        said[unpacked(met[rule : rule + 1], ground.n_rows)[0]] = label[rule]
-    return said

@@ -54,8 +54,7 @@ class ClassRules:
 
     def length(self, covered: Numbers, right: Numbers, bits: Numbers, n: Index) -> Numbers:
         """(subsets,) float64: description length of subsets of `n` rules of so many `bits`."""
-        orders = np.array([any_order(int(k)) for k in n])
-        theory = np.maximum(bits - orders, 0.0)
+        theory = np.maximum(bits - any_order(n), 0.0)
         exceptions = exception_bits(covered, right, self.total, self.of_class)
         return np.asarray(exceptions + THEORY * theory)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from treekit.rules.learn.paths import Asked
+from treekit.rules.learn.conditions import Asked
 
 __all__ = ["THEORY", "any_order", "exception_bits", "rule_bits"]
 
@@ -34,7 +34,7 @@ def rule_bits(conditions: Sequence[Asked], n_values: Sequence[int]) -> float:
     """
     own = [_condition_bits(condition, n_values) for condition in conditions]
     bits = [each for several in own for each in several]
-    return max(sum(bits) - any_order(len(bits)), 0.0)
+    return max(sum(bits) - math.lgamma(len(bits) + 1.0) / math.log(2.0), 0.0)
 
 
 def _condition_bits(asked: Asked, n_values: Sequence[int]) -> list[float]:
@@ -50,9 +50,11 @@ def _condition_bits(asked: Asked, n_values: Sequence[int]) -> list[float]:
     return [column + 1.0 + math.log2(max(values - 1, 1))] * bounds or [column + 1.0]
 
 
-def any_order(n: int) -> float:
-    """Bits that an order of `n` parts takes, which nobody needs to be told."""
-    return math.lgamma(n + 1.0) / math.log(2.0)
+def any_order(n: npt.NDArray[np.int64]) -> Numbers:
+    """(subsets,) float64: bits of the order of `n` rules, which nobody needs to be told."""
+    from scipy.special import gammaln
+
+    return np.asarray(gammaln(n + 1.0) / math.log(2.0))
 
 
 def exception_bits(covered: Numbers, right: Numbers, total: float, of_class: float) -> Numbers:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from treekit.rules.learn.conditions import Paths
 from treekit.rules.learn.ground import Bits, Ground
-from treekit.rules.learn.paths import Paths
 
 __all__ = ["Generalised", "base_rates", "generalise", "rate_bound"]
 

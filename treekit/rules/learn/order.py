@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from treekit.rules.learn.ground import Bits, Ground, unpacked
 
-__all__ = ["answered", "by_false_positives", "said_by_default", "shortened"]
+__all__ = ["answered", "by_false_positives", "shortened"]
 
 Numbers = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -85,12 +85,15 @@ class _Matches:
 def shortened(met: Bits, label: Index, ground: Ground, most: int | None = None) -> Index:
     """The rules of an ordered list that it errs no more without others, ascending.
 
-    What is said by default follows: see `said_by_default`.  Rules are dropped one by one,
-    the one first without which the list errs least, of equal ones the last, as long as the
-    errors do not rise.  Then, if there are more than `most`, those go that cost least.
+    By default the class is said of most weight among the rows that no rule meets, of equal
+    ones the first of the schema, as everywhere.  Rules are dropped one by one, that one first
+    without which the list errs least, of equal ones the last, as long as the errors do not
+    rise.  Then, if there are more than `most`, those go that cost least.
+
     Rules also go that answer no row, or more (or as many, of a class that is first in the
     schema) rows of another class than of their own, so that what a rule says is what its
-    rows say; hence no list errs more than any class said of all rows.
+    rows say; hence no list errs more than any class said of all rows.  And some rows are
+    always left to the default, since it could say what the last rule does.
 
     Parameters
     ----------
@@ -137,17 +140,6 @@ def _weights(matches: _Matches, ground: Ground) -> Numbers:
     cells = matches.first * k + ground.y
     sums = np.bincount(cells, ground.w, (len(matches.met) + 1) * k)
     return sums.reshape(-1, k).astype(np.float64)
-
-
-def said_by_default(uncovered: Numbers, totals: Numbers) -> int:
-    """The class of most weight that no rule meets, or of all, if each row meets a rule.
-
-    Parameters
-    ----------
-    uncovered, totals : (classes,) float64
-        Of equal classes the first, as everywhere.
-    """
-    return int((uncovered if uncovered.any() else totals).argmax())
 
 
 def _sincere(matches: _Matches, label: Index, ground: Ground) -> npt.NDArray[np.bool_]:

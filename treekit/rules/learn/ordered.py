@@ -11,7 +11,7 @@ import numpy.typing as npt
 from treekit.model.ensemble import Model
 from treekit.model.portable import MASS
 from treekit.model.votes import spread
-from treekit.rules.learn.paths import Asked
+from treekit.rules.learn.conditions import Asked
 from treekit.rules.rulelist import ConditionTable, RuleList
 
 __all__ = ["condition_table", "ordered_list"]
@@ -19,9 +19,7 @@ __all__ = ["condition_table", "ordered_list"]
 Numbers = npt.NDArray[np.float64]
 
 
-def ordered_list(
-    model: Model, rules: Sequence[Sequence[Asked]], weight: Numbers, otherwise: Numbers
-) -> RuleList:
+def ordered_list(model: Model, rules: Sequence[Sequence[Asked]], weight: Numbers) -> RuleList:
     """A list of order "first" that answers rows of a model of classes.
 
     Where the model divides rows of missing values, the list does not: a missing value meets
@@ -35,13 +33,8 @@ def ordered_list(
         Conditions of each rule but the last, which has none.
     weight : (rules, classes) float64
         Weights of the rows that each rule answers, those of the last one included.
-    otherwise : (classes,) float64
-        What the last rule says if it answers no rows.
     """
     n = len(weight)
-    value = weight.copy()
-    if not value[-1].any():
-        value[-1] = otherwise
     made = RuleList(
         schema=model.schema,
         missing="direction" if model.missing == "fractional" else model.missing,
@@ -56,13 +49,13 @@ def ordered_list(
         leaf=np.append(2 * np.arange(n - 1) + 1, 2 * n - 2).astype(np.int32),
         support=weight.sum(axis=1),
         as_parent=np.zeros(n, np.bool_),
-        units=np.zeros(value.shape, np.int64),
+        units=np.zeros(weight.shape, np.int64),
         end=np.cumsum([*(len(rule) for rule in rules), 0]).astype(np.int64),
         conditions=condition_table([each for rule in rules for each in rule]),
         order="first",
-        value=value,
+        value=weight,
     )
-    return replace(made, units=spread(made, value))
+    return replace(made, units=spread(made, weight))
 
 
 def condition_table(conditions: Sequence[Asked]) -> ConditionTable:

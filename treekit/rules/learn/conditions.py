@@ -173,9 +173,12 @@ def _within(
     asked: ConditionTable, at: Index, values: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
     """(conditions, rows) bool, of a column of numbers."""
-    low, high = asked.low[at, None], asked.high[at, None]
-    met = ((values > low) | (low == -np.inf)) & (values <= high) & asked.known[at, None]
-    return np.asarray(np.where(np.isnan(values), asked.missing[at, None], met))
+    met = values <= asked.high[at, None]
+    bounded = np.flatnonzero(asked.low[at] > -np.inf)
+    met[bounded] &= values > asked.low[at[bounded], None]
+    met[~asked.known[at]] = False
+    met[:, np.isnan(values)] = asked.missing[at, None]
+    return met
 
 
 def _accepted(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np.bool_]:
