@@ -18,6 +18,7 @@ from treekit.model.build import (
     leaf,
     multiway,
     oblique,
+    rule,
     subset,
     threshold,
 )
@@ -25,13 +26,13 @@ from treekit.model.ensemble import Model, make_model
 from treekit.model.portable import floor_to
 from treekit.model.tree import Split, Tree
 
-__all__ = ["ALL_KINDS", "finite", "matrices", "models", "nodes", "schemas"]
+__all__ = ["ALL_KINDS", "finite", "matrices", "models", "nodes", "rule_lists", "schemas"]
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 2.0**-126, FLOAT32_MAX, -FLOAT32_MAX, 16777217.0]
 NEVER_CODES = [math.nan, -1.0, 0.5, 1e6, math.inf, -math.inf]
 
-ALL_KINDS = frozenset({"oblique", "surrogates", "fractional", "outputs", "costs", "hard"})
+ALL_KINDS = frozenset({"oblique", "surrogates", "fractional", "outputs", "costs", "hard", "rules"})
 """What `models` may draw beside plain trees of one output, voted softly."""
 
 
@@ -143,6 +144,29 @@ def surrogates(draw: st.DrawFn, schema: Schema) -> Sequence[Surrogate]:
 
 
 @st.composite
+def rule_lists(draw: st.DrawFn, schema: Schema, max_rules: int = 4) -> Node:
+    """A chain of up to `max_rules` rules and the leaf behind them."""
+    node = draw(leaves(schema, weighed=True))
+    for _ in range(draw(st.integers(0, max_rules))):
+        asked = draw(st.lists(conditions(schema), min_size=1, max_size=3))
+        node = rule(asked, draw(leaves(schema, weighed=True)), node)
+    return node
+
+
+@st.composite
+def conditions(draw: st.DrawFn, schema: Schema) -> Surrogate:
+    """What fails on any side: of numbers, of levels, of missing values."""
+    fails = st.sampled_from([-1, 1])
+    feature = draw(st.integers(0, schema.n_features - 1))
+    column = schema.columns[feature]
+    if column.kind == "nominal":
+        levels = {level: draw(fails) for level in column.levels[:8]}
+        return Surrogate(feature, levels=levels, lost=draw(fails))
+    at = draw(finite(schema.dtype))
+    return Surrogate(feature, at, draw(fails), above=draw(fails), lost=draw(fails))
+
+
+@st.composite
 def models(draw: st.DrawFn, max_trees: int = 3, kinds: Collection[str] = ()) -> Model:
     """A model of one to `max_trees` random trees.
 
@@ -162,7 +186,8 @@ def models(draw: st.DrawFn, max_trees: int = 3, kinds: Collection[str] = ()) -> 
         if "costs" in kinds and not schema.more and draw(st.booleans()):
             policies["costs"] = draw(costs(len(schema.classes)))
     asked = set(kinds) if policies["missing"] == "surrogate" else set(kinds) - {"surrogates"}
-    below = nodes(schema, kinds=frozenset(asked))
+    lists = "rules" in kinds and policies["missing"] != "fractional" and draw(st.booleans())
+    below = rule_lists(schema) if lists else nodes(schema, kinds=frozenset(asked))
     roots = draw(st.lists(below, min_size=1, max_size=max_trees))
     return make_model(schema, [build_tree(root, schema) for root in roots], **policies)
 

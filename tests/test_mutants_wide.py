@@ -22,7 +22,7 @@ from tests.test_mutants import spread, written
 from tests.test_verify_wide import SCHEMA, divided_model, sums_model, surrogates_model
 from treekit.errors import VerificationError
 from treekit.export import export
-from treekit.model.build import build_tree, leaf, oblique, threshold
+from treekit.model.build import Surrogate, build_tree, leaf, oblique, rule, threshold
 from treekit.model.ensemble import make_model
 from treekit.model.votes import least_cost
 from treekit.verify import verify
@@ -53,7 +53,29 @@ def mixed_model():
     return make_model(SCHEMA, trees, missing="surrogate", costs=np.array([[0, 3], [2, 0]]))
 
 
+def listed_model():
+    """An ordered list, and lists of one rule, of conditions of every sort."""
+
+    def colours(*others, lost):
+        return Surrogate("colour", levels=dict.fromkeys(others, 1), lost=lost)
+
+    def at_least(name, at, lost):
+        return Surrogate(name, at, below=1, above=-1, lost=lost)
+
+    def at_most(name, at, lost):
+        return Surrogate(name, at, below=-1, above=1, lost=lost)
+
+    gone, known = Surrogate("y", 0.0, 1, above=1), Surrogate("y", 0.0, -1, above=-1, lost=1)
+    node = rule([known], leaf([1, 6]), leaf([3, 2]))
+    node = rule([at_most("y", 0.25, -1), colours("green", lost=-1)], leaf([5, 2]), node)
+    node = rule([gone, colours("red", "blue", lost=1)], leaf([4, 1]), node)
+    node = rule([at_least("x", -1.5, 1), at_most("x", 2.5, 1)], leaf([0, 7]), node)
+    other = rule([at_least("y", 1.25, -1), colours("red", lost=1)], leaf([9, 1]), leaf([2, 3]))
+    return make_model(SCHEMA, [build_tree(node, SCHEMA), build_tree(other, SCHEMA)])
+
+
 MODELS = {
+    "listed": listed_model,
     "sums": sums_model,
     "surrogates": surrogates_model,
     "divided": divided_model,
@@ -121,6 +143,10 @@ def shows(path, name):
 
 
 CASES = [
+    ("listed", "c", "table", c_mutants, {"surrogate"}, 14),
+    ("listed", "python", "if_else", python_mutants, {"surrogate", "weight"}, 40),
+    ("listed", "onnx", None, graph_mutants, {"surrogate", "weight", "threshold"}, 30),
+    ("listed", "rules", None, text_mutants, {"surrogate"}, 20),
     ("sums", "c", "if_else", c_mutants, {"weight", "threshold"}, 14),
     ("sums", "python", "table", python_mutants, {"weight", "threshold", "surrogate"}, 26),
     ("sums", "onnx", None, graph_mutants, {"weight", "threshold", "surrogate"}, 26),

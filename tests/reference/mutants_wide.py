@@ -30,6 +30,11 @@ def near(number: float) -> list[float]:
     return [*doubles, *beside(number)]
 
 
+def other_sides(side: float) -> list[float]:
+    """What a test may wrongly say instead: the other branch, or a branch where it says nothing."""
+    return [0, 1] if side == -1 else [1 - side, -1]
+
+
 def _replaced(text: str, at: tuple[int, int], new: str) -> bytes:
     return (text[: at[0]] + new + text[at[1] :]).encode()
 
@@ -71,12 +76,16 @@ def c_mutants(text: str) -> Mutants:
     yield from _sums(text, r" \* \w+_float32\(x\[")
     tests = re.search(r"_tests\[\d+\] = \{\n(.*?)\};", text, re.DOTALL)
     start = tests.start(1) if tests else 0
-    for match in re.finditer(r"\{(\d+)u, ([01]), -?\d+, \d+, (-?\d+)\}", tests[1] if tests else ""):
-        at = [(start + match.start(group), start + match.end(group)) for group in (1, 2)]
-        if match[3] == "0":  # one column, compared with an ordered key
+    side = r"(-?[01])"
+    pattern = rf"\{{(\d+)u, {side}, {side}, {side}, -?\d+, \d+, (-?\d+)\}}"
+    for match in re.finditer(pattern, tests[1] if tests else ""):
+        at = [(start + match.start(group), start + match.end(group)) for group in (1, 2, 3, 4)]
+        if match[5] == "0":  # one column, compared with an ordered key
             yield from _stepped("surrogate", text, at[:1], highest=2**32 - 2)
-        if not match[3].startswith("-"):
-            yield "surrogate", _replaced(text, at[1], str(1 - int(match[2])))
+        of_numbers = [2, 3] * (not match[5].startswith("-"))
+        for group in (*of_numbers, 4):
+            for other in other_sides(int(match[group])):
+                yield "surrogate", _replaced(text, at[group - 1], str(other))
     yield from _moved("threshold", text, _inside(text, r"_limits\[\d+\] = \{\n", r"\};"))
     yield from _moved("weight", text, _inside(text, r"_weights\[\d+\] = \{\n", r"\};"))
     branches = _inside(text, r"_test_branches\[\d+\] = \{\n", r"\};")
@@ -94,7 +103,9 @@ def python_mutants(text: str) -> Mutants:
     counts = np.diff(array_in(text, "_TERM_START"))
     levels = array_in(text, "_LEVEL_COLUMN") >= 0
     sums, singles = ~levels & (counts > 1), ~levels & (counts == 1)
-    yield from _steps("surrogate", text, "_BELOW", lambda side: [1 - side], ~levels)
+    yield from _steps("surrogate", text, "_BELOW", other_sides, ~levels)
+    yield from _steps("surrogate", text, "_ABOVE", other_sides, ~levels)
+    yield from _steps("surrogate", text, "_LOST", other_sides)
     yield from _steps("threshold", text, "_THRESHOLD", near, sums)
     yield from _steps("surrogate", text, "_THRESHOLD", near, singles)
     yield from _steps("weight", text, "_TERM_WEIGHT", beside)
@@ -142,9 +153,30 @@ def text_mutants(text: str) -> Mutants:
     spans = ((c.start(1) + m.start(1), c.start(1) + m.end(1)) for c in costs
              for m in re.finditer(r": (\d+)", c[1]))  # fmt: skip
     yield from _stepped("cost", text, spans)
+    if re.search("^order ", text, re.MULTILINE):
+        yield from _conditions(text)
     parts = re.finditer(r"(?:missing|unknown|\}): (\d+) to (\d+)", text)
     both = itertools.chain.from_iterable((m.span(1), m.span(2)) for m in parts)
     yield from _stepped("share", text, both)
+
+
+def _conditions(text: str) -> Mutants:
+    """Faults in the conditions of an ordered list."""
+    for line in re.finditer(r"^  (?:if |and) .*$", text, re.MULTILINE):
+        for match in re.finditer(NUMBER, line[0]):
+            first = line.start()
+            yield from _moved("surrogate", text, [(first + match.start(), first + match.end())])
+        if not re.search(r"is (?:missing|known)", line[0]):
+            at = line.end(), line.end()
+            yield "surrogate", _replaced(text, at, ", or is missing")
+        for match in re.finditer(", or is missing", line[0]):
+            at = line.start() + match.start(), line.start() + match.end()
+            yield "surrogate", _replaced(text, at, "")
+
+
+def _other_sides(side: float) -> list[float]:
+    """As `other_sides`, where NaN says nothing."""
+    return [0.0, 1.0] if math.isnan(side) else [1.0 - side, math.nan]
 
 
 def graph_mutants(content: bytes) -> Mutants:
@@ -156,15 +188,17 @@ def graph_mutants(content: bytes) -> Mutants:
     steps: dict[str, tuple[str, Callable[[float], list[float]]]] = {
         "_weight_": ("weight", beside),
         "_threshold": ("threshold", near),
-        "_below": ("surrogate", lambda side: [1 - side]),
-        "_entries": ("surrogate", lambda side: [1 - side]),
+        "_below": ("surrogate", _other_sides),
+        "_above": ("surrogate", _other_sides),
+        "_unknown": ("surrogate", _other_sides),
+        "_entries": ("surrogate", _other_sides),
         "cost_table": ("cost", lambda cost: [cost - 1, cost + 1]),
     }
     for tensor in proto.graph.initializer:
         kept = numpy_helper.to_array(tensor)
         fault, step = next((steps[part] for part in steps if part in tensor.name), ("", near))
         for at in np.ndindex(kept.shape if fault else (0,)):
-            if math.isnan(kept[at]):
+            if math.isnan(kept[at]) and fault != "surrogate":
                 continue
             for new in step(float(kept[at])):
                 changed = kept.copy()

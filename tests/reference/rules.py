@@ -21,7 +21,10 @@ def fitting(rules: RuleList, row: Sequence[float]) -> list[Rule]:
 
 
 def masses(rules: RuleList, row: Sequence[float]) -> list[tuple[Rule, int]]:
-    """Every rule, and what its conditions leave of the row's mass."""
+    """Every rule, and what its conditions leave of the row's mass.
+
+    Of an ordered list nothing is left behind the first rule of a tree that is met.
+    """
     cells: dict[str | int, Cell] = {}
     for column, x in zip(rules.schema.columns, row, strict=True):
         if column.kind == "nominal":
@@ -32,12 +35,14 @@ def masses(rules: RuleList, row: Sequence[float]) -> list[tuple[Rule, int]]:
             cells[column.name] = to_float32(x) if rules.schema.dtype == "float32" else x
     for number, test in enumerate(rules.tests):
         cells[number] = _outcome(rules, test, cells)
-    found = []
+    found, answered = [], set()
     for rule in rules:
-        mass = MASS
+        mass = 0 if rule.tree in answered else MASS
         for condition in rule.conditions:
             name = condition.column if condition.test is None else condition.test
             mass = _left(mass, cells[name], condition)
+        if rules.order == "first" and mass > 0:
+            answered.add(rule.tree)
         found.append((rule, mass))
     return found
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split, Tree
+from treekit.plot.conditions import condition_texts
 from treekit.plot.language import Language
 from treekit.plot.words import either, number_text, shown_name
 
@@ -54,6 +55,8 @@ class Question(NamedTuple):
 def question(model: Model, tree: Tree, node: int, language: Language) -> Question:
     """The question of an inner node of one of the model's trees."""
     kind = Split(int(tree.kind[node]))
+    if kind == Split.RULE:
+        return _rule(model, tree, node, language)
     name = shown_name(model.schema.names[tree.feature[node]])
     labels = [language.yes, language.no]
     absent = False
@@ -81,6 +84,18 @@ def question(model: Model, tree: Tree, node: int, language: Language) -> Questio
         for b, (label, full) in enumerate(zip(labels, fulls, strict=True))
     )
     return Question(text, branches, tuple(_instead(model, tree, node, language)))
+
+
+def _rule(model: Model, tree: Tree, node: int, language: Language) -> Question:
+    """Of a rule as many conditions as there is room for, and how many more there are."""
+    shown = condition_texts(model, tree, node, language)
+    text, n = shown[0], 1
+    while n < len(shown) and len(text) + len(shown[n]) <= _QUESTION_LETTERS:
+        text, n = text + language.comma + shown[n], n + 1
+    text = text if n == len(shown) else language.and_more.format(text, len(shown) - n)
+    full = language.comma.join(condition_texts(model, tree, node, language, room=None))
+    branches = Branch(language.yes, "", full), Branch(language.no, "", f"{language.no}: {full}")
+    return Question(text, branches, ())
 
 
 def _rest(model: Model, kind: Split, absent: bool, language: Language) -> str:

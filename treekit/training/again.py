@@ -11,6 +11,7 @@ from treekit.errors import PluginError, SettingError
 from treekit.model.ensemble import Model
 from treekit.model.given import model_of
 from treekit.model.store import load
+from treekit.model.tree import Split
 
 __all__ = ["require_plugins", "settings_like"]
 
@@ -33,9 +34,15 @@ def settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         If a component came from a plugin that is not installed: named with the
         distribution and the version that the model records.
     SettingError
-        If a component was given as a record, and no installed plugin offers it.
+        If the model is a list of rules, or a component was given as a record, and no
+        installed plugin offers it.
     """
     model = load(like) if isinstance(like, str | Path) else model_of(like)
+    if any(Split.RULE in tree.kind for tree in model.trees):
+        raise SettingError(
+            "the model is a list of rules, which no training made: train the model that the rules "
+            "came from, like that one"
+        )
     chosen = [part for part in _PARTS if part in given or "algorithm" in given]
     require_plugins(model, given)
     settings = {

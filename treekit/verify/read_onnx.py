@@ -70,7 +70,7 @@ def _tables(attributes: dict[str, Any], schema: Schema) -> Tables:
     places = _Places(ints("nodes_treeids"), ints("nodes_nodeids"))
     tree, feature = ints("nodes_treeids"), ints("nodes_featureids")[~leaf]
     if np.any(feature >= schema.n_features):
-        raise VerificationError("of ONNX verify reads no sums and surrogates")
+        raise VerificationError("of ONNX verify reads no sums, surrogates and rules")
     number = np.where(leaf, -np.cumsum(leaf), np.cumsum(~leaf) - 1)
     said = _leaves(attributes, places, number, schema.n_values)
     value, single = _numbers(attributes, "nodes_values")

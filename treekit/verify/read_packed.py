@@ -82,7 +82,7 @@ def _check(nodes: ReadNodes, schema: Schema) -> None:
     """Refuse what the walk would take otherwise than `ReadNodes` says."""
     asks = ~nodes.leaf
     if np.any(nodes.cell[asks] >= schema.n_features):
-        raise VerificationError("of C source verify reads no sums and surrogates")
+        raise VerificationError("of C source verify reads no sums, surrogates and rules")
     # A leaf asks as well, and stays: nothing but the cell that is always 0 is never more.
     moves = nodes.wrap | nodes.levels | (nodes.cell != schema.n_features)
     most = most_of(schema)

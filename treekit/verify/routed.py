@@ -89,7 +89,8 @@ class Routed:
         own = np.zeros(len(self.owner), dtype=np.bool_)
         own[self.tests.test_start[:-1]] = True
         # Conditions of rules are nobody's stand-ins, and yet no tests of a node's own.
-        return own & (self.routes.nodes["kind"][self.owner] != Split.RULE)
+        own[self.routes.nodes["kind"][self.owner] == Split.RULE] = False
+        return own
 
 
 def routed(model: Model) -> Routed:
