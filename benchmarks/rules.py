@@ -142,7 +142,7 @@ register(
             "tables": Parameter(tuple(SOURCES), tuple(SOURCES), "which"),
             "tables_in": Parameter("", "", "folder of NAME.csv.gz; none: OpenML"),
             "made": Parameter(False, True, "two made tables instead"),
-            "rows": Parameter(10_000, 200, "rows to learn from, at most"),
+            "rows": Parameter(5_000, 200, "rows to learn from, at most"),
             "size": Parameter(20, 5, "rules, at most"),
         },
         own=("treekit rulefit", "treekit sirus"),

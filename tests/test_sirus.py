@@ -12,7 +12,7 @@ from tests.reference.short import adds, meets, table_of
 from treekit.data.dataset import make_dataset
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, SettingError
-from treekit.model.build import build_tree, is_missing, leaf, oblique, subset, threshold
+from treekit.model.build import Surrogate, build_tree, is_missing, leaf, oblique, subset, threshold
 from treekit.model.ensemble import make_model
 from treekit.rules import parse_rules
 from treekit.rules.language import language
@@ -138,6 +138,34 @@ def test_nodes_below_sums_of_columns_are_no_candidates():
         candidate_rules(forest(mixed), 3)
     with pytest.raises(DataError, match="no rules to choose from"):
         candidate_rules(forest(leaf([1, 2])), 3)
+
+
+def test_models_that_divide_rows_or_ask_stand_ins_give_their_own_splits():
+    asks = threshold("size", 0.5, leaf([3, 1]), leaf([1, 3]), 0, [Surrogate("other", at=1.0)])
+    table = inputs()
+    for model in (forest(asks, missing="surrogate"), forest(plain(0.5), missing="fractional")):
+        learned = sirus(table, model=model, rules=1)
+        (condition,) = learned.rules[0].conditions
+        assert condition.column == "size"
+        assert learned.rules.model().missing == "direction"
+        assert 0 <= learned.fidelity <= 1
+
+
+def test_thresholds_of_coded_rows_are_cuts_of_the_rows_also_in_surrogates():
+    cuts = cuts_of(make_dataset(inputs(), "truth", dtype="float32"), 4)
+    asks = threshold("size", 1.5, leaf([3, 1]), leaf([1, 3]), 0, [Surrogate("other", at=0.5)])
+    (tree,) = cuts.decoded(forest(asks, missing="surrogate")).trees
+    assert tree.threshold[0] == cuts.at[0][1]
+    assert tree.surrogate_threshold.tolist() == [cuts.at[2][0]]
+    with pytest.raises(SettingError, match="the splitter adds columns up"):
+        cuts.decoded(forest(oblique({"size": 1.0, "other": 2.0}, 0.5, leaf([1, 2]), leaf([2, 1]))))
+
+
+def test_a_model_that_refuses_missing_values_gives_a_list_that_does():
+    table = {name: own[1:17] for name, own in inputs().items()}
+    learned = sirus(table, model=forest(plain(0.5), missing="error"), rules=1)
+    assert learned.rules.model().missing == "error"
+    assert not any(c.missing for rule in learned.rules for c in rule.conditions)
 
 
 def test_indicators_are_what_the_conditions_say():

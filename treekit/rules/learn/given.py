@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,15 +37,15 @@ class Weighed(NamedTuple):
 
 
 def read_rows(
-    source: Any, target: str | None, model: Model | None, reading: Mapping[str, Any]
+    source: Any, target: str | Sequence[str] | None, model: Model | None, reading: Mapping[str, Any]
 ) -> Dataset:
     """The rows of a table, read anew or in the terms of a model.
 
     Parameters
     ----------
     source : table
-    target : str, optional
-        Default, and all that there may be, with a model: its target.
+    target : str, or sequence of str, optional
+        Default, and all that there may be, with a model: its targets.
     model : Model, optional
     reading : mapping
         How to read a table without a model; see `treekit.data.dataset.make_dataset`.
@@ -59,7 +59,7 @@ def read_rows(
             raise SettingError("name the target column, or give a model that has one")
         return make_dataset(source, target, **reading)
     own = [output.name for output in model.schema.outputs]
-    if target is not None and target not in own:
+    if target is not None and own != ([target] if isinstance(target, str) else list(target)):
         raise SettingError(f"the model predicts {', '.join(map(repr, own))}, not {target!r}")
     strange = [key for key in reading if key != "weights"]
     if strange:

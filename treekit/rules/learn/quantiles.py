@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
+from treekit.errors import SettingError
 from treekit.model.ensemble import Model
 from treekit.model.tree import Split, Tree
 from treekit.rules.rulelist import RuleList
@@ -52,7 +53,18 @@ class Cuts:
         return replace(dataset, columns=tuple(columns))
 
     def decoded(self, model: Model) -> Model:
-        """A model of `coded` rows as one of the rows themselves."""
+        """A model of `coded` rows as one of the rows themselves.
+
+        Raises
+        ------
+        SettingError
+            If it splits by sums of columns, which mean nothing of how many cuts lie below.
+        """
+        if any((tree.kind == Split.OBLIQUE).any() for tree in model.trees):
+            raise SettingError(
+                "the splitter adds columns up, and a forest for SIRUS splits single columns at "
+                "quantiles; choose another splitter"
+            )
 
         def meant(feature: int, thresholds: Doubles) -> Doubles:
             return self.at[feature][np.floor(thresholds).astype(np.int64)]
@@ -92,12 +104,27 @@ class Cuts:
 
 
 def _mapped(tree: Tree, meant: Callable[[int, Doubles], Doubles]) -> Tree:
-    threshold = tree.threshold.copy()
+    """A tree with the thresholds of its splits and of their surrogates replaced."""
     asks = tree.kind == Split.THRESHOLD
-    for feature in np.unique(tree.feature[asks]).tolist():
-        here = np.flatnonzero(asks & (tree.feature == feature))
-        threshold[here] = meant(feature, threshold[here])
-    return replace(tree, threshold=threshold)
+    own = _replaced(tree.feature, tree.threshold, asks, meant)
+    if not len(tree.surrogate_feature):
+        return replace(tree, threshold=own)
+    bounds = tree.surrogate_threshold
+    behind = _replaced(tree.surrogate_feature, bounds, ~np.isnan(bounds), meant)
+    return replace(tree, threshold=own, surrogate_threshold=behind)
+
+
+def _replaced(
+    feature: npt.NDArray[np.int32],
+    threshold: Doubles,
+    where: npt.NDArray[np.bool_],
+    meant: Callable[[int, Doubles], Doubles],
+) -> Doubles:
+    found = threshold.copy()
+    for column in np.unique(feature[where]).tolist():
+        here = np.flatnonzero(where & (feature == column))
+        found[here] = meant(column, threshold[here])
+    return found
 
 
 def cuts_of(dataset: Dataset, quantiles: int) -> Cuts:

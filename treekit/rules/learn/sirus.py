@@ -7,7 +7,8 @@ classification", Electronic Journal of Statistics 15, pp. 427-505; for numbers,
 Trees are shallow and split at quantiles of the table only, so that the same paths
 return in many of them.  The most frequent ones, without those that are linear
 combinations of others, are the list.  Classes: each rule says the shares of the rows
-that meet it, or of those that do not, and the list says the mean.  Numbers: each
+that meet it, or of those that do not, and the list says the mean, which is drawn towards the
+shares of all rows: for labels of a rare class, weigh the classes.  Numbers: each
 rule's means are weighed by ridge regression with weights that are not negative, and added.
 
 >>> learned = sirus("bank.csv", "y", rules=20, class_weight="balanced")
@@ -16,6 +17,7 @@ rule's means are weighed by ridge regression with weights that are not negative,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ __all__ = ["sirus"]
 
 def sirus(
     source: Any,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     *,
     model: Model | None = None,
     rules: int | None = 10,
@@ -54,7 +56,7 @@ def sirus(
     ----------
     source : table
         Any table with the target.
-    target : str, optional
+    target : str, or sequence of str, optional
         Needed without a model.
     model : Model, optional
         The forest to draw from, trained or read.  Its thresholds are moved to the nearest
