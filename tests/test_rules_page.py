@@ -307,7 +307,7 @@ def test_the_page_names_title_model_and_text(shown):
 def test_no_name_becomes_an_element_or_a_script(shown, make):
     model = make()
     page = shown(listing(model, title="<img src=x onerror=alert(1)>"))
-    assert page.ask("document.querySelectorAll('script').length") == 1
+    assert page.ask("document.querySelectorAll('script').length") == 2
     assert page.ask("document.querySelectorAll('img, iframe, a, object, link, form').length") == 0
     tags = set(page.ask("[...document.querySelectorAll('*')].map((one) => one.localName)"))
     plain = shown(random_model(3, mixed_schema(), n_trees=3, n_splits=4))

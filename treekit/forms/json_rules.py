@@ -39,17 +39,21 @@ _OFF = Fraction(1, 1_000_000)
 """Shares written by hand may miss 1 by so much; the last place of each is rounded."""
 
 
-def named(codes: dict[str, int], name: Any, what: str) -> int:
-    """The number behind a name."""
-    if string(name) not in codes:
-        raise JsonError(f"{name!r} is not {what}")
-    return codes[name]
+def named(codes: dict[str, int], name: Any, what: str, *path: str) -> int:
+    """The number behind a name, which stands at `path`."""
+    if type(name) is str and name in codes:
+        return codes[name]
+    with At(*path):
+        raise JsonError(f"{string(name)!r} is not {what}")
 
 
 def level_codes(codes: dict[str, int], value: Any) -> list[int]:
     """The codes of levels, ascending; none twice."""
+    known = [codes.get(level, -1) for level in items(value) if type(level) is str]
+    if len(known) == len(value) and -1 not in known and len(set(known)) == len(known):
+        return sorted(known)
     found = []
-    for at, level in enumerate(items(value)):
+    for at, level in enumerate(value):
         with At(at):
             found.append(named(codes, level, "a level of its column"))
     if len(set(found)) != len(found):
@@ -77,6 +81,7 @@ class Conditions:
         self.codes = [{level: k for k, level in enumerate(c.levels)} for c in schema.columns]
         self.fields: list[tuple[int, float, float, bool, bool, int, int, int, int]] = []
         self.levels: list[int] = []
+        self.numbers: dict[str, float] = {}
 
     def rule(self, value: Any) -> int:
         """Read the conditions of a rule; how many have been read by now."""
@@ -110,12 +115,12 @@ class Conditions:
         number, kind = self._asked(stated)
         low, high, known = self._bounds(stated, kind)
         fits: Sequence[int] = ()
-        if kind == "nominal" and known:
-            codes = self.codes[number]
+        if "in" in stated:
             with At("in"):
-                fits = level_codes(codes, stated["in"]) if "in" in stated else range(len(codes))
-        with At("missing"):
-            missing = flag(stated.get("missing", False))
+                fits = level_codes(self.codes[number], stated["in"])
+        elif kind == "nominal" and known:
+            fits = range(len(self.codes[number]))
+        missing = flag(stated.get("missing", False), "missing")
         part = self._part(stated, missing)
         dividing: list[int] = []
         if "dividing" in stated:
@@ -137,8 +142,7 @@ class Conditions:
         if "test" in stated:
             with At("test"):
                 return self.n_features + whole(stated["test"], 1, self.n_tests) - 1, "test"
-        with At("column"):
-            number = named(self.columns, stated["column"], "a column")
+        number = named(self.columns, stated["column"], "a column", "column")
         return number, self.kinds[number]
 
     def _bounds(self, stated: dict[str, Any], kind: str) -> tuple[float, float, bool]:
@@ -146,23 +150,27 @@ class Conditions:
         asks = stated.keys() & _ANY
         low, high = -np.inf, np.inf
         if asks == {"known"}:
-            with At("known"):
-                return low, high, flag(stated["known"])
+            return low, high, flag(stated["known"], "known")
         if not asks or not asks <= _ASKS[kind]:
             suits = ", ".join(sorted(_ASKS[kind]))
             raise JsonError(
                 f"a condition on this column states {suits}; or 'known', which stands alone"
             )
         if kind == "test":
-            with At("holds"):
-                return (-np.inf, 0.0, True) if flag(stated["holds"]) else (0.0, np.inf, True)
+            holds = flag(stated["holds"], "holds")
+            return (-np.inf, 0.0, True) if holds else (0.0, np.inf, True)
         if stated.get("above") is not None:
-            with At("above"):
-                low = read_numeral(numeral(stated["above"]), self.dtype)
+            low = self._number(stated, "above")
         if stated.get("at_most") is not None:
-            with At("at_most"):
-                high = read_numeral(numeral(stated["at_most"]), self.dtype)
+            high = self._number(stated, "at_most")
         return low, high, True
+
+    def _number(self, stated: dict[str, Any], key: str) -> float:
+        said = numeral(stated[key], key)
+        if said not in self.numbers:
+            with At(key):
+                self.numbers[said] = read_numeral(said, self.dtype)
+        return self.numbers[said]
 
     def _part(self, stated: dict[str, Any], missing: bool) -> tuple[int, int]:
         """What a missing value keeps of a row."""
@@ -185,7 +193,7 @@ class Answers:
         self.labels = [
             {(type(label), label): k for k, label in enumerate(o.classes)} for o in self.outputs
         ]
-        self.units: dict[str, Fraction] = {}
+        self.votes: dict[str, int] = {}
 
     def read(self, value: Any) -> tuple[list[int], list[float] | None]:
         """Units, and what the training rows say, if the answers of all targets state it."""
@@ -211,9 +219,9 @@ class Answers:
         if not output.classes:
             with At("value"):
                 return [self._steps(numeral(answer.get("value")))]
-        return self._votes(k, output, answer)
+        return self._answer(k, output, answer)
 
-    def _votes(self, k: int, output: Output, answer: dict[str, Any]) -> list[int]:
+    def _answer(self, k: int, output: Output, answer: dict[str, Any]) -> list[int]:
         label = -1
         if "label" in answer:
             with At("label"):
@@ -243,23 +251,22 @@ class Answers:
         wherever votes are spread.
         """
         total = self.listed.units_each
-        exact = [Fraction(0)] * len(self.keys[k])
-        for at, share in self._by_class(k, value).items():
-            if share not in self.units:
-                if not _SHARE.fullmatch(share):
-                    raise JsonError(f"a share is a decimal from 0 to 1, not {share[:70]}")
-                self.units[share] = Fraction(share) * total
-            exact[at] = self.units[share]
-        votes = [int(some + Fraction(1, 2)) for some in exact]
-        left = total - sum(votes)
+        stated = self._by_class(k, value)
+        votes = [0] * len(self.keys[k])
+        for at, share in stated.items():
+            if share not in self.votes:
+                self.votes[share] = int(_share(share) * total + Fraction(1, 2))
+            votes[at] = self.votes[share]
+        if sum(votes) == total:
+            return votes
+        exact = [_share(stated.get(at, _ZERO)) * total for at in range(len(votes))]
         off = sum(exact, Fraction(0)) - total
-        if left and abs(off) > max(_OFF * total, Fraction(len(votes), 2)):
+        if abs(off) > max(_OFF * total, Fraction(len(votes), 2)):
             raise JsonError(f"the shares add to {float(1 + off / total):.6g}, not to 1")
-        if left:
-            votes = [int(some) for some in exact]
-            order = sorted(range(len(votes)), key=lambda at: (votes[at] - exact[at], at))
-            for at in itertools.islice(itertools.cycle(order), max(total - sum(votes), 0)):
-                votes[at] += 1
+        votes = [int(some) for some in exact]
+        order = sorted(range(len(votes)), key=lambda at: (votes[at] - exact[at], at))
+        for at in itertools.islice(itertools.cycle(order), max(total - sum(votes), 0)):
+            votes[at] += 1
         return votes
 
     def _training(self, k: int, output: Output, value: Any) -> list[float]:
@@ -272,8 +279,7 @@ class Answers:
         """Numbers behind the keys of classes."""
         found = {}
         for key, number in members(value).items():
-            with At(key):
-                found[named(self.keys[k], key, "a class")] = numeral(number)
+            found[named(self.keys[k], key, "a class")] = numeral(number, key)
         return found
 
     def _steps(self, number: str) -> int:
@@ -285,6 +291,12 @@ class Answers:
 
 
 _ZERO = Numeral("0")
+
+
+def _share(said: str) -> Fraction:
+    if not _SHARE.fullmatch(said):
+        raise JsonError(f"a share is a decimal from 0 to 1, not {said[:70]}")
+    return Fraction(said)
 
 
 def _answer_keys(listed: RuleList) -> tuple[str, ...]:
