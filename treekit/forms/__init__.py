@@ -1,5 +1,7 @@
 """Rules as documents and tables for other tools: one module for each form.
 
+A form is imported when it is used; `treekit.forms.read_json` reads one of them back.
+
 >>> written("markdown", Listing(rules, training_measures(rules)))
 """
 
