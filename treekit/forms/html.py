@@ -22,7 +22,7 @@ from treekit.forms import Listing
 from treekit.forms.facts import facts, notes, title
 from treekit.forms.says import Said, shown
 from treekit.forms.sheet import Entry, Figure, Sheet, entries, figure_texts, sheet
-from treekit.rules.phrases import test_text
+from treekit.forms.wording import tests_said
 from treekit.rules.words import quote
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def pieces(listing: Listing) -> Iterator[str]:
             script=Markup(script),  # noqa: S704 - ours
             facts=list(facts(listing)),
             notes=list(notes(page)),
-            tests=[test_text(test, rules.schema) for test in rules.tests],
+            tests=tests_said(listing),
             costs=[] if rules.costs is None else rules.costs.tolist(),
             columns=[
                 (shown(c.name), c.kind, list(map(quote, c.levels))) for c in rules.schema.columns
