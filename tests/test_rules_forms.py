@@ -106,6 +106,8 @@ def test_every_form_writes_every_kind_of_rules_the_same_twice(form, code):
         assert text.endswith("\n")
         assert text == text_of(form, model, language=language(code))
         text.encode()
+    for listed in (weighted_list(), first_fits(rules(fruit_model()))):
+        assert "".join(written(form, Listing(listed, training_measures(listed), language(code))))
 
 
 def test_a_form_that_there_is_not_is_named():
@@ -187,25 +189,49 @@ def test_an_ordered_list_says_that_the_first_rule_answers_and_what_holds_otherwi
     assert [row[1] for row in rows_of(text)[1:]][-1] == "otherwise"
 
 
-def test_a_weighted_list_has_a_row_for_each_rule_and_its_weight():
-    model = numbers_model(3, combine="sum")
-    pairs = [first_fits(rules(numbers_model())) for _ in range(3)]
-    listed = dataclasses.replace(rules(model), order="first")
-    one = pairs[0].conditions
-    table = {
-        name: np.concatenate([part] * 3)
-        for name, part in one._asdict().items()
+def weighted_list():
+    """Three trees of two rules each: the rule, and what holds where it does not fit."""
+    listed = rules(numbers_model(3, combine="sum"))
+    table = listed.conditions
+    kept = {
+        name: part[::2]
+        for name, part in table._asdict().items()
         if name not in ("levels", "level_end")
     }
-    table |= {"levels": one.levels, "level_end": np.zeros(3, np.int64)}
-    listed = dataclasses.replace(
-        listed, end=np.array([1, 1, 2, 2, 3, 3]), conditions=type(one)(**table)
-    )
+    kept |= {"levels": table.levels, "level_end": np.zeros(3, np.int64)}
+    ends = np.array([1, 1, 2, 2, 3, 3])
+    return dataclasses.replace(listed, order="first", end=ends, conditions=type(table)(**kept))
+
+
+def test_a_weighted_list_has_a_row_for_each_rule_and_its_weight():
+    listed = weighted_list()
     text = "".join(written("markdown", Listing(listed, training_measures(listed))))
     assert "Every rule adds its weight where it fits a row" in text
     head, *rows = rows_of(text)
     assert head[:4] == ["rule", "if", "then", "otherwise"]
+    assert [row[1].split(",")[0] for row in rows] == [f"sugar <= {k}.25" for k in range(3)]
     assert [row[2:4] for row in rows] == [["1.5", "-2"], ["2.5", "-2"], ["3.5", "-2"]]
+
+
+def test_measures_of_a_table_are_shown_with_rows_mean_and_spread():
+    listed = rules(numbers_model())
+    measures = training_measures(listed)._replace(
+        source="table",
+        rows=np.array([3, 0]),
+        mean=np.array([[1.25], [np.nan]]),
+        spread=np.array([[0.123456], [np.nan]]),
+    )
+    one = Listing(listed, measures)
+    text = "".join(written("markdown", one))
+    head, first, second = rows_of(text)
+    assert "- measured on: the rows of a table\n" in text
+    assert head[3:] == ["rows", "support", "coverage", "mean", "spread"]
+    assert (first[3], *first[-2:]) == ("3", "1.25", "0.1235")
+    assert (second[3], *second[-2:]) == ("0", "", "")
+    row = read_csv("".join(written("csv", one)))[1]
+    assert (row["rows"], row["mean"]) == ("0", "")
+    page = "".join(written("html", one))
+    assert '<td class="n" data-v="0.123456">0.1235</td>' in page
 
 
 def test_names_make_no_markup_in_markdown_and_can_be_read():

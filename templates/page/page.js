@@ -6,7 +6,6 @@
   const search = find("search"), tree = find("tree"), count = find("count"), more = find("more");
   const boxes = [...document.querySelectorAll("#classes input")];
   const searched = heads.flatMap((head, k) => ("search" in head.dataset ? [k] : []));
-  document.documentElement.classList.add("js");
   let order = rows, limit = step, texts = null;
 
   // What search reads, gathered when it is first asked.
@@ -21,9 +20,10 @@
     for (const row of order) {
       const shown = !off.has(row.dataset.c) && (!only || row.dataset.t === only) &&
         words.every((word) => texts.get(row).includes(word));
-      row.hidden = !shown;
       fit += shown;
-      row.classList.toggle("later", shown && fit > limit);
+      if (row.hidden === shown) row.hidden = !shown;  // to set what is set costs a layout
+      const later = shown && fit > limit;
+      if (row.classList.contains("later") !== later) row.classList.toggle("later", later);
     }
     const said = { shown: Math.min(fit, limit), all: rows.length };
     count.textContent = count.dataset.text.replace(/\{(shown|all)\}/g, (_, key) => said[key]);

@@ -22,7 +22,7 @@ from treekit.forms import Listing
 from treekit.forms.facts import facts, notes, title
 from treekit.forms.says import Said, shown
 from treekit.forms.sheet import Entry, Figure, Sheet, entries, figure_texts, sheet
-from treekit.rules.phrases import test_text
+from treekit.forms.wording import tests_said
 from treekit.rules.words import quote
 
 if TYPE_CHECKING:
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SHOWN", "pieces"]
 
-SHOWN = 500
+SHOWN = 200
 """Rows that the script shows at once: a page of 20,000 rules stays quick."""
+
+_FIRST = 'document.documentElement.classList.add("js")'
+"""Before any row is there: a browser would lay out the whole table again and again."""
 
 _PIECES = 512  # of the template's output that are joined to one text
 
@@ -80,13 +83,13 @@ def pieces(listing: Listing) -> Iterator[str]:
             say=listing.language.say,
             lang=Path(listing.language.code).name.removesuffix(".toml"),
             title=title(listing),
-            policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-            "base-uri 'none'; form-action 'none'",
+            policy=_policy(style, _FIRST, script),
             style=Markup(style),  # noqa: S704 - ours, and `_css_string`
+            first=Markup(_FIRST),  # noqa: S704 - ours
             script=Markup(script),  # noqa: S704 - ours
             facts=list(facts(listing)),
             notes=list(notes(page)),
-            tests=[test_text(test, rules.schema) for test in rules.tests],
+            tests=tests_said(listing),
             costs=[] if rules.costs is None else rules.costs.tolist(),
             columns=[
                 (shown(c.name), c.kind, list(map(quote, c.levels))) for c in rules.schema.columns
@@ -168,6 +171,15 @@ def _css_string(text: str) -> str:
     """A string of CSS (Syntax level 3, 4.3.7): all but ASCII letters and digits escaped."""
     plain = (c if c.isascii() and c.isalnum() else f"\\{ord(c):06x}" for c in text)
     return f'"{"".join(plain)}"'
+
+
+def _policy(style: str, *scripts: str) -> str:
+    """What the page may do: apply its own style, run its own scripts, and nothing else."""
+    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src {hashes}; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _hash(text: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import MISSING_MARKS, Column, Dtype, Output, Schema
-from treekit.forms.json_rules import label_of, level_codes, named
+from treekit.forms.json_conditions import label_of, level_codes, named
 from treekit.forms.json_values import (
     At,
     JsonError,

@@ -158,19 +158,19 @@ def string(value: Any, choices: Collection[str] | None = None) -> str:
     return value
 
 
-def flag(value: Any) -> bool:
-    """True or false."""
+def flag(value: Any, *path: str | int) -> bool:
+    """True or false, at `path`."""
     if type(value) is not bool:
-        raise JsonError(f"expected true or false, not {_kind(value)}")
+        raise JsonError(f"expected true or false, not {_kind(value)}", path)
     return value
 
 
-def numeral(value: Any) -> str:
-    """The text of a number."""
+def numeral(value: Any, *path: str | int) -> str:
+    """The text of a number, at `path`."""
     if type(value) is not Numeral:
-        raise JsonError(f"expected a number, not {_kind(value)}")
+        raise JsonError(f"expected a number, not {_kind(value)}", path)
     if len(value) > _MOST_DIGITS:
-        raise JsonError(f"a number has more than {_MOST_DIGITS} digits")
+        raise JsonError(f"a number has more than {_MOST_DIGITS} digits", path)
     return value
 
 

@@ -13,7 +13,7 @@ from treekit.forms import Listing
 from treekit.forms.facts import facts, notes, title
 from treekit.forms.says import Said, shown
 from treekit.forms.sheet import Entry, Sheet, entries, figure_texts, sheet
-from treekit.rules.phrases import test_text
+from treekit.forms.wording import tests_said
 
 __all__ = ["pieces"]
 
@@ -60,8 +60,8 @@ def _head(page: Sheet) -> Iterator[str]:
     yield from notes(page)
     if rules.tests:
         yield f"\n## {say('page_tests')}\n"
-        for number, test in enumerate(rules.tests, 1):
-            yield f"{number}. {_code(test_text(test, rules.schema))}"
+        for number, test in enumerate(tests_said(listing), 1):
+            yield f"{number}. {_code(test)}"
     if rules.costs is not None:
         labels = [_cell(shown(label)) for label in rules.schema.classes]
         yield f"\n## {say('page_costs')}\n\n{say('page_costs_say')}\n"

@@ -9,8 +9,9 @@ import numpy as np
 
 from treekit.errors import ModelFileError
 from treekit.forms.json import FORMAT, VERSION
+from treekit.forms.json_answers import Answers
+from treekit.forms.json_conditions import Conditions
 from treekit.forms.json_facts import without_rules
-from treekit.forms.json_rules import Answers, Conditions
 from treekit.forms.json_values import (
     At,
     JsonError,

@@ -1,12 +1,12 @@
-"""Conditions in words, with the name apart, for forms that set it off."""
+"""Conditions and tests in the words of a listing's language, for all forms."""
 
 from __future__ import annotations
 
 from treekit.forms import Listing
-from treekit.rules.phrases import condition_texts
+from treekit.rules.phrases import condition_texts, test_text
 from treekit.rules.words import name_text
 
-__all__ = ["conditions_said"]
+__all__ = ["conditions_said", "tests_said"]
 
 
 def conditions_said(listing: Listing, start: int, stop: int) -> list[tuple[str, str]]:
@@ -23,3 +23,9 @@ def conditions_said(listing: Listing, start: int, stop: int) -> list[tuple[str, 
         (name, text[len(name) :]) if text.startswith(name := names[column]) else ("", text)
         for column, text in zip(asked, texts, strict=True)
     ]
+
+
+def tests_said(listing: Listing) -> list[str]:
+    """The tests that conditions name, in their order."""
+    rules = listing.rules
+    return [test_text(test, rules.schema) for test in rules.tests]
