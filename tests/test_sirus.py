@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from treekit.rules.learn.paths import candidate_rules
 
 import treekit
 from tests.reference.short import adds, meets, table_of
@@ -19,7 +20,6 @@ from treekit.rules.language import language
 from treekit.rules.learn.dependence import independent
 from treekit.rules.learn.folds import fewest
 from treekit.rules.learn.indicators import indicators
-from treekit.rules.learn.paths import candidate_rules
 from treekit.rules.learn.quantiles import cuts_of
 from treekit.rules.learn.ridge import nonnegative_ridge
 from treekit.rules.learn.short import auc
