@@ -115,7 +115,7 @@ class Against:
             return "stable"
         return "moved" if index < _SHIFTED else "shifted"
 
-    def text(self, language: str = "en", sort: str = "rule") -> str:
+    def text(self, language: str | Language = "en", sort: str = "rule") -> str:
         """A table for a terminal, one line for each rule and target; `sort` is a key of records."""
         from treekit.rules.against_text import against_text
 

@@ -94,7 +94,7 @@ class Overlaps:
     witness: dict[str, Cell] | None
     counts: Counts | None = None
 
-    def text(self, language: str = "en", most: int = 20) -> str:
+    def text(self, language: str | Language = "en", most: int = 20) -> str:
         """The report in words, at most so many lines of each kind."""
         from treekit.rules.overlaps_text import overlaps_text
 
