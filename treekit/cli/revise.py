@@ -71,6 +71,7 @@ def _edited(path: str, words: Language) -> RuleList:
     """The rules in a file: JSON, by its name, or text."""
     from treekit.forms.read_json import read_json
     from treekit.rules.edited import read_edited
+    from treekit.rules.language import known_languages
 
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -78,4 +79,5 @@ def _edited(path: str, words: Language) -> RuleList:
         raise DataError(f"{path!r} is no text in UTF-8; save it as such") from error
     if Path(path).suffix.lower() == ".json":
         return read_json(text)
-    return read_edited(text, None if words.code == "en" else words)  # its first line tells
+    # The first line names a language that treekit brings.
+    return read_edited(text, words if words.code not in known_languages() else None)

@@ -22,6 +22,7 @@ from treekit.model.links import values_of
 from treekit.model.votes import least_cost
 from treekit.rules.drift import compared_means, compared_shares, stability
 from treekit.rules.fired import fired
+from treekit.rules.language import Language
 from treekit.rules.measure import Measures, labels_of, table_measures, training_measures
 from treekit.rules.rulelist import RuleList
 from treekit.rules.tables import Known, known_rows

@@ -188,15 +188,15 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
     """
     said = words or language()
     for tree in range(before.n_trees):
-        texts = [list(_rule_texts(rules, tree, said)) for rules in (before, after)]
-        if texts[0] == texts[1]:
+        old, new = (list(_rule_texts(rules, tree, said)) for rules in (before, after))
+        if old == new:
             continue
         if before.n_trees > 1:
             yield said.say("edit_tree", tree=str(tree + 1), trees=str(before.n_trees))
-        for tag, a, b, c, d in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+        for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if tag != "equal":
-                yield from (f"- {text}" for text in texts[0][a:b])
-                yield from (f"+ {text}" for text in texts[1][c:d])
+                yield from (f"- {text}" for text in old[a:b])
+                yield from (f"+ {text}" for text in new[c:d])
 
 
 def _rule_texts(rules: RuleList, tree: int, words: Language) -> Iterator[str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from treekit.errors import DataError
 from treekit.rules.covering import Budget
 from treekit.rules.fired import fired, fits
+from treekit.rules.language import Language
 from treekit.rules.measure import labels_of
 from treekit.rules.meeting import gap_of, meeting_pairs, reach_of, shadows_of
 from treekit.rules.rulelist import RuleList

@@ -79,7 +79,7 @@ def _same_conditions(one: RuleList, other: RuleList) -> bool:
         and np.array_equal(one.end, other.end)
         and (one.missing, one.unknown) == (other.missing, other.unknown)
         and one.tests == other.tests
-        and all(map(np.array_equal, one.conditions, other.conditions))
+        and all(np.array_equal(a, b) for a, b in zip(one.conditions, other.conditions, strict=True))
     )
 
 
