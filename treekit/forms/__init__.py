@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treekit.errors import SettingError
-from treekit.rules.language import Language, language
+from treekit.rules import language as languages
+from treekit.rules.language import Language
 from treekit.rules.measure import Measures, training_measures
 from treekit.rules.rulelist import RuleList
 
@@ -44,7 +45,7 @@ class Listing:
 
     rules: RuleList
     measures: Measures
-    language: Language = field(default_factory=language)
+    language: Language = field(default_factory=languages.language)
     title: str = ""
     model: Model | None = None
     model_digest: str = ""
@@ -73,8 +74,9 @@ def listing(
     *,
     table: Any = None,
     tree: int | None = None,
-    words: Language | str = "en",
+    language: Language | str = "en",
     title: str = "",
+    model: Model | None = None,
     model_digest: str = "",
 ) -> Listing:
     """The rules of a model, or some rules, with what rows say of them.
@@ -82,15 +84,17 @@ def listing(
     Parameters
     ----------
     source : Model or RuleList
-        Forms that write trees (``pmml``) need the model.
     table : table, optional
         Rows that the rules are measured on; default those of training, as the model keeps them.
     tree : int, optional
         Only the rules of one tree, from 0.
-    words : Language or str
-        The language, or its code or file.
+    language : Language or str
+        Of the words, or its code or file.
     title, model_digest : str
         See `Listing`.
+    model : Model, optional
+        That some rules are of, for forms that write trees (``pmml``).  It is left out where the
+        rules are not all that it says: of one tree, with shortened thresholds, of labels alone.
 
     Raises
     ------
@@ -102,13 +106,16 @@ def listing(
     from treekit.rules.tables import measured
     from treekit.rules.taken import taken
 
-    rules = source if isinstance(source, RuleList) else source.rules()
+    if not isinstance(source, RuleList):
+        source, model = source.rules(), source
+    rules = source
     measures = training_measures(rules) if table is None else measured(rules, table)
     if tree is not None:
         mine = np.flatnonzero(rules.tree == tree)
         rules, measures = taken(rules, mine), measures.of(mine)
-    model = None if isinstance(source, RuleList) or tree is not None else source
-    return Listing(rules, measures, language(words), title, model, model_digest)
+    whole = tree is None and rules.rounding is None and not rules.decisions
+    own = model if whole else None
+    return Listing(rules, measures, languages.language(language), title, own, model_digest)
 
 
 def _from(
