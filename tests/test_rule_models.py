@@ -27,8 +27,8 @@ from treekit.model.rulelist import rule_model
 from treekit.model.store import VERSION, load
 from treekit.model.tree import MAX_DEPTH, Split
 from treekit.rules import RuleList
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.read import parse_rules
-from treekit.rules.rulelist import ConditionTable
 
 INF = float("inf")
 HOSTILE = ('a "quoted"\n{{ name }}', "it's /* %s */ -- '; DROP", "größe\u202e</td>")

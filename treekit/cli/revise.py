@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,11 @@ from treekit.cli.rules import language_option
 from treekit.cli.scoring import read_rows
 from treekit.cli.terminal import shown
 from treekit.cli.train import listed
+from treekit.errors import DataError
+
+if TYPE_CHECKING:
+    from treekit.rules.language import Language
+    from treekit.rules.rulelist import RuleList
 
 __all__ = ["revise_command"]
 
@@ -43,15 +48,14 @@ def revise_command(**given: Any) -> None:
     """
     from treekit.model.store import load
     from treekit.rules.changed import changed, edits
-    from treekit.rules.edited import read_edited
     from treekit.rules.language import language
+    from treekit.rules.revised import revised
 
     check_place(given["output"], *filter(None, (given["model"], given["rules"], given["table"])))
     model = load(given["model"])
     words = language(given["lang"])
-    found = read_edited(given["rules"], words)
-    after = found.model(provenance={"revised": True})
-    lines = list(edits(model.rules(), found, words))
+    after = revised(model, _edited(given["rules"], words))
+    lines = list(edits(model.rules(), after.rules(), words))
     if given["table"] is not None:
         marks = given["missing_marks"]
         marks = model.schema.missing_marks if marks is None else marks
@@ -61,3 +65,19 @@ def revise_command(**given: Any) -> None:
     for line in lines:
         click.echo(shown(line))
     click.echo(f"written to {str(given['output'])!r}")
+
+
+def _edited(path: str, words: Language) -> RuleList:
+    """The rules in a file: JSON, by its name, or text."""
+    from treekit.forms.read_json import read_json
+    from treekit.rules.edited import read_edited
+    from treekit.rules.language import known_languages
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path!r} is no text in UTF-8; save it as such") from error
+    if Path(path).suffix.lower() == ".json":
+        return read_json(text)
+    # The first line names a language that treekit brings.
+    return read_edited(text, words if words.code not in known_languages() else None)

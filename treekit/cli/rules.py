@@ -13,6 +13,9 @@ from treekit.cli.scoring import read_rows
 from treekit.cli.train import listed
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from treekit.data.table import Table
     from treekit.model.ensemble import Model
 
@@ -115,27 +118,32 @@ def _table(given: dict[str, Any], model: Model, name: str) -> Table:
 
 
 def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
+    from dataclasses import replace
+
     from treekit.forms import listing, written
-    from treekit.rules import rules
+    from treekit.rules import overlapping_rules, rounded, rules_against
     from treekit.rules.language import language
+    from treekit.verify.certificate import model_sha256
 
     words = language(given["lang"])
-    found = rules(model, decisions=given["decisions"])
+    found = model.rules(decisions=given["decisions"])
     table = None if given["table"] is None else _table(given, model, "table")
-    if given["digits"] is not None:
-        from treekit.rules.rounded import rounded
-
-        found = rounded(found, given["digits"], table)
+    if given["digits"] is not None and table is not None:
+        found = rounded(found, given["digits"], _matrix(model, table))
     tree = None if given["tree"] is None else given["tree"] - 1
     if given["overlaps"]:
-        from treekit.rules.overlaps import overlaps
-
-        return overlaps(found, table).text(words)
+        return iter([overlapping_rules(found, tree, table=table).text(words)])
     if given["against"]:
-        from treekit.rules.against import against
+        return iter([rules_against(found, _table(given, model, "against")).text(words)])
+    if given["form"] == "text":
+        return found.text(tree, words)
+    made = listing(found, table=table, tree=tree, words=words, title=given["title"])
+    own = None if tree is not None or given["decisions"] else model
+    return written(given["form"], replace(made, model=own, model_digest=model_sha256(model)))
 
-        return against(found, _table(given, model, "against")).text(words)
-    return written(
-        given["form"],
-        listing(found, table=table, language=words, title=given["title"], tree=tree, model=model),
-    )
+
+def _matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
+    """Rows as the model reads them; those that a policy refuses, too."""
+    from treekit.data.encode import encode_rows
+
+    return encode_rows(table, model.schema, missing_marks=table.missing)

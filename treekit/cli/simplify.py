@@ -71,7 +71,7 @@ def _learned(
 ) -> LearnedList:
     from treekit.kernels.notice import compile_notice
 
-    most = {} if rules is None else {"rules": rules}
+    most: dict[str, Any] = {} if rules is None else {"rules": rules}
     with compile_notice():
         if method == "c45rules":
             from treekit.rules.learn.c45rules import c45rules

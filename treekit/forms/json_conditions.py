@@ -20,7 +20,8 @@ from treekit.forms.json_values import (
     whole,
 )
 from treekit.model.portable import MASS
-from treekit.rules.rulelist import ConditionTable, RuleList
+from treekit.rules.conditions import ConditionTable
+from treekit.rules.rulelist import RuleList
 from treekit.rules.words import read_numeral
 
 __all__ = ["Conditions", "label_of", "level_codes", "named"]

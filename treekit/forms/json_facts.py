@@ -24,7 +24,8 @@ from treekit.model.links import Combine, Link
 from treekit.model.policies import MAX_COST
 from treekit.model.portable import units_per_tree
 from treekit.rules.clauses import Clause, Levels, Linear, Test
-from treekit.rules.rulelist import ConditionTable, Order, RuleList
+from treekit.rules.conditions import ConditionTable
+from treekit.rules.rulelist import Order, RuleList
 from treekit.rules.words import read_numeral
 
 __all__ = ["without_rules"]

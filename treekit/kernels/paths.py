@@ -28,7 +28,7 @@ CONDITION = np.dtype(
         ("level_end", np.int64),
     ]
 )
-"""One condition, as in `treekit.rules.rulelist.ConditionTable`."""
+"""One condition, as in `treekit.rules.conditions.ConditionTable`."""
 
 
 @kernel

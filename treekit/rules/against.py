@@ -22,6 +22,7 @@ from treekit.model.links import values_of
 from treekit.model.votes import least_cost
 from treekit.rules.drift import compared_means, compared_shares, stability
 from treekit.rules.fired import fired
+from treekit.rules.language import Language
 from treekit.rules.measure import Measures, labels_of, table_measures, training_measures
 from treekit.rules.rulelist import RuleList
 from treekit.rules.tables import Known, known_rows
@@ -115,7 +116,7 @@ class Against:
             return "stable"
         return "moved" if index < _SHIFTED else "shifted"
 
-    def text(self, language: str = "en", sort: str = "rule") -> str:
+    def text(self, language: str | Language = "en", sort: str = "rule") -> str:
         """A table for a terminal, one line for each rule and target; `sort` is a key of records."""
         from treekit.rules.against_text import against_text
 

@@ -17,7 +17,7 @@ from treekit.model.rulelist import list_trees
 if TYPE_CHECKING:
     from treekit.rules.rulelist import RuleList
 
-__all__ = ["as_model"]
+__all__ = ["as_model", "said_values"]
 
 
 def as_model(
@@ -41,7 +41,7 @@ def as_model(
         rules.tree,
         rules.end,
         rules.conditions,
-        _values(rules),
+        said_values(rules) if rules.value is None else rules.value,
         rules.support,
         margins=rules.margins,
     )
@@ -84,10 +84,8 @@ def _refuse(rules: RuleList) -> None:
         )
 
 
-def _values(rules: RuleList) -> npt.NDArray[np.float64]:
-    """What rules say, as `Tree.value` has it; where it was not kept, from their votes."""
-    if rules.value is not None:
-        return rules.value
+def said_values(rules: RuleList) -> npt.NDArray[np.float64]:
+    """(rules, values) float64: what rules say, as `Tree.value` has it, by their votes."""
     if rules.schema.task == "regression" or rules.margins:
         return np.ldexp(rules.units.astype(np.float64), rules.exponent)
     support = np.where(rules.support > 0, rules.support, 1.0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -17,8 +20,11 @@ from treekit.errors import DataError
 from treekit.model.ensemble import Model
 from treekit.model.predict import decide, sums
 from treekit.rules.language import Language, language
+from treekit.rules.phrases import condition_texts
+from treekit.rules.rulelist import RuleList
+from treekit.rules.write import AnswerTexts
 
-__all__ = ["Change", "Switch", "changed"]
+__all__ = ["Change", "Switch", "changed", "edits"]
 
 
 @dataclass(frozen=True)
@@ -173,3 +179,49 @@ def _figure(value: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.6g}"
+
+
+def edits(before: RuleList, after: RuleList, words: Language | None = None) -> Iterator[str]:
+    """The rules that only one of two lists has: ``-`` before the edit, ``+`` after it.
+
+    Trees that did not change say nothing; rules are compared by what they ask and answer.
+    """
+    said = words or language()
+    for tree in range(before.n_trees):
+        old, new = (list(_rule_texts(rules, tree, said)) for rules in (before, after))
+        if old == new:
+            continue
+        if before.n_trees > 1:
+            yield said.say("edit_tree", tree=str(tree + 1), trees=str(before.n_trees))
+        for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag != "equal":
+                yield from (f"- {text}" for text in old[a:b])
+                yield from (f"+ {text}" for text in new[c:d])
+
+
+def _rule_texts(rules: RuleList, tree: int, words: Language) -> Iterator[str]:
+    """Each rule of a tree on a line, without its number and support."""
+    first, last = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
+    start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
+    conditions = condition_texts(rules, start, stop, words)
+    texts = AnswerTexts(rules, words)
+    blocks = itertools.pairwise(rules.schema.blocks)
+    said = zip(*(texts.said(*block, first, last) for block in blocks), strict=True)
+    then = words.phrases["rule_then"].partition("{answer}")[0]
+    for number, answers in enumerate(said, first):
+        begin, end = rules.bounds(number)
+        asked = _asked(conditions[begin - start : end - start], words)
+        yield " ".join([*asked, then + "; ".join(map(_answered, answers))])
+
+
+def _asked(conditions: list[str], words: Language) -> Iterator[str]:
+    if not conditions:
+        yield words.phrases["rule_always"]
+    for at, condition in enumerate(conditions):
+        before, after = words.around("rule_and" if at else "rule_if", "condition")
+        yield f"{before.strip()} {condition}{after}"
+
+
+def _answered(said: tuple[str, str]) -> str:
+    answer, shares = said
+    return f"{answer} ({shares})" if shares else answer

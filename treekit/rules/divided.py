@@ -13,7 +13,7 @@ from treekit.model.fractional import mass_bounds
 from treekit.model.owned import ranges
 from treekit.model.portable import MASS
 from treekit.model.tree import Split, Tree
-from treekit.rules.rulelist import ConditionTable
+from treekit.rules.conditions import ConditionTable
 
 __all__ = ["depth_first", "divided_conditions", "node_paths", "steps"]
 

@@ -215,7 +215,7 @@ class _Reader:
             ) from error
 
     def _answer(self, lines: list[Line]) -> tuple[float, list[float]]:
-        texts = []
+        texts: list[str] = []
         for self.at, row in lines:
             text = row.strip()
             texts.append(text[len(self.then) :].strip() if not texts else text)

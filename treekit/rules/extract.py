@@ -14,9 +14,10 @@ from treekit.model.portable import MASS
 from treekit.model.tree import Split, Tree
 from treekit.model.votes import spread
 from treekit.rules.clauses import tests_of
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.divided import divided_conditions
 from treekit.rules.listed import is_listed, listed_conditions
-from treekit.rules.rulelist import ConditionTable, RuleList
+from treekit.rules.rulelist import RuleList
 
 __all__ = ["rules"]
 

@@ -10,7 +10,7 @@ from treekit.model.ensemble import Model
 from treekit.model.joined import join
 from treekit.model.portable import MASS
 from treekit.model.tree import Split, Tree
-from treekit.rules.rulelist import ConditionTable
+from treekit.rules.conditions import ConditionTable
 
 __all__ = ["is_listed", "listed_conditions"]
 

@@ -58,7 +58,11 @@ class Measures(NamedTuple):
 
     def of(self, rules: npt.NDArray[np.int64]) -> Measures:
         """Those of some of the rules."""
-        return Measures(*(part[rules] if isinstance(part, np.ndarray) else part for part in self))
+        return Measures(
+            self.source,
+            None if self.rows is None else self.rows[rules],
+            *(part[rules] for part in self[2:]),
+        )
 
 
 def training_measures(rules: RuleList) -> Measures:

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from treekit.model.owned import gathered
 from treekit.model.portable import MASS
-from treekit.rules.rulelist import ConditionTable, RuleList
+from treekit.rules.conditions import ConditionTable
+from treekit.rules.rulelist import RuleList
 
 __all__ = ["Asked", "asked", "merge_boxes", "regrouped", "union_of"]
 
@@ -29,7 +30,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 class Asked(NamedTuple):
-    """One condition; the fields are those of `treekit.rules.rulelist.ConditionTable`."""
+    """One condition; the fields are those of `treekit.rules.conditions.ConditionTable`."""
 
     column: int
     low: float

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from treekit.errors import DataError
 from treekit.rules.covering import Budget
 from treekit.rules.fired import fired, fits
+from treekit.rules.language import Language
 from treekit.rules.measure import labels_of
 from treekit.rules.meeting import gap_of, meeting_pairs, reach_of, shadows_of
 from treekit.rules.rulelist import RuleList
@@ -94,7 +95,7 @@ class Overlaps:
     witness: dict[str, Cell] | None
     counts: Counts | None = None
 
-    def text(self, language: str = "en", most: int = 20) -> str:
+    def text(self, language: str | Language = "en", most: int = 20) -> str:
         """The report in words, at most so many lines of each kind."""
         from treekit.rules.overlaps_text import overlaps_text
 

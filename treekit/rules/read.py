@@ -10,13 +10,14 @@ import numpy as np
 
 from treekit.errors import DataError, ModelError, ModelFileError
 from treekit.rules import language as languages
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.header import header
 from treekit.rules.language import ENGLISH, FIRST_LINE, Language, known_languages
 from treekit.rules.patterns import WHOLE, Patterns
 from treekit.rules.read_answers import AnswerReader
 from treekit.rules.read_header import Facts, Lines, read_header
 from treekit.rules.read_phrases import ConditionReader, Fields
-from treekit.rules.rulelist import ConditionTable, RuleList
+from treekit.rules.rulelist import RuleList
 from treekit.rules.write import pieces
 
 __all__ = ["condition_table", "language_of", "parse_rules"]

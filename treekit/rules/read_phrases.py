@@ -30,7 +30,7 @@ _NEVER = ("if_never", "if_undecidable")
 
 
 class Fields(NamedTuple):
-    """One condition, as `treekit.rules.rulelist.ConditionTable` has it."""
+    """One condition, as `treekit.rules.conditions.ConditionTable` has it."""
 
     column: int
     low: float = -np.inf

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,55 +17,18 @@ from treekit.model.links import Combine, Link
 from treekit.model.portable import MASS
 from treekit.model.votes import least_cost, units_each
 from treekit.rules.clauses import Test
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.language import ENGLISH, Language
 from treekit.rules.records import Answer, Condition, Rounding, Rule
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ConditionTable", "Order", "RuleList"]
+__all__ = ["Order", "RuleList"]
 
 Order = Literal["disjoint", "first"]
 """Which rules of a tree answer: those whose conditions are met (exactly one, but for parts
 of rows), or the first of them in the order of the list."""
-
-
-class ConditionTable(NamedTuple):
-    """The conditions of all rules, one after the other.
-
-    Attributes
-    ----------
-    column : (conditions,) int32
-        Columns of the schema, and behind them the tests.
-    low, high : (conditions,) float64
-    known, missing : (conditions,) bool
-    part_low, part_high : (conditions,) int32
-        What a missing value keeps of a row's mass; see `Condition.part`.
-    dividing : (conditions,) int64
-        How many of a condition's levels, the last ones, divide a row as a missing value does.
-    level_end : (conditions,) int64
-        A condition's levels end here and start where the previous one's end.
-    levels : (codes,) int32
-        Levels that fit, ascending within a condition, the dividing ones apart.
-    """
-
-    column: npt.NDArray[np.int32]
-    low: npt.NDArray[np.float64]
-    high: npt.NDArray[np.float64]
-    known: npt.NDArray[np.bool_]
-    missing: npt.NDArray[np.bool_]
-    part_low: npt.NDArray[np.int32]
-    part_high: npt.NDArray[np.int32]
-    dividing: npt.NDArray[np.int64]
-    level_end: npt.NDArray[np.int64]
-    levels: npt.NDArray[np.int32]
-
-    def codes(self, condition: int) -> tuple[list[int], list[int]]:
-        """The levels that fit a condition, and those that divide a row there."""
-        start = int(self.level_end[condition - 1]) if condition else 0
-        end = int(self.level_end[condition])
-        middle = end - int(self.dividing[condition])
-        return self.levels[start:middle].tolist(), self.levels[middle:end].tolist()
 
 
 @dataclass(frozen=True, eq=False)

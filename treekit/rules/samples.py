@@ -23,9 +23,10 @@ from treekit.model.build import (
 )
 from treekit.model.ensemble import make_model
 from treekit.model.links import Link
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.extract import rules
 from treekit.rules.records import Rounding
-from treekit.rules.rulelist import ConditionTable, RuleList
+from treekit.rules.rulelist import RuleList
 
 __all__ = ["samples"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.owned import gathered
-from treekit.rules.rulelist import ConditionTable, RuleList
+from treekit.rules.rulelist import RuleList
 
 __all__ = ["taken"]
 
@@ -27,14 +27,6 @@ def taken(found: RuleList, which: Index) -> RuleList:
         as_parent=found.as_parent[which],
         units=found.units[which],
         end=np.cumsum(sizes),
-        conditions=_conditions(found.conditions, at),
+        conditions=found.conditions.take(at),
         value=None if found.value is None else found.value[which],
     )
-
-
-def _conditions(table: ConditionTable, at: Index) -> ConditionTable:
-    """The conditions `at`, in that order."""
-    sizes = np.diff(table.level_end, prepend=0)[at]
-    levels = gathered(table.levels, table.level_end[at] - sizes, sizes)
-    rows = {name: getattr(table, name)[at] for name in table._fields if "level" not in name}
-    return ConditionTable(**rows, level_end=np.cumsum(sizes), levels=levels)

@@ -17,7 +17,7 @@ from treekit.rules.phrases import condition_texts
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import label_text, name_text, numerals, share_text
 
-__all__ = ["pieces"]
+__all__ = ["AnswerTexts", "pieces"]
 
 _RULES_A_PIECE = 2048
 
@@ -25,7 +25,7 @@ _RULES_A_PIECE = 2048
 def pieces(rules: RuleList, words: Language, tree: int | None = None) -> Iterator[str]:
     """The text of `rules`, or of those of one tree, some thousand rules at a time."""
     yield "\n".join(header(rules, words)) + "\n"
-    answers = _Answers(rules, words)
+    answers = AnswerTexts(rules, words)
     start, stop = 0, len(rules)
     if tree is not None:  # the rules of a tree stand together, trees in order
         start, stop = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
@@ -34,7 +34,7 @@ def pieces(rules: RuleList, words: Language, tree: int | None = None) -> Iterato
         yield "".join(_rule_texts(rules, first, last, answers, words))
 
 
-class _Answers:
+class AnswerTexts:
     """The lines of a rule from 'then' on; each distinct share is written once."""
 
     def __init__(self, rules: RuleList, words: Language) -> None:
@@ -67,7 +67,7 @@ class _Answers:
         reached = [words.sayer(key) for key in ("rule_support", "rule_as_above")]
         supports = numerals(rules.support[first:last])
         columns = [
-            self._said(*block, first, last) for block in itertools.pairwise(rules.schema.blocks)
+            self.said(*block, first, last) for block in itertools.pairwise(rules.schema.blocks)
         ]
         as_parent = rules.as_parent[first:last].tolist()
         (before, after), *others = self.names
@@ -80,7 +80,7 @@ class _Answers:
                 text += f"  {also(answer=f'{name[0]}{answer}{name[1]}', shares=shares)}\n"
             yield text
 
-    def _said(self, start: int, end: int, first: int, last: int) -> list[tuple[str, str]]:
+    def said(self, start: int, end: int, first: int, last: int) -> list[tuple[str, str]]:
         """For each rule what it says of one target: the answer, and shares."""
         if self.shared:
             return self._shares(start, end, first, last)
@@ -118,7 +118,7 @@ class _Answers:
 
 
 def _rule_texts(
-    rules: RuleList, first: int, last: int, answers: _Answers, words: Language
+    rules: RuleList, first: int, last: int, answers: AnswerTexts, words: Language
 ) -> Iterator[str]:
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = condition_texts(rules, start, stop, words)

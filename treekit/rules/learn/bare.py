@@ -16,8 +16,9 @@ import numpy.typing as npt
 from treekit.errors import DataError
 from treekit.model.ensemble import Model, make_model
 from treekit.model.tree import Tree
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.extract import rules
-from treekit.rules.rulelist import ConditionTable, RuleList
+from treekit.rules.rulelist import RuleList
 from treekit.rules.taken import taken
 
 __all__ = ["candidate_rules", "interned", "joined"]

@@ -15,9 +15,9 @@ from treekit.model.portable import MASS
 from treekit.model.tree import Split, Tree
 from treekit.model.votes import least_cost
 from treekit.rules.clauses import coded
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.divided import depth_first, node_paths, steps
 from treekit.rules.learn.ground import Bits, packed
-from treekit.rules.rulelist import ConditionTable
 
 __all__ = ["Asked", "Paths", "merged", "paths_of", "rows_meeting"]
 

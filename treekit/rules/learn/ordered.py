@@ -11,8 +11,9 @@ import numpy.typing as npt
 from treekit.model.ensemble import Model
 from treekit.model.portable import MASS
 from treekit.model.votes import spread
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.learn.conditions import Asked
-from treekit.rules.rulelist import ConditionTable, RuleList
+from treekit.rules.rulelist import RuleList
 
 __all__ = ["condition_table", "ordered_list"]
 
