@@ -106,9 +106,10 @@ def listing(
     from treekit.rules.tables import measured
     from treekit.rules.taken import taken
 
-    if not isinstance(source, RuleList):
-        source, model = source.rules(), source
-    rules = source
+    if isinstance(source, RuleList):
+        rules = source
+    else:
+        rules, model = source.rules(), source
     measures = training_measures(rules) if table is None else measured(rules, table)
     if tree is not None:
         mine = np.flatnonzero(rules.tree == tree)
