@@ -21,7 +21,7 @@ _WIDEST = 24
 _UNKNOWN = "-"
 
 
-def against_text(report: Against, code: str = "en", sort: str = "rule") -> str:
+def against_text(report: Against, code: str | Language = "en", sort: str = "rule") -> str:
     """Aligned lines, one for each rule and target, and the figures of the whole list below.
 
     Raises

@@ -207,11 +207,11 @@ class _Reader:
             return self.conditions.read(text)
         except KeyError as error:
             schema = self.conditions.schema
-            names = [n for column in schema.columns for n in (column.name, *column.levels)]
+            names = dict.fromkeys(n for c in schema.columns for n in (c.name, *c.levels))
             name = str(error.args[0])
             raise ValueError(
                 f"{text!r} names {name!r}, which no column is called and no column holds; "
-                f"{near_names(name, names)}"
+                f"{near_names(name, list(names))}"
             ) from error
 
     def _answer(self, lines: list[Line]) -> tuple[float, list[float]]:

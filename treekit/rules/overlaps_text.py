@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["overlaps_text"]
 
 
-def overlaps_text(report: Overlaps, code: str = "en", most: int = 20) -> str:
+def overlaps_text(report: Overlaps, code: str | Language = "en", most: int = 20) -> str:
     """Lines of text, at most `most` of each kind; rules count from 1, as in their list."""
     words = language(code)
     lines = [words.say("overlap_title", rules=str(len(report.numbers)))]
