@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treekit.errors import SettingError
-from treekit.rules import language as languages
-from treekit.rules.language import Language
+from treekit.rules.language import Language, language
 from treekit.rules.measure import Measures, training_measures
 from treekit.rules.rulelist import RuleList
 
@@ -45,7 +44,7 @@ class Listing:
 
     rules: RuleList
     measures: Measures
-    language: Language = field(default_factory=languages.language)
+    language: Language = field(default_factory=language)
     title: str = ""
     model: Model | None = None
     model_digest: str = ""
@@ -74,7 +73,7 @@ def listing(
     *,
     table: Any = None,
     tree: int | None = None,
-    language: Language | str = "en",
+    words: Language | str = "en",
     title: str = "",
     model: Model | None = None,
     model_digest: str = "",
@@ -88,8 +87,8 @@ def listing(
         Rows that the rules are measured on; default those of training, as the model keeps them.
     tree : int, optional
         Only the rules of one tree, from 0.
-    language : Language or str
-        Of the words, or its code or file.
+    words : Language or str
+        The language, or its code or file.
     title, model_digest : str
         See `Listing`.
     model : Model, optional
@@ -116,7 +115,7 @@ def listing(
         rules, measures = taken(rules, mine), measures.of(mine)
     whole = tree is None and rules.rounding is None and not rules.decisions
     own = model if whole else None
-    return Listing(rules, measures, languages.language(language), title, own, model_digest)
+    return Listing(rules, measures, language(words), title, own, model_digest)
 
 
 def _from(
