@@ -183,7 +183,7 @@ def test_leaves_say_what_the_rules_say(model: Model):
         picture = plot(model, tree=number, max_depth=None)
         leaves = {n.node: at for at, n in enumerate(picture.nodes) if n.question is None}
         (target,) = picture.targets
-        rules = model.rules().of_tree(number)
+        rules = model.rules(join=False).of_tree(number)
         assert sorted(leaves) == sorted(rule.leaf for rule in rules)
         for rule in rules:
             answer = target.answers[leaves[rule.leaf]]

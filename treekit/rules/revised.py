@@ -18,6 +18,7 @@ from treekit.errors import DataError, ModelError
 from treekit.model.check import check_model
 from treekit.model.ensemble import Model
 from treekit.rules.as_model import said_values
+from treekit.rules.conditions import ConditionTable
 from treekit.rules.extract import rules
 from treekit.rules.overlaps import overlapping_rules
 from treekit.rules.rulelist import RuleList
@@ -79,7 +80,10 @@ def _same_conditions(one: RuleList, other: RuleList) -> bool:
         and np.array_equal(one.end, other.end)
         and (one.missing, one.unknown) == (other.missing, other.unknown)
         and one.tests == other.tests
-        and all(np.array_equal(a, b) for a, b in zip(one.conditions, other.conditions, strict=True))
+        and all(
+            np.array_equal(getattr(one.conditions, name), getattr(other.conditions, name))
+            for name in ConditionTable._fields
+        )
     )
 
 
