@@ -39,6 +39,8 @@ COMMANDS = [
     "inspect",
     "predict",
     "rules",
+    "simplify",
+    "revise",
     "explain",
     "plot",
     "importances",

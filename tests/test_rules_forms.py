@@ -20,7 +20,7 @@ from tests.test_hostile_names import HOSTILE, hostile_model
 from tests.test_rules_wide import divided_model, fruit, oblique_model, surrogate_model
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import MissingExtraError, ModelFileError, SettingError
-from treekit.forms import FORMS, Listing, written
+from treekit.forms import Listing, written
 from treekit.forms.columns import safe
 from treekit.forms.frame import conditions_frame
 from treekit.forms.read_json import read_json
@@ -95,9 +95,9 @@ def first_fits(listed):
 # ------------------------------------------------------------------ all forms
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "csv"])
 @pytest.mark.parametrize("code", ["en", "zh"])
-def test_every_form_writes_every_kind_of_rules_the_same_twice(form, code):
+def test_every_form_for_people_writes_every_kind_of_rules_the_same_twice(form, code):
     for model in (
         *(fruit_model(), oblique_model(), surrogate_model(), divided_model(), numbers_model(3)),
         marked_model(),

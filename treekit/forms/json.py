@@ -14,7 +14,7 @@ version 1; keys in parentheses may be left out when a file is written by hand:
 ``type``, ``missing``, ``unknown``, (``voting``), (``costs``), (``order``), (``trees``), \
 (``combine``), (``link``), (``exponent``)
     As in `treekit.rules.rulelist.RuleList`; ``trees`` is their number.  Numbers that rules say
-    are multiples of ``2 ** exponent``; others are put on the nearest one.
+    are multiples of ``2 ** exponent``; others are put on a finer grid, or the finest there is.
 (``tests``)
     Each a list of clauses, the first of which whose value is known decides: ``{"column": ...,
     "at_most": 3}`` (or ``above``) holds for such numbers; ``{"sum": [["a", 0.5], ["b", -1]],
