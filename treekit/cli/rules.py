@@ -118,8 +118,6 @@ def _table(given: dict[str, Any], model: Model, name: str) -> Table:
 
 
 def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
-    from dataclasses import replace
-
     from treekit.forms import listing, written
     from treekit.rules import overlapping_rules, rounded, rules_against
     from treekit.rules.language import language
@@ -137,9 +135,16 @@ def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
         return iter([rules_against(found, _table(given, model, "against")).text(words)])
     if given["form"] == "text":
         return found.text(tree, words)
-    made = listing(found, table=table, tree=tree, words=words, title=given["title"])
-    own = None if tree is not None or given["decisions"] else model
-    return written(given["form"], replace(made, model=own, model_digest=model_sha256(model)))
+    made = listing(
+        found,
+        table=table,
+        tree=tree,
+        words=words,
+        title=given["title"],
+        model=model,
+        model_digest=model_sha256(model),
+    )
+    return written(given["form"], made)
 
 
 def _matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:

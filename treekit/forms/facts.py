@@ -10,6 +10,7 @@ from treekit.data.schema import Output
 from treekit.forms import Listing
 from treekit.forms.says import shown
 from treekit.forms.sheet import Sheet
+from treekit.rules.records import Rounding
 from treekit.rules.words import quote
 
 __all__ = ["Fact", "facts", "notes", "title"]
@@ -83,5 +84,11 @@ def notes(page: Sheet) -> Iterator[str]:
     numeric = any(column.kind == "numeric" for column in rules.schema.columns)
     if rules.schema.dtype == "float32" and numeric:
         yield say("page_rounded")
+    if rules.decisions:
+        yield say("page_decisions")
+    if rules.rounding is not None:
+        yield say(
+            "page_shortened", **dict(zip(Rounding._fields, map(str, rules.rounding), strict=True))
+        )
     confident = any(figure.key == "confidence" for figure in page.figures)
     yield say("page_support" if confident else "page_support_number")

@@ -81,7 +81,7 @@ def pieces(listing: Listing) -> Iterator[str]:
         .get_template("page.jinja")
         .stream(
             say=listing.language.say,
-            lang=Path(listing.language.code).name.removesuffix(".toml"),
+            lang=listing.language.code,
             title=title(listing),
             policy=_policy(style, _FIRST, script),
             style=Markup(style),  # noqa: S704 - ours, and `_css_string`

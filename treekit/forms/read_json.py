@@ -32,7 +32,7 @@ __all__ = ["read_json"]
 _REQUIRED = ("format", "version", "targets", "columns", "type", "missing", "unknown", "rules")
 _OPTIONAL = (
     *("missing_marks", "voting", "order", "costs", "trees", "combine", "link", "exponent"),
-    "tests",
+    *("tests", "decisions", "rounding"),
 )
 _RULE, _RULE_OPTIONAL = ("if", "then"), ("tree", "node", "support", "as_parent")
 _MOST_NODES = 2**31 - 1

@@ -185,7 +185,9 @@ class _Reader:
         else:
             raise ValueError(f"the rule ends without a line '{self.then} ...'")
         support, units = self._answer(said)
-        return _Rule(tree, _together(conditions), support, units)
+        if facts.mass == 1:  # where rows divide, a rule may ask a column more than once
+            conditions = _together(conditions)
+        return _Rule(tree, conditions, support, units)
 
     def _condition(self, row: str) -> list[Fields] | None:
         """What a line asks; None where it answers."""
@@ -238,8 +240,6 @@ def _together(conditions: list[Fields]) -> list[Fields]:
 
 
 def _both(a: Fields, b: Fields) -> Fields:
-    if a.dividing or b.dividing:
-        raise ValueError("two conditions on one column divide rows; a list cannot say that")
     low, high = max(a.low, b.low), min(a.high, b.high)
     fits = tuple(code for code in a.fits if code in b.fits)
     nominal = bool(a.fits or b.fits)
