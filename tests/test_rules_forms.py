@@ -146,7 +146,7 @@ def kinds():
     }
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", list(forms.FORMS))
 def test_every_form_writes_every_kind_of_rules_the_same_twice_or_says_why_it_cannot(form):
     cannot = CANNOT_SAY.get(form, {})
     for (name, _), one in kinds().items():
