@@ -35,7 +35,8 @@ __all__ = ["samples"]
 def samples() -> tuple[RuleList, ...]:
     """Lists of every sort."""
     shortened = replace(next(_numbers()), rounding=Rounding(3, 9, 4, 1, 1000))
-    return (*_classes(), *_numbers(), *_sums(), _ordered(), shortened)
+    labels_only = replace(_ordered(), decisions=True)
+    return (*_classes(), *_numbers(), *_sums(), _ordered(), labels_only, shortened)
 
 
 def _schema(**other: Any) -> Schema:
