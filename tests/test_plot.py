@@ -559,7 +559,7 @@ def test_the_command_line_draws(tmp_path: Path):
 
     call("-o", str(tmp_path / "a.svg"))
     assert (tmp_path / "a.svg").read_text(encoding="utf-8") == plot(model).svg()
-    call("-o", str(tmp_path / "a.dot"), "--tree", "2", "--language", "zh")
+    call("-o", str(tmp_path / "a.dot"), "--tree", "2", "--lang", "zh")
     assert "第 2 棵, 共 2 棵" in (tmp_path / "a.dot").read_text(encoding="utf-8")
     call("-o", str(tmp_path / "b.svg"), "--max-depth", "1")
     assert "… 2 more leaves" in (tmp_path / "b.svg").read_text(encoding="utf-8")

@@ -69,10 +69,10 @@ def test_twelve_lines_of_python_run(capsys: pytest.CaptureFixture[str]):
     }
 
 
-def test_five_lines_of_commands_run():
+def test_ten_lines_of_commands_run():
     shutil.copy(demo_table(), "horses.csv")
     lines = block("From the command line")
-    assert len(lines) == 5
+    assert len(lines) == 10
     told = [treekit_command(line) for line in lines]
     assert "pruner.alpha" in told[0]
     assert "rule 1 of" in told[1]

@@ -238,6 +238,13 @@ def test_an_edited_text_shows_its_gap_and_its_overlap():
     assert narrow.witness == {"x": 1.0}
 
 
+def test_the_witness_behind_the_largest_number_is_infinity():
+    largest = float(np.finfo(np.float32).max)
+    report = overlapping_rules(rule_list({"x": ((-math.inf, largest), True)}))
+    assert report.gap
+    assert report.witness == {"x": math.inf}
+
+
 def test_a_list_of_two_thousand_random_rules_is_compared_in_seconds():
     rng = np.random.default_rng(0)
     low = rng.normal(size=(2000, 2))

@@ -7,16 +7,20 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.portable import MASS, regression_grid, sum_grid_of
+from treekit.model.portable import regression_grid, sum_grid_of
+from treekit.model.votes import least_cost
 from treekit.rules.language import Language
-from treekit.rules.patterns import QUOTED
+from treekit.rules.patterns import OPENED
 from treekit.rules.read_answers import AnswerReader
 from treekit.rules.read_header import Facts
+from treekit.rules.rulelist import RuleList
 from treekit.rules.words import read_numeral
 
 __all__ = ["EditedAnswers", "on_grid"]
 
-_PARTS = re.compile(rf"{QUOTED}|( {{2,}}|\t+)")
+_OFF = 1_000_000
+"""Shares written by hand may miss 1 by so small a part."""
+_PARTS = re.compile(rf"{OPENED}|( {{2,}}|\t+)")
 
 
 class EditedAnswers(AnswerReader):
@@ -66,7 +70,7 @@ class EditedAnswers(AnswerReader):
             votes = self._output(k, {"answer": answer, "shares": shares})
         except ValueError as error:
             raise ValueError(f"{error}: change the shares as well, or delete them") from error
-        return [float(vote) for vote in self._even(votes)]
+        return [float(vote) for vote in votes]
 
     def _place_of(self, k: int, label: str) -> int:
         try:
@@ -75,13 +79,21 @@ class EditedAnswers(AnswerReader):
             known = ", ".join(str(one) for _, one in self.classes[k])
             raise ValueError(f"{label!r} is no class; there are: {known}") from None
 
-    def _even(self, votes: list[int]) -> list[int]:
-        """Votes that add up to all of them, of which decimals may miss a few."""
+    def _all(self, votes: list[int], said: int) -> list[int]:
+        """Votes that add up to all of them, of which decimals may miss a few.
+
+        One class gets or gives these few: that of most votes with which the rule still says
+        `said`.
+        """
         missed = self.whole - sum(votes)
-        if abs(missed) > len(votes):
-            raise ValueError(f"the shares add to {sum(votes) / self.whole:.6g}; they must add to 1")
-        votes[int(np.argmax(votes))] += missed
-        return votes
+        if not missed:
+            return votes
+        if abs(missed) <= max(len(votes), self.whole // _OFF):
+            for at in sorted(range(len(votes)), key=lambda at: -votes[at]):
+                even = [*votes[:at], votes[at] + missed, *votes[at + 1 :]]
+                if min(even) >= 0 and least_cost(np.array([even]), self.facts.costs)[0] == said:
+                    return even
+        raise ValueError(f"the shares add to {sum(votes) / self.whole:.6g}; they must add to 1")
 
     def _steps(self, numeral: str) -> float:  # type: ignore[override]  # on a grid of their own
         return read_numeral(numeral)
@@ -98,16 +110,20 @@ def _split(text: str) -> list[str]:
 
 
 def on_grid(
-    said: npt.NDArray[np.float64], trees: npt.NDArray[np.int32], facts: Facts
+    said: npt.NDArray[np.float64], trees: npt.NDArray[np.int32], facts: Facts | RuleList
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Votes as they are; numbers on the header's grid where it has them all, else on a new one.
+    """Votes as they are; numbers on the stated grid where it has them all, else on a new one.
+
+    The new one is the finest that holds the largest of them, as a new model's is: each number
+    is there, or one within half a step.
 
     Parameters
     ----------
     said : (rules, values) float64
     trees : (rules,) int32
         Ascending.
-    facts : Facts
+    facts : Facts or RuleList
+        What states the grid, and how trees are combined.
 
     Returns
     -------
@@ -121,8 +137,8 @@ def on_grid(
     if facts.combine == "sum":
         grid = sum_grid_of(largest)
     else:
-        mass = MASS if facts.missing == "fractional" else 1
-        grid = regression_grid(float(largest.max()), facts.n_trees, facts.schema.dtype, mass)
+        dtype = facts.schema.dtype
+        grid = regression_grid(float(largest.max()), facts.n_trees, dtype, facts.mass)
     units = np.ldexp(said, -facts.exponent)
     if facts.exponent >= grid.exponent and bool(np.all(units == np.floor(units))):
         return units.astype(np.int64), facts.exponent

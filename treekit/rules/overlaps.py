@@ -226,7 +226,8 @@ def _number(low: float, high: float, dtype: str) -> float:
     plain = float(np.floor(low) + 1.0)
     if np.dtype(dtype).type(plain) == plain and plain > low:
         return plain
-    return float(np.nextafter(np.dtype(dtype).type(low), np.dtype(dtype).type(np.inf)))
+    with np.errstate(over="ignore"):  # behind the largest number is infinity alone
+        return float(np.nextafter(np.dtype(dtype).type(low), np.dtype(dtype).type(np.inf)))
 
 
 def _counts(
