@@ -18,7 +18,17 @@ from treekit import DataError, ModelError, SettingError
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Column, Schema
 from treekit.data.validation import coded_dataset
-from treekit.model.build import Node, build_tree, is_missing, leaf, multiway, oblique, threshold
+from treekit.model import build
+from treekit.model.build import (
+    Node,
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    threshold,
+)
 from treekit.model.ensemble import Model, make_model
 from treekit.model.predict import label_codes, sums
 from treekit.rules.learn.c45rules import c45rules
@@ -370,11 +380,14 @@ def test_what_is_no_list_of_rules_for_classes_is_refused_by_name() -> None:
     two = Schema((Column("a"), Column("b")), classes=("n", "y"))
     slanted = build_tree(oblique({"a": 1.0, "b": 2.0}, 1.0, leaf([1, 0]), leaf([0, 1])), two)
     plain = build_tree(threshold("a", 1.0, leaf([1, 0]), leaf([0, 1])), two)
+    asked = [Surrogate("a", 1.0, below=-1, above=1, lost=1)]
+    a_list = build_tree(build.rule(asked, leaf([1, 0]), leaf([0, 1])), two)
     table = {"a": [0.0, 2.0], "b": [1.0, 1.0], "target": ["n", "y"]}
     model = make_model(two, [plain])
     for refused, word in [
         (make_model(two, [plain, slanted]), "tree 1 has oblique splits"),
         (make_model(two, [plain], costs=costs), "costs"),
+        (make_model(two, [a_list]), "a list of rules already"),
         (make_model(numbers, [build_tree(leaf(3.0), numbers)]), "numbers"),
     ]:
         with pytest.raises(ModelError, match=word):

@@ -39,6 +39,8 @@ COMMANDS = [
     "inspect",
     "predict",
     "rules",
+    "simplify",
+    "revise",
     "explain",
     "plot",
     "importances",
@@ -575,9 +577,9 @@ def test_rules_are_printed_in_chinese_and_verified(tree: Path, tmp_path: Path):
 
 def test_thresholds_are_shortened_only_against_a_table(tree: Path, tmp_path: Path):
     output = tmp_path / "short.rules.txt"
-    call("rules", tree, "--digits", 2, "--rows", demo_table(), "-o", output)
+    call("rules", tree, "--digits", 2, "--table", demo_table(), "-o", output)
     assert "\ndigits   2\n  thresholds: " in output.read_text(encoding="utf-8")
-    assert "--rows TABLE need each other" in call("rules", tree, "--digits", 2, code=2).stderr
+    assert "add --table" in call("rules", tree, "--digits", 2, code=2).stderr
     told = call("verify", tree, output, "--rows", 0, code=1)
     assert "shortened to 2 digits" in told.stdout + told.stderr
 

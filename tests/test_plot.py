@@ -183,7 +183,7 @@ def test_leaves_say_what_the_rules_say(model: Model):
         picture = plot(model, tree=number, max_depth=None)
         leaves = {n.node: at for at, n in enumerate(picture.nodes) if n.question is None}
         (target,) = picture.targets
-        rules = model.rules().of_tree(number)
+        rules = model.rules(join=False).of_tree(number)
         assert sorted(leaves) == sorted(rule.leaf for rule in rules)
         for rule in rules:
             answer = target.answers[leaves[rule.leaf]]
@@ -559,7 +559,7 @@ def test_the_command_line_draws(tmp_path: Path):
 
     call("-o", str(tmp_path / "a.svg"))
     assert (tmp_path / "a.svg").read_text(encoding="utf-8") == plot(model).svg()
-    call("-o", str(tmp_path / "a.dot"), "--tree", "2", "--language", "zh")
+    call("-o", str(tmp_path / "a.dot"), "--tree", "2", "--lang", "zh")
     assert "第 2 棵, 共 2 棵" in (tmp_path / "a.dot").read_text(encoding="utf-8")
     call("-o", str(tmp_path / "b.svg"), "--max-depth", "1")
     assert "… 2 more leaves" in (tmp_path / "b.svg").read_text(encoding="utf-8")

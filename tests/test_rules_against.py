@@ -97,6 +97,21 @@ def test_numbers_have_means_r_squared_and_an_error():
     assert "R squared" in report.text()
 
 
+def test_weights_count_in_the_figures_of_the_whole_list_too():
+    rows, weight = table(4, 1, 3, 2), np.array([1.0] * 5 + [2.0] * 3 + [0.0, 7.0])
+    report = rules_against(rules(model_of()), rows, weight=weight)
+    assert math.isclose(report.overall[0].accuracy, (4 + 6) / 18)
+    assert math.isnan(rules_against(rules(model_of()), rows, weight=0 * weight).overall[0].accuracy)
+    schema = schema_of(task="regression", classes=())
+    listed = rules(make_model(schema, [build_tree(leaf(10.0, 50), schema)]))
+    y, w = np.array([8.0, 11.0, math.inf]), np.array([1.0, 3.0, 9.0])
+    quality = rules_against(listed, {"x": [0.0] * 3, "ripe": y}, weight=w).overall[0]
+    centre = (8 + 3 * 11) / 4
+    fit = 1 - (4 + 3) / ((8 - centre) ** 2 + 3 * (11 - centre) ** 2)
+    assert (quality.rows, quality.mean_error) == (2, (2 + 3) / 4)  # infinite ones are not known
+    assert math.isclose(quality.r_squared, fit)
+
+
 def test_a_forest_of_several_targets_has_a_line_for_each_rule_and_target():
     schema = schema_of(more=(Output("size", (1, 2)),))
     root = threshold("x", 1.0, leaf([8, 2, 5, 5]), leaf([3, 7, 1, 9]))

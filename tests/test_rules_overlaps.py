@@ -87,9 +87,11 @@ def test_what_is_reported_is_what_every_row_of_a_grid_shows(found, ordered, refu
     report = overlapping_rules(listed)
     rows = np.array(GRID)
     rows = rows[~listed.refused(rows)]
-    fit = np.array([[mass > 0 for _, mass in oracle.masses(listed, row)] for row in rows])
+    alone = replace(listed, order="disjoint")  # what rules fit, whichever answers
+    fit = np.array([[mass > 0 for _, mass in oracle.masses(alone, row)] for row in rows])
     n = len(found)
-    met = [(i, j) for i in range(n) for j in range(i + 1, n) if (fit[:, i] & fit[:, j]).any()]
+    told = n - 1 if ordered and not found[-1] else n  # a last rule for the rest is no news
+    met = [(i, j) for i in range(n) for j in range(i + 1, told) if (fit[:, i] & fit[:, j]).any()]
     assert report.exact
     assert [tuple(pair) for pair in report.pairs.tolist()] == met
     assert report.conflicts.tolist() == [labels[i] != labels[j] for i, j in met]
@@ -178,6 +180,30 @@ def test_a_budget_that_ends_is_said():
     assert "not decided" in report.text()
 
 
+def test_a_last_rule_for_the_rest_overlaps_none_and_contradicts_none():
+    found = {"x": ((-math.inf, 1.0), False)}, {"x": ((1.0, 2.0), False)}, {}
+    table = {"x": [0.5, 1.5, 9.0], "colour": ["red"] * 3, "y": [0] * 3}
+    report = overlapping_rules(rule_list(*found, labels=[0, 0, 1]), table=table)
+    assert report.text().splitlines() == [
+        "3 rules, compared by what their conditions take",
+        "No two rules with conditions fit one row.",
+        "Every row fits some rule.",
+        "Of 3 rows in the table 0 are refused, 0 fit no rule, 0 fit several, 0 of them with "
+        "different answers.",
+    ]
+    assert report.counts.answered.tolist() == [1, 1, 1]
+    # It is news where nothing is left for it, where it is not the last, and without an order.
+    late = overlapping_rules(rule_list({"x": ((-math.inf, math.inf), True)}, {}, labels=[0, 1]))
+    assert late.reach == ("reached", "never")
+    assert late.shadowed.tolist() == [-1, 0]
+    early = overlapping_rules(rule_list({}, found[0], labels=[1, 0]))
+    assert early.conflicts.tolist() == [True]
+    free = overlapping_rules(rule_list(*found, order="disjoint", labels=[0, 0, 1]), table=table)
+    assert free.pairs.tolist() == [[0, 2], [1, 2]]
+    assert free.conflicts.tolist() == [True, True]
+    assert free.counts.conflicting == 2
+
+
 def test_tests_of_several_columns_only_may_overlap():
     schema = Schema((Column("x"), Column("y")), classes=("a", "b"))
     inner = oblique({"x": 1.0, "y": 1.0}, 0.0, leaf([1, 0]), leaf([0, 1]))
@@ -210,6 +236,13 @@ def test_an_edited_text_shows_its_gap_and_its_overlap():
     narrow = overlapping_rules(parse_rules(text.replace("x <= 1\n", "x <= 0.5\n")))
     assert narrow.gap
     assert narrow.witness == {"x": 1.0}
+
+
+def test_the_witness_behind_the_largest_number_is_infinity():
+    largest = float(np.finfo(np.float32).max)
+    report = overlapping_rules(rule_list({"x": ((-math.inf, largest), True)}))
+    assert report.gap
+    assert report.witness == {"x": math.inf}
 
 
 def test_a_list_of_two_thousand_random_rules_is_compared_in_seconds():

@@ -6,17 +6,26 @@ import math
 
 import numpy as np
 import pytest
-from treekit.rules.learn.paths import candidate_rules
 
 import treekit
 from tests.reference.short import adds, meets, table_of
 from treekit.data.dataset import make_dataset
 from treekit.data.schema import Column, Schema
-from treekit.errors import DataError, SettingError
-from treekit.model.build import Surrogate, build_tree, is_missing, leaf, oblique, subset, threshold
+from treekit.errors import DataError, ModelError, SettingError
+from treekit.model import build
+from treekit.model.build import (
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    oblique,
+    subset,
+    threshold,
+)
 from treekit.model.ensemble import make_model
 from treekit.rules import parse_rules
 from treekit.rules.language import language
+from treekit.rules.learn.bare import candidate_rules
 from treekit.rules.learn.dependence import independent
 from treekit.rules.learn.folds import fewest
 from treekit.rules.learn.indicators import indicators
@@ -335,6 +344,11 @@ def test_the_summary_is_written_in_the_readers_language(drawn):
 
 def test_what_cannot_be_drawn_is_refused_by_name():
     model = forest(plain(0.0))
+    a_list = forest(
+        build.rule([Surrogate("size", 0.0, below=-1, above=1, lost=1)], leaf([3, 1]), leaf([1, 3]))
+    )
+    with pytest.raises(ModelError, match="a list of rules already"):
+        sirus(inputs(), model=a_list)
     with pytest.raises(SettingError, match="name the target column"):
         sirus(inputs())
     with pytest.raises(SettingError, match="the model predicts 'truth', not 'kind'"):

@@ -41,7 +41,8 @@ def _depth(_: click.Context, __: click.Parameter, value: str | None) -> int | st
     help="Deepest level to draw, the root being 0, or 'all'; default: as much as reads well.",
 )
 @click.option(
-    "--language",
+    "--lang",
+    "language",
     type=click.Choice(["en", "zh"]),
     default="en",
     show_default=True,

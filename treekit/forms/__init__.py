@@ -75,6 +75,7 @@ def listing(
     tree: int | None = None,
     words: Language | str = "en",
     title: str = "",
+    model: Model | None = None,
     model_digest: str = "",
 ) -> Listing:
     """The rules of a model, or some rules, with what rows say of them.
@@ -82,7 +83,6 @@ def listing(
     Parameters
     ----------
     source : Model or RuleList
-        Forms that write trees (``pmml``) need the model.
     table : table, optional
         Rows that the rules are measured on; default those of training, as the model keeps them.
     tree : int, optional
@@ -91,6 +91,9 @@ def listing(
         The language, or its code or file.
     title, model_digest : str
         See `Listing`.
+    model : Model, optional
+        That some rules are of, for forms that write trees (``pmml``).  It is left out where the
+        rules are not all that it says: of one tree, with shortened thresholds, of labels alone.
 
     Raises
     ------
@@ -102,13 +105,17 @@ def listing(
     from treekit.rules.tables import measured
     from treekit.rules.taken import taken
 
-    rules = source if isinstance(source, RuleList) else source.rules()
+    if isinstance(source, RuleList):
+        rules = source
+    else:
+        rules, model = source.rules(), source
     measures = training_measures(rules) if table is None else measured(rules, table)
     if tree is not None:
         mine = np.flatnonzero(rules.tree == tree)
         rules, measures = taken(rules, mine), measures.of(mine)
-    model = None if isinstance(source, RuleList) or tree is not None else source
-    return Listing(rules, measures, language(words), title, model, model_digest)
+    whole = tree is None and rules.rounding is None and not rules.decisions
+    own = model if whole else None
+    return Listing(rules, measures, language(words), title, own, model_digest)
 
 
 def _from(

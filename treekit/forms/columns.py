@@ -11,7 +11,7 @@ import numpy as np
 from treekit.data.schema import Label
 from treekit.forms import Listing
 from treekit.forms.says import Says
-from treekit.forms.wording import conditions_said
+from treekit.forms.wording import rules_said
 from treekit.rules.words import label_text, quote
 
 __all__ = ["Columns", "safe"]
@@ -56,23 +56,11 @@ class Columns:
             list(range(first + 1, last + 1)),
             (rules.tree[first:last] + 1).tolist(),
             rules.leaf[first:last].tolist(),
-            self._conditions(first, last),
+            rules_said(self.listing, first, last),
             *self._answers(first, last),
             rules.as_parent[first:last].tolist(),
         ]
         return columns + [values[first:last].tolist() for _, values in self._measures()]
-
-    def _conditions(self, first: int, last: int) -> list[str]:
-        rules = self.listing.rules
-        begin, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
-        texts = [name + rest for name, rest in conditions_said(self.listing, begin, stop)]
-        ends = [0, *(rules.end[first:last] - begin).tolist()]
-        say = self.listing.language.say
-        joined = f" {say('page_and')} "
-        return [
-            joined.join(texts[start:end]) or say("page_always")
-            for start, end in itertools.pairwise(ends)
-        ]
 
     def _of(self, what: str, target: str) -> str:
         return f"{what} of {label_text(target)}" if self.several else what

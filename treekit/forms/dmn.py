@@ -14,8 +14,8 @@ import numpy as np
 
 from treekit.forms.dmn_answers import check_sayable, outputs_of, rule_answers, summed, votes_of
 from treekit.forms.dmn_entries import REFUSED, Entries
+from treekit.forms.wording import rules_said
 from treekit.forms.xml import Xml, visible
-from treekit.rules.phrases import condition_texts
 from treekit.rules.words import numerals
 
 if TYPE_CHECKING:
@@ -204,15 +204,12 @@ class _Document:
 
     def _annotations(self, first: int, last: int) -> Iterator[tuple[str, str, str, str]]:
         """Number, conditions in words, support and confidence of some rules."""
-        rules, measures = self.rules, self.listing.measures
-        start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
-        words = condition_texts(rules, start, stop)
+        measures = self.listing.measures
+        asked = rules_said(self.listing, first, last)
         support = numerals(measures.weight[first:last])
         confidence = [
             "" if np.isnan(x) else f"{x:.4g}" for x in measures.confidence[first:last, 0].tolist()
         ]
         for number in range(first, last):
-            begin, end = rules.bounds(number)
-            own = "; ".join(words[begin - start : end - start])
             at = number - first
-            yield str(number + 1), own, support[at], confidence[at]
+            yield str(number + 1), asked[at], support[at], confidence[at]

@@ -12,9 +12,12 @@ version 1; keys in parentheses may be left out when a file is written by hand:
 (``missing_marks``)
     Texts of a table that mean a missing value.
 ``type``, ``missing``, ``unknown``, (``voting``), (``costs``), (``order``), (``trees``), \
-(``combine``), (``link``), (``exponent``)
+(``combine``), (``link``), (``exponent``), (``decisions``)
     As in `treekit.rules.rulelist.RuleList`; ``trees`` is their number.  Numbers that rules say
-    are multiples of ``2 ** exponent``; others are put on the nearest one.
+    are multiples of ``2 ** exponent``; others are put on a finer grid, or the finest there is.
+(``rounding``)
+    Where thresholds were shortened, the counts of `treekit.rules.records.Rounding` by their
+    names: ``{"digits": 3, "thresholds": 8, ...}``; else null.
 (``tests``)
     Each a list of clauses, the first of which whose value is known decides: ``{"column": ...,
     "at_most": 3}`` (or ``above``) holds for such numbers; ``{"sum": [["a", 0.5], ["b", -1]],
@@ -107,6 +110,8 @@ def _head(rules: RuleList) -> Iterator[tuple[str, str]]:
     yield "combine", _dumped(rules.combine)
     yield "link", _dumped(rules.link)
     yield "exponent", str(rules.exponent)
+    yield "decisions", _dumped(rules.decisions)
+    yield "rounding", _dumped(None if rules.rounding is None else rules.rounding._asdict())
     tests = (", ".join(_clause(rules, clause) for clause in test) for test in rules.tests)
     yield "tests", _lines([f"[{clauses}]" for clauses in tests])
 

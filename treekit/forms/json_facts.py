@@ -13,6 +13,7 @@ from treekit.forms.json_values import (
     At,
     JsonError,
     Numeral,
+    flag,
     items,
     members,
     numeral,
@@ -25,6 +26,8 @@ from treekit.model.policies import MAX_COST
 from treekit.model.portable import units_per_tree
 from treekit.rules.clauses import Clause, Levels, Linear, Test
 from treekit.rules.conditions import ConditionTable
+from treekit.rules.records import Rounding
+from treekit.rules.rounded import MOST_DIGITS
 from treekit.rules.rulelist import Order, RuleList
 from treekit.rules.words import read_numeral
 
@@ -33,6 +36,7 @@ __all__ = ["without_rules"]
 _DEFAULTS = {"voting": "soft", "order": "disjoint", "combine": "mean", "link": "identity"}
 _CLAUSE = ("column", "sum", "at_most", "above", "holds", "fails")
 _MOST_TREES = 2**31 - 1
+_MOST_COUNTED = 2**63 - 1
 _NO_CONDITIONS = ConditionTable(
     np.empty(0, np.int32),
     np.empty(0),
@@ -84,11 +88,34 @@ def without_rules(facts: dict[str, Any]) -> RuleList:
         combine=cast(Combine, _choice(facts, "combine", get_args(Combine))),
         link=cast(Link, _choice(facts, "link", get_args(Link))),
         order=cast(Order, _choice(facts, "order", get_args(Order))),
+        decisions=_decisions(facts),
+        rounding=_rounding(facts.get("rounding")),
     )
     votes = schema.task == "classification" and not listed.margins
     if (votes and exponent) or (not votes and listed.voting == "hard"):
         raise JsonError("votes have no exponent, and numbers are not voted on")
+    if listed.decisions and not votes:
+        raise JsonError("only rules of labels can be decisions", ("decisions",))
     return listed
+
+
+def _decisions(facts: dict[str, Any]) -> bool:
+    return "decisions" in facts and flag(facts["decisions"], "decisions")
+
+
+def _rounding(value: Any) -> Rounding | None:
+    if value is None:
+        return None
+    with At("rounding"):
+        stated = members(value, Rounding._fields)
+        counts = []
+        for key in Rounding._fields:
+            with At(key):
+                counts.append(whole(stated[key], int(key in ("digits", "rows")), _MOST_COUNTED))
+        found = Rounding(*counts)
+        if found.digits > MOST_DIGITS or max(found.shortened, found.longer) > found.thresholds:
+            raise JsonError(f"digits are at most {MOST_DIGITS}, and no count is beyond thresholds")
+        return found
 
 
 def _choice(facts: dict[str, Any], key: str, choices: tuple[str, ...]) -> str:

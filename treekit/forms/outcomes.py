@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.votes import least_cost
+from treekit.rules.language import Language
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import label_text, name_text, numerals
 
@@ -33,19 +34,19 @@ def numbers(rules: RuleList) -> npt.NDArray[np.float64]:
     return np.ldexp(rules.units.astype(np.float64), rules.exponent)
 
 
-def said(rules: RuleList) -> list[str]:
+def said(rules: RuleList, words: Language) -> list[str]:
     """Each rule's answer in one line of printable text, hostile names quoted."""
     outputs = rules.schema.outputs
-    names = [f"{name_text(o.name)}: " if rules.schema.more else "" for o in outputs]
+    names = [f"{name_text(o.name, words)}: " if rules.schema.more else "" for o in outputs]
     if rules.schema.task == "classification" and not rules.margins:
-        texts = [[label_text(label) for label in output.classes] for output in outputs]
+        texts = [[label_text(label, words) for label in output.classes] for output in outputs]
         codes = label_codes(rules)
         columns: Iterable[Sequence[str]] = (
             [own[code] for code in found.tolist()] for own, found in zip(texts, codes, strict=True)
         )
     else:
         if rules.margins:
-            names = [f"{label_text(label)}: " for label in rules.schema.classes]
+            names = [f"{label_text(label, words)}: " for label in rules.schema.classes]
         columns = (numerals(column) for column in numbers(rules).T)
     told = ([name + text for text in own] for name, own in zip(names, columns, strict=True))
     return [", ".join(row) for row in zip(*told, strict=True)]

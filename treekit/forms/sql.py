@@ -55,7 +55,7 @@ def _numbered(rules: RuleList, found: Iterator[str], source: str, alias: str) ->
 
 def _heads(rules: RuleList, language: Language) -> Iterator[str]:
     """A comment for each rule."""
-    texts = zip(said(rules), numerals(rules.support), strict=True)
+    texts = zip(said(rules, language), numerals(rules.support), strict=True)
     for number, (answer, support) in enumerate(texts, 1):
         yield comment(language.say("sql_rule", number=str(number), answer=answer, support=support))
 

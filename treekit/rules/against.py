@@ -39,7 +39,7 @@ _MOVED, _SHIFTED = 0.1, 0.25
 
 
 class Quality(NamedTuple):
-    """How right the whole list is for one target.
+    """How right the whole list is for one target; rows count by their weights.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ def rules_against(
         by_chance=chance,
         rows=n_rows,
         refused=int(rules.refused(rows.matrix).sum()),
-        **_whole(rules, rows),
+        **_whole(rules, rows, weight),
     )
 
 
@@ -239,12 +239,12 @@ _FIGURES = ("confidence", "lift", "mean", "spread")
 
 def _is_known(rules: RuleList, targets: Numbers) -> npt.NDArray[np.bool_]:
     """(rows,) bool: whether all targets of a row are known."""
-    gone = np.isnan(targets) if rules.schema.task == "regression" else targets == -1
+    gone = ~np.isfinite(targets) if rules.schema.task == "regression" else targets == -1
     found: npt.NDArray[np.bool_] = ~np.logical_or.reduce(gone, axis=1)
     return found
 
 
-def _whole(rules: RuleList, rows: Known) -> dict[str, Any]:
+def _whole(rules: RuleList, rows: Known, weight: Numbers) -> dict[str, Any]:
     """Rows without an answer, and how right the answers of the others are."""
     total = np.zeros((len(rows.matrix), rules.schema.n_values), dtype=np.int64)
     mass = np.zeros(len(rows.matrix), dtype=np.int64)
@@ -257,21 +257,22 @@ def _whole(rules: RuleList, rows: Known) -> dict[str, Any]:
     overall = []
     for k, output in enumerate(rules.schema.outputs):
         own = rows.targets[:, k]
-        some = answered & (~np.isnan(own) if not output.classes else own != -1)
-        n = int(some.sum())
-        if output.classes:
+        some = answered & (np.isfinite(own) if not output.classes else own != -1)
+        n, mine = int(some.sum()), weight[some]
+        if not mine.sum() > 0:
+            overall.append(Quality(output.name, n))
+        elif output.classes:
             said = least_cost(total[some, blocks[k] : blocks[k + 1]], rules.costs)
-            right = float((said == own[some]).mean()) if n else math.nan
+            right = float(np.average(said == own[some], weights=mine))
             overall.append(Quality(output.name, n, accuracy=right))
         else:
-            overall.append(_fit(output.name, own[some], numbers[some, k]))
+            overall.append(_fit(output.name, own[some], numbers[some, k], mine))
     return {"unanswered": int((usable & ~answered).sum()), "overall": tuple(overall)}
 
 
-def _fit(name: str, y: Numbers, said: Numbers) -> Quality:
-    if not len(y):
-        return Quality(name, 0)
-    spread = float(((y - y.mean()) ** 2).sum())
-    error = float(((y - said) ** 2).sum())
+def _fit(name: str, y: Numbers, said: Numbers, weight: Numbers) -> Quality:
+    spread = float(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
+    error = float(np.average((y - said) ** 2, weights=weight))
     fit = 1.0 - error / spread if spread > 0 else math.nan
-    return Quality(name, len(y), r_squared=fit, mean_error=float(np.abs(y - said).mean()))
+    away = float(np.average(np.abs(y - said), weights=weight))
+    return Quality(name, len(y), r_squared=fit, mean_error=away)

@@ -187,8 +187,9 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
     Trees that did not change say nothing; rules are compared by what they ask and answer.
     """
     said = words or language()
+    answers = [(rules, AnswerTexts(rules, said)) for rules in (before, after)]
     for tree in range(before.n_trees):
-        old, new = (list(_rule_texts(rules, tree, said)) for rules in (before, after))
+        old, new = (list(_rule_texts(*each, tree, said)) for each in answers)
         if old == new:
             continue
         if before.n_trees > 1:
@@ -199,12 +200,11 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
                 yield from (f"+ {text}" for text in new[c:d])
 
 
-def _rule_texts(rules: RuleList, tree: int, words: Language) -> Iterator[str]:
+def _rule_texts(rules: RuleList, texts: AnswerTexts, tree: int, words: Language) -> Iterator[str]:
     """Each rule of a tree on a line, without its number and support."""
     first, last = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = condition_texts(rules, start, stop, words)
-    texts = AnswerTexts(rules, words)
     blocks = itertools.pairwise(rules.schema.blocks)
     said = zip(*(texts.said(*block, first, last) for block in blocks), strict=True)
     then = words.phrases["rule_then"].partition("{answer}")[0]

@@ -9,6 +9,7 @@ shares left out, and blank lines and lines that begin with ``#`` stand anywhere.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from treekit.data.table import near_names
 from treekit.errors import DataError, ModelError, ModelFileError
 from treekit.rules import language as languages
 from treekit.rules.edited_answers import EditedAnswers, on_grid
+from treekit.rules.header import header
 from treekit.rules.language import Language
 from treekit.rules.patterns import WHOLE, Patterns
 from treekit.rules.read import condition_table, language_of
@@ -123,7 +125,7 @@ class _Reader:
         fields = [one for rule in rules for one in rule.conditions]
         said = np.array([rule.said for rule in rules], dtype=np.float64)
         units, exponent = on_grid(said, trees, facts)
-        return RuleList(
+        found = RuleList(
             schema=facts.schema,
             missing=facts.missing,
             unknown=facts.unknown,
@@ -144,6 +146,18 @@ class _Reader:
             order="first",
             decisions=facts.decisions,
         )
+        self._require_facts(found, facts)
+        return found
+
+    def _require_facts(self, found: RuleList, facts: Facts) -> None:
+        """Refuse a header that states what treekit would not: votes that no rule has."""
+        stated = replace(found, order=facts.order, exponent=facts.exponent, rounding=facts.rounding)
+        count = self.words.facts["rules"]
+        lines = [row for row in header(stated, self.words) if _states(row, count)]
+        theirs = [line for line in self.head if _states(line[1], count)]
+        for (self.at, row), line in zip(theirs, lines, strict=False):
+            if row != line.rstrip():
+                raise ValueError(f"{row!r} should be {line!r}: edit the rules, not the header")
 
     def _facts(self) -> Facts:
         """What the header states, with the number of rules that there are."""
@@ -185,7 +199,9 @@ class _Reader:
         else:
             raise ValueError(f"the rule ends without a line '{self.then} ...'")
         support, units = self._answer(said)
-        return _Rule(tree, _together(conditions), support, units)
+        if facts.mass == 1:  # where rows divide, a rule may ask a column more than once
+            conditions = _together(conditions)
+        return _Rule(tree, conditions, support, units)
 
     def _condition(self, row: str) -> list[Fields] | None:
         """What a line asks; None where it answers."""
@@ -222,6 +238,11 @@ class _Reader:
         return self.answers.read_all(texts)
 
 
+def _states(row: str, count: str) -> bool:
+    """Whether a line of a header states a fact other than the number of rules."""
+    return bool(row) and not row.startswith((" ", count.rstrip()))
+
+
 def _together(conditions: list[Fields]) -> list[Fields]:
     """At most one condition a column: what meets all of them."""
     found: dict[int, Fields] = {}
@@ -238,8 +259,6 @@ def _together(conditions: list[Fields]) -> list[Fields]:
 
 
 def _both(a: Fields, b: Fields) -> Fields:
-    if a.dividing or b.dividing:
-        raise ValueError("two conditions on one column divide rows; a list cannot say that")
     low, high = max(a.low, b.low), min(a.high, b.high)
     fits = tuple(code for code in a.fits if code in b.fits)
     nominal = bool(a.fits or b.fits)

@@ -7,16 +7,19 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.portable import MASS, regression_grid, sum_grid_of
+from treekit.model.portable import regression_grid, sum_grid_of
 from treekit.model.votes import least_cost
 from treekit.rules.language import Language
 from treekit.rules.patterns import OPENED
 from treekit.rules.read_answers import AnswerReader
 from treekit.rules.read_header import Facts
+from treekit.rules.rulelist import RuleList
 from treekit.rules.words import read_numeral
 
 __all__ = ["EditedAnswers", "on_grid"]
 
+_OFF = 1_000_000
+"""Shares written by hand may miss 1 by so small a part."""
 _PARTS = re.compile(rf"{OPENED}|( {{2,}}|\t+)")
 
 
@@ -85,7 +88,7 @@ class EditedAnswers(AnswerReader):
         missed = self.whole - sum(votes)
         if not missed:
             return votes
-        if abs(missed) <= len(votes):
+        if abs(missed) <= max(len(votes), self.whole // _OFF):
             for at in sorted(range(len(votes)), key=lambda at: -votes[at]):
                 even = [*votes[:at], votes[at] + missed, *votes[at + 1 :]]
                 if min(even) >= 0 and least_cost(np.array([even]), self.facts.costs)[0] == said:
@@ -107,16 +110,20 @@ def _split(text: str) -> list[str]:
 
 
 def on_grid(
-    said: npt.NDArray[np.float64], trees: npt.NDArray[np.int32], facts: Facts
+    said: npt.NDArray[np.float64], trees: npt.NDArray[np.int32], facts: Facts | RuleList
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Votes as they are; numbers on the header's grid where it has them all, else on a new one.
+    """Votes as they are; numbers on the stated grid where it has them all, else on a new one.
+
+    The new one is the finest that holds the largest of them, as a new model's is: each number
+    is there, or one within half a step.
 
     Parameters
     ----------
     said : (rules, values) float64
     trees : (rules,) int32
         Ascending.
-    facts : Facts
+    facts : Facts or RuleList
+        What states the grid, and how trees are combined.
 
     Returns
     -------
@@ -130,8 +137,8 @@ def on_grid(
     if facts.combine == "sum":
         grid = sum_grid_of(largest)
     else:
-        mass = MASS if facts.missing == "fractional" else 1
-        grid = regression_grid(float(largest.max()), facts.n_trees, facts.schema.dtype, mass)
+        dtype = facts.schema.dtype
+        grid = regression_grid(float(largest.max()), facts.n_trees, dtype, facts.mass)
     units = np.ldexp(said, -facts.exponent)
     if facts.exponent >= grid.exponent and bool(np.all(units == np.floor(units))):
         return units.astype(np.int64), facts.exponent

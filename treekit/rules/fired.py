@@ -1,6 +1,6 @@
 """Which rules answer which rows: the pairs behind every measure of a list.
 
-`treekit.rules.evaluate` finds the rules whose conditions a row meets; here the order of
+`treekit.rules.cells` finds the rules whose conditions a row meets; here the order of
 the list has its say, too: where the first rule of a tree answers, the others are silent.
 """
 
@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError
-from treekit.rules.evaluate import _ROWS as ROWS_A_BLOCK
-from treekit.rules.evaluate import _RULES as RULES_A_BLOCK
-from treekit.rules.evaluate import _columns as asked_columns
-from treekit.rules.evaluate import _fitting as fitting
-from treekit.rules.evaluate import _matrix as rounded
-from treekit.rules.evaluate import _pairs as pairs
-from treekit.rules.evaluate import _Parts as Parts
-from treekit.rules.evaluate import refused
+from treekit.rules.cells import (
+    ROWS_A_BLOCK,
+    RULES_A_BLOCK,
+    Parts,
+    asked_columns,
+    fitting,
+    pairs,
+)
+from treekit.rules.policies import refused, rounded_rows
 from treekit.rules.rulelist import RuleList
 
 __all__ = ["Fired", "fired", "fits", "rules_of_rows"]
@@ -59,7 +60,7 @@ def fired(rules: RuleList, rows: Any) -> Iterator[Fired]:
     rows : (rows, features) float64
         Numbers as they are, codes of levels, NaN for missing values.
     """
-    matrix = rounded(rules.schema, rows)
+    matrix = rounded_rows(rules.schema, rows)
     usable = np.flatnonzero(~refused(rules, matrix))
     if rules.order != "first":
         yield from _all_that_fit(rules, matrix, usable)
@@ -82,7 +83,7 @@ def fired(rules: RuleList, rows: Any) -> Iterator[Fired]:
 
 def fits(rules: RuleList, rows: Any) -> Iterator[Fired]:
     """As `fired`, with all rules whose conditions a row meets, in whatever order they stand."""
-    matrix = rounded(rules.schema, rows)
+    matrix = rounded_rows(rules.schema, rows)
     yield from _all_that_fit(rules, matrix, np.flatnonzero(~refused(rules, matrix)))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,23 @@ from treekit.rules.extract import rules
 from treekit.rules.merging import asked, merge_boxes, regrouped, union_of
 from treekit.rules.rulelist import RuleList
 
-__all__ = ["joined_rules"]
+__all__ = ["Joined", "joined", "joined_rules"]
 
 Index = npt.NDArray[np.int64]
+
+
+class Joined(NamedTuple):
+    """A shorter list, and where the rules of the leaves went.
+
+    Attributes
+    ----------
+    rules : RuleList
+    home : (leaves,) int64
+        The joined rule that each of `treekit.rules.rules` is part of.
+    """
+
+    rules: RuleList
+    home: Index
 
 
 def joined_rules(model: Model, *, decisions: bool = False) -> RuleList:
@@ -51,16 +66,21 @@ def joined_rules(model: Model, *, decisions: bool = False) -> RuleList:
     ModelError
         With `decisions`, for what is not one tree of classes, or divides rows.
     """
+    return joined(model, decisions=decisions).rules
+
+
+def joined(model: Model, *, decisions: bool = False) -> Joined:
+    """`joined_rules`, and the rule that each leaf became part of."""
     if decisions:
         model = _decisive(model)
     leaves = rules(model)
     if leaves.order != "disjoint":
-        return replace(leaves, decisions=decisions)
+        return Joined(replace(leaves, decisions=decisions), np.arange(len(leaves)))
     small = collapse(model)
     listed = leaves if small.model.n_nodes == model.n_nodes else rules(small.model)
     shorter, moved = _merge_siblings(small.model, listed) if model.mass > 1 else merge_boxes(listed)
     home = moved[_homes(model, leaves, small, listed)]
-    return replace(_summed_up(model, leaves, shorter, home), decisions=decisions)
+    return Joined(replace(_summed_up(model, leaves, shorter, home), decisions=decisions), home)
 
 
 def _decisive(model: Model) -> Model:

@@ -37,9 +37,9 @@ class Counts(NamedTuple):
     none : int
         Rows that no rule fits.
     several : int
-        Rows that more than one rule fits.
+        Rows that more than one rule fits, not counting the rule for the rest.
     conflicting : int
-        Rows that rules with different answers fit.
+        Rows that rules with different answers fit, not counting that one.
     answered : (rules,) int64
         Rows that each rule answers.
     """
@@ -66,7 +66,8 @@ class Overlaps:
         False if rules ask tests of several columns: the outcomes of tests are taken as free
         of the columns and of each other, so that what is said to meet only may.
     pairs : (pairs, 2) int64
-        Rules that fit some row both, the earlier one first.
+        Rules that fit some row both, the earlier one first; without the rule for the rest:
+        the last one of an ordered list if it asks nothing, which is there to meet all others.
     conflicts : (pairs,) bool
         Which of the pairs have different answers.
     shadowed : (n,) int64
@@ -153,6 +154,7 @@ def overlapping_rules(
     reach = alive.astype(np.int64)
     if rules.order == "first":
         reach = reach_of(space, alive, pairs, shadowed, Budget(steps - steps // 2))
+    pairs = pairs[numbers[pairs[:, 1]] != _rest(rules, numbers)]
     units = labels_of(rules) if _labelled(rules) else rules.units
     said = units[numbers]
     return Overlaps(
@@ -189,6 +191,13 @@ def _tree(rules: RuleList, tree: int | None) -> int:
     return tree or 0
 
 
+def _rest(rules: RuleList, numbers: Index) -> int:
+    """The last rule of an ordered list if it asks nothing, which answers what is left; or -1."""
+    last = int(numbers[-1])
+    asks = bool(np.diff(rules.end, prepend=0)[last])
+    return -1 if asks or rules.order != "first" else last
+
+
 def _labelled(rules: RuleList) -> bool:
     return rules.schema.task == "classification" and not rules.margins
 
@@ -217,20 +226,22 @@ def _number(low: float, high: float, dtype: str) -> float:
     plain = float(np.floor(low) + 1.0)
     if np.dtype(dtype).type(plain) == plain and plain > low:
         return plain
-    return float(np.nextafter(np.dtype(dtype).type(low), np.dtype(dtype).type(np.inf)))
+    with np.errstate(over="ignore"):  # behind the largest number is infinity alone
+        return float(np.nextafter(np.dtype(dtype).type(low), np.dtype(dtype).type(np.inf)))
 
 
 def _counts(
     rules: RuleList, tree: int, table: Any, said: npt.NDArray[np.int64], numbers: Index
 ) -> Counts:
     """What the rows of a table meet."""
+    rest = _rest(rules, numbers)
     matrix = rows_of(rules.schema, table)
     refused = rules.refused(matrix)
     fitting, conflict = np.zeros(len(matrix), np.int64), np.zeros(len(matrix), np.bool_)
     answer = np.unique(said, axis=0, return_inverse=True)[1].reshape(-1)
     first = np.full(len(matrix), -1, dtype=np.int64)
     for piece in fits(rules, matrix):
-        mine = rules.tree[piece.rule] == tree
+        mine = (rules.tree[piece.rule] == tree) & (piece.rule != rest)
         row, own = piece.row[mine], answer[np.searchsorted(numbers, piece.rule[mine])]
         fitting += np.bincount(row, minlength=len(matrix))
         new = first[row] < 0
@@ -244,7 +255,7 @@ def _counts(
     return Counts(
         rows=len(matrix),
         refused=int(refused.sum()),
-        none=int(((fitting == 0) & ~refused).sum()),
+        none=int(((fitting == 0) & ~refused).sum()) if rest < 0 else 0,
         several=int((fitting > 1).sum()),
         conflicting=int(conflict.sum()),
         answered=answered,

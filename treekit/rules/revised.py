@@ -19,10 +19,14 @@ from treekit.model.check import check_model
 from treekit.model.ensemble import Model
 from treekit.rules.as_model import said_values
 from treekit.rules.extract import rules
+from treekit.rules.matched import Matched, matched
 from treekit.rules.overlaps import overlapping_rules
 from treekit.rules.rulelist import RuleList
+from treekit.rules.words import numerals
 
-__all__ = ["completed", "revised"]
+__all__ = ["revised", "revision"]
+
+Doubles = npt.NDArray[np.float64]
 
 
 def revised(model: Model, edited: RuleList) -> Model:
@@ -40,28 +44,43 @@ def revised(model: Model, edited: RuleList) -> Model:
     DataError
         If the rules are of other columns or targets.
     ModelError
-        If there are rows that no rule answers, or rules divide rows or ask sums of columns
-        and more was edited than answers.
+        If there are rows that no rule answers, or rules divide rows or ask tests of several
+        columns and more was edited than answers.
     """
+    return revision(model, edited)[0]
+
+
+def revision(model: Model, edited: RuleList) -> tuple[Model, Matched]:
+    """The model of `revised`, and the edited rules beside those that they were."""
+    if edited.voting == "hard" != model.voting and model.n_trees == 1:
+        edited = replace(edited, decisions=True)  # which JSON says by its votes alone
     _require_same(model, edited)
     edited = replace(edited, schema=model.schema)
+    found = matched(model, edited)
     provenance = {**model.provenance, "revised": True}
-    leaves = rules(model)
-    if leaves.order == "disjoint" and _same_conditions(leaves, edited):
-        return _with_answers(model, leaves, edited, provenance)
-    # Rules alone say what is missing; a list has no surrogates.
+    if found.kept.all():
+        return _with_answers(model, found, provenance), found
+    _require_listable(found)
+    # Rules alone say what is missing; a list has no stand-ins.
     missing = "direction" if edited.missing == "surrogate" else edited.missing
-    listed = completed(replace(edited, order="first", missing=missing))
-    return listed.model(settings=model.settings, provenance=provenance)
+    listed = replace(edited, order="first", missing=missing, value=_values(found))
+    made = _completed(listed, found).model(settings=model.settings, provenance=provenance)
+    return made, found
 
 
 def _require_same(model: Model, edited: RuleList) -> None:
     ours, theirs = model.schema, edited.schema
-    for what, one, other in (
+    facts: list[tuple[str, Any, Any]] = [
         ("columns", ours.columns, theirs.columns),
         ("targets", ours.outputs, theirs.outputs),
         ("type of numbers", ours.dtype, theirs.dtype),
-    ):
+        ("policies", (model.missing, model.unknown), (edited.missing, edited.unknown)),
+        ("ways to combine trees", (model.combine, model.link), (edited.combine, edited.link)),
+    ]
+    if not edited.decisions:
+        facts.append(("votes of rules", model.voting, edited.voting))
+        facts.append(("costs", _listed(model.label_costs), _listed(edited.costs)))
+    for what, one, other in facts:
         if one != other:
             raise DataError(
                 f"the {what} of the edited rules are not those of the model; write the rules "
@@ -73,46 +92,84 @@ def _require_same(model: Model, edited: RuleList) -> None:
         )
 
 
-def _same_conditions(one: RuleList, other: RuleList) -> bool:
-    return (
-        np.array_equal(one.tree, other.tree)
-        and np.array_equal(one.end, other.end)
-        and (one.missing, one.unknown) == (other.missing, other.unknown)
-        and one.tests == other.tests
-        and all(np.array_equal(a, b) for a, b in zip(one.conditions, other.conditions, strict=True))
-    )
+def _listed(costs: npt.NDArray[np.int64] | None) -> list[list[int]]:
+    return [] if costs is None else costs.tolist()
 
 
-def _with_answers(
-    model: Model, leaves: RuleList, edited: RuleList, provenance: Mapping[str, Any]
-) -> Model:
+def _require_listable(found: Matched) -> None:
+    """Refuse other conditions where no ordered list can say what the model's rules say."""
+    remedy = "edit answers alone, or take the rules of a model that was trained without"
+    if found.before.mass > 1:
+        raise ModelError(
+            "the model divides rows with missing values among its rules (missing='fractional'), "
+            f"so that conditions cannot be edited: {remedy}"
+        )
+    if found.after.tests:
+        raise ModelError(
+            "rules ask tests of several columns (surrogates, or oblique splits), so that "
+            f"conditions cannot be edited: {remedy}"
+        )
+
+
+def _with_answers(model: Model, found: Matched, provenance: Mapping[str, Any]) -> Model:
     """The same trees, whose leaves answer as the rules do."""
-    units = np.empty_like(model.units)
-    units.flags.writeable = True
+    edited = found.after
+    rule_of = np.empty(len(edited), dtype=np.int64)
+    rule_of[found.origin] = np.arange(len(edited))
+    leaves = rules(model)
+    mine = rule_of[found.home]
+    own = replace(leaves, units=edited.units[mine], exponent=edited.exponent)
+    other = _differs(found)[mine]
+    if edited.decisions:  # shares stay where the label does
+        votes = np.where(other[:, None], own.units * leaves.units_each, leaves.units)
+        own = replace(own, units=votes)
+    said = said_values(own)
+    units = np.empty((len(leaves), model.schema.n_values), dtype=np.int64)
     trees = []
-    said = said_values(replace(edited, support=leaves.support))
-    before = said_values(leaves)
     for number, tree in enumerate(model.trees):
-        mine = np.flatnonzero(leaves.tree == number)
-        places = np.searchsorted(tree.leaves, leaves.leaf[mine])
-        units[model.leaf_offsets[number] + places] = edited.units[mine]
-        other = mine[(said[mine] != before[mine]).any(axis=1)]
-        value = tree.value.copy()
-        value[leaves.leaf[other]] = said[other]
-        trees.append(tree.with_value(value))
+        first, last = np.searchsorted(leaves.tree, [number, number + 1]).tolist()
+        here = slice(first, last)
+        places = np.searchsorted(tree.leaves, leaves.leaf[here])
+        units[model.leaf_offsets[number] + places] = own.units[here]
+        if other[here].any():
+            value = tree.value.copy()
+            value[leaves.leaf[here][other[here]]] = said[here][other[here]]
+            trees.append(tree.with_value(value))
+        else:
+            trees.append(tree)
     units.flags.writeable = False
     made = replace(
         model,
         trees=tuple(trees),
         units=units,
-        exponent=edited.exponent,
+        exponent=own.exponent,
         provenance=dict(provenance),
     )
     check_model(made)
     return made
 
 
-def completed(listed: RuleList) -> RuleList:
+def _differs(found: Matched) -> npt.NDArray[np.bool_]:
+    """(rules of after,) bool: which have no origin, or answer otherwise than it does."""
+    before, after = found.before, found.after
+    ours = np.ldexp(before.units[found.origin].astype(np.float64), before.exponent)
+    theirs = np.ldexp(after.units.astype(np.float64), after.exponent)
+    each = (before.voting, before.decisions) == (after.voting, after.decisions)
+    differs: npt.NDArray[np.bool_] = (ours != theirs).any(axis=1) | (found.origin < 0)
+    return differs if each else np.ones(len(after), dtype=np.bool_)
+
+
+def _values(found: Matched) -> Doubles:
+    """(rules, values) float64: what rows of training said, of rules that still say that."""
+    said = said_values(found.after)
+    before = found.before.value
+    same = ~_differs(found) & (found.after.support == found.before.support[found.origin])
+    if before is not None and not found.before.decisions:
+        said[same] = before[found.origin[same]]
+    return said
+
+
+def _completed(listed: RuleList, found: Matched) -> RuleList:
     """An ordered list whose trees end in a rule without conditions.
 
     Raises
@@ -122,8 +179,10 @@ def completed(listed: RuleList) -> RuleList:
     """
     last = np.append(np.flatnonzero(np.diff(listed.tree)), len(listed) - 1)
     sizes = np.diff(listed.end, prepend=0)
-    for rule in last[sizes[last] > 0].tolist():
-        _require_cover(listed, int(listed.tree[rule]))
+    for tree in np.flatnonzero(sizes[last] > 0).tolist():
+        # The rules of a tree that asks what it asked fit every row.
+        if not found.kept[tree]:
+            _require_cover(listed, tree)
     return _without_conditions(listed, last)
 
 
@@ -135,11 +194,16 @@ def _require_cover(listed: RuleList, tree: int) -> None:
     remedy = "add a last rule without conditions, which answers all other rows"
     if found.gap and found.exact:
         row = ", ".join(
-            f"{name}={'missing' if cell is None else cell}"
-            for name, cell in (found.witness or {}).items()
+            f"{name}={_cell(cell, listed)}" for name, cell in (found.witness or {}).items()
         )
         raise ModelError(f"no rule {where}answers a row of {row or 'any kind'}; {remedy}")
     raise ModelError(f"the rules {where}could not be shown to answer every row; {remedy}")
+
+
+def _cell(cell: float | str | None, listed: RuleList) -> str:
+    if isinstance(cell, float):
+        return numerals(np.array([cell]), listed.schema.dtype)[0]
+    return "missing" if cell is None else cell
 
 
 def _without_conditions(listed: RuleList, last: npt.NDArray[np.int64]) -> RuleList:

@@ -148,8 +148,8 @@ class RuleList(Sequence[Rule]):
         return notebook(self)
 
     def refused(self, rows: Any) -> npt.NDArray[np.bool_]:
-        """(rows,) bool: rows that a policy refuses; see `treekit.rules.evaluate`."""
-        from treekit.rules.evaluate import refused
+        """(rows,) bool: rows that a policy refuses; see `treekit.rules.policies`."""
+        from treekit.rules.policies import refused
 
         return refused(self, rows)
 

@@ -35,7 +35,7 @@ __all__ = ["samples"]
 def samples() -> tuple[RuleList, ...]:
     """Lists of every sort."""
     shortened = replace(next(_numbers()), rounding=Rounding(3, 9, 4, 1, 1000))
-    return (*_classes(), *_numbers(), *_sums(), _ordered(), shortened)
+    return (*_classes(), *_numbers(), *_sums(), _ordered(), shortened, _decisions())
 
 
 def _schema(**other: Any) -> Schema:
@@ -81,6 +81,12 @@ def _ordered() -> RuleList:
     first = slice(0, 1)
     conditions = ConditionTable._make(part[first] for part in disjoint.conditions)
     return replace(disjoint, order="first", end=np.array([1, 1]), conditions=conditions)
+
+
+def _decisions() -> RuleList:
+    """Labels without shares."""
+    split = threshold("size", 0.5, leaf([3, 1]), leaf([1, 4]))
+    return replace(_listed(_schema(), split, voting="hard"), decisions=True)
 
 
 def _numbers() -> Iterator[RuleList]:

@@ -13,15 +13,16 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from treekit.errors import DataError
+from treekit.errors import DataError, ModelError
 from treekit.model.ensemble import Model, make_model
 from treekit.model.tree import Tree
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.extract import rules
+from treekit.rules.listed import is_listed
 from treekit.rules.rulelist import RuleList
 from treekit.rules.taken import taken
 
-__all__ = ["candidate_rules", "interned", "joined"]
+__all__ = ["candidate_rules", "interned", "joined", "refuse_lists"]
 
 Index = npt.NDArray[np.int64]
 
@@ -48,7 +49,10 @@ def candidate_rules(model: Model, depth: int) -> RuleList:
     ------
     DataError
         If nothing is left.
+    ModelError
+        If the model is a list of rules.
     """
+    refuse_lists(model)
     plain = [_plain(tree) for tree in model.trees]
     parts = [_of_depth(model, plain, k) for k in range(1, depth + 1) if k <= model.depth]
     parts = [part for part in parts if len(part)]
@@ -60,6 +64,15 @@ def candidate_rules(model: Model, depth: int) -> RuleList:
     return joined(parts)
 
 
+def refuse_lists(model: Model) -> None:
+    """Raise `ModelError` for a model that is a list of rules, which has no paths."""
+    if is_listed(model):
+        raise ModelError(
+            "the model is a list of rules already, and has no trees to take paths from; give "
+            "the tree or the forest that the list was made from"
+        )
+
+
 def _plain(tree: Tree) -> Tree:
     """A tree without surrogates, whose nodes each ask one column of a row or a sum."""
     if not len(tree.surrogate_feature):
@@ -68,7 +81,8 @@ def _plain(tree: Tree) -> Tree:
     empty, no_numbers = np.empty(0, dtype=np.int32), np.empty(0)
     return replace(
         tree, surrogate_start=none, surrogate_feature=empty, surrogate_threshold=no_numbers,
-        surrogate_below=empty, surrogate_level_start=none[:1], surrogate_level_branch=empty,
+        surrogate_below=empty, surrogate_above=empty, surrogate_lost=empty,
+        surrogate_level_start=none[:1], surrogate_level_branch=empty,
     )  # fmt: skip
 
 

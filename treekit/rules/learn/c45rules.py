@@ -19,6 +19,7 @@ from treekit.data.validation import make_validation
 from treekit.errors import DataError, ModelError, SettingError
 from treekit.model.ensemble import Model
 from treekit.model.votes import least_cost
+from treekit.rules.learn.bare import refuse_lists
 from treekit.rules.learn.choose import ClassRules, chosen
 from treekit.rules.learn.coding import rule_bits
 from treekit.rules.learn.conditions import Asked, merged, paths_of, rows_meeting
@@ -132,6 +133,7 @@ def _check(model: Model, confidence: float, rules: int | None) -> None:
         raise ModelError(
             "C4.5rules counts errors, and this model weighs them by costs; train it without"
         )
+    refuse_lists(model)
 
 
 def _read(model: Model, rows: Any, weights: str | None) -> Dataset:
