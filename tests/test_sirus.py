@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from treekit.rules.learn.paths import candidate_rules
+from treekit.rules.learn.bare import candidate_rules
 
 import treekit
 from tests.reference.short import adds, meets, table_of
