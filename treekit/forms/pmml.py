@@ -42,8 +42,9 @@ def model_pieces(listing: Listing) -> Iterator[str]:
     model = listing.model
     if model is None:
         raise SettingError(
-            "form 'pmml' writes the trees of a model, and these are only rules (some, shortened, or "
-            "of labels alone): write form 'text', or, of one list of classes, 'pmml-rules'"
+            "form 'pmml' writes the trees of a model, and these are only rules (some, "
+            "shortened, or of labels alone): write form 'text', or, of one list of classes, "
+            "'pmml-rules'"
         )
     _check(model)
     xml = Xml()
