@@ -26,7 +26,11 @@ __all__ = ["revise_command"]
     type=click.Path(path_type=Path),
     help="Model file to write.",
 )
-@click.option("--table", metavar="TABLE", help="Show what the edit changes on these rows.")
+@click.option(
+    "--table",
+    metavar="TABLE",
+    help="Show what the edit changes on these rows, and measure the new rules on them.",
+)
 @language_option
 @click.option(
     "--missing-marks",
@@ -56,12 +60,15 @@ def revise_command(**given: Any) -> None:
     check_place(given["output"], *filter(None, (given["model"], given["rules"], given["table"])))
     model = load(given["model"])
     words = language(given["lang"])
-    after, found = revision(model, edited_rules(given["rules"], words))
-    lines = list(edits(found.before, found.after, words)) or [words.say("edit_none")]
+    edited = edited_rules(given["rules"], words)
+    table = None
     if given["table"] is not None:
         marks = given["missing_marks"]
-        marks = model.schema.missing_marks if marks is None else marks
-        for change in changed(model, after, read_rows(given["table"], marks)):
+        table = read_rows(given["table"], model.schema.missing_marks if marks is None else marks)
+    after, found = revision(model, edited, table)
+    lines = list(edits(found.before, found.after, words)) or [words.say("edit_none")]
+    if table is not None:
+        for change in changed(model, after, table):
             lines += change.lines(words)
     after.save(given["output"])
     for line in lines:

@@ -88,7 +88,13 @@ def edited_rules(path: str | Path, language: str | Path | Language = "en") -> Ru
     return read_edited(text, words if words.code not in known_languages() else None)
 
 
-def revise(model: Model, path: str | Path, *, language: str | Path | Language = "en") -> Model:
+def revise(
+    model: Model,
+    path: str | Path,
+    *,
+    table: Any = None,
+    language: str | Path | Language = "en",
+) -> Model:
     """The model that answers as rules of `model` say that a person has edited.
 
     >>> treekit.write_rules(model, "melons.txt")
@@ -101,6 +107,9 @@ def revise(model: Model, path: str | Path, *, language: str | Path | Language = 
         What the rules were written of.
     path : str or Path
         Text, or JSON where the name ends with ``.json``.
+    table : table, optional
+        With targets: what rules of new conditions are measured on; else nothing stands
+        behind them.
     language : str, Path or Language
         See `edited_rules`.
 
@@ -111,4 +120,4 @@ def revise(model: Model, path: str | Path, *, language: str | Path | Language = 
     DataError, ModelError
         See `treekit.rules.revised.revised`.
     """
-    return revised(model, edited_rules(path, language))
+    return revised(model, edited_rules(path, language), table)

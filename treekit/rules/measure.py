@@ -73,7 +73,8 @@ def training_measures(rules: RuleList) -> Measures:
     confidence, lift, mean = empty, empty, empty
     if rules.schema.task == "regression":
         known = rules.value is not None and rules.combine == "mean"
-        mean = rules.value if known and rules.value is not None else empty
+        if known and rules.value is not None:
+            mean = np.where(weight[:, None] > 0, rules.value, np.nan)
     elif not rules.margins:
         confidence, lift = _shares(rules)
     return Measures("training", None, weight, _part(weight, total), confidence, lift, mean, empty)

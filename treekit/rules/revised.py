@@ -17,11 +17,11 @@ import numpy.typing as npt
 from treekit.errors import DataError, ModelError
 from treekit.model.check import check_model
 from treekit.model.ensemble import Model
-from treekit.rules.as_model import said_values
 from treekit.rules.extract import rules
 from treekit.rules.matched import Matched, matched
 from treekit.rules.overlaps import overlapping_rules
 from treekit.rules.rulelist import RuleList
+from treekit.rules.supported import supported, unsupported
 from treekit.rules.words import numerals
 
 __all__ = ["revised", "revision"]
@@ -29,8 +29,11 @@ __all__ = ["revised", "revision"]
 Doubles = npt.NDArray[np.float64]
 
 
-def revised(model: Model, edited: RuleList) -> Model:
+def revised(model: Model, edited: RuleList, rows: Any = None) -> Model:
     """The model that answers as the edited rules of `model` say.
+
+    Where only answers were edited, rules keep the support of training.  Other conditions
+    are met by other rows: rules then have that of `rows`, or none.
 
     Parameters
     ----------
@@ -38,6 +41,8 @@ def revised(model: Model, edited: RuleList) -> Model:
         What the rules were written of; its settings and provenance stay.
     edited : RuleList
         Of the model's columns and targets; see `treekit.rules.edited.read_edited`.
+    rows : table, optional
+        With targets: what rules of other conditions are measured on.
 
     Raises
     ------
@@ -47,10 +52,10 @@ def revised(model: Model, edited: RuleList) -> Model:
         If there are rows that no rule answers, or rules divide rows or ask tests of several
         columns and more was edited than answers.
     """
-    return revision(model, edited)[0]
+    return revision(model, edited, rows)[0]
 
 
-def revision(model: Model, edited: RuleList) -> tuple[Model, Matched]:
+def revision(model: Model, edited: RuleList, rows: Any = None) -> tuple[Model, Matched]:
     """The model of `revised`, and the edited rules beside those that they were."""
     if edited.voting == "hard" != model.voting and model.n_trees == 1:
         edited = replace(edited, decisions=True)  # which JSON says by its votes alone
@@ -63,9 +68,9 @@ def revision(model: Model, edited: RuleList) -> tuple[Model, Matched]:
     _require_listable(found)
     # Rules alone say what is missing; a list has no stand-ins.
     missing = "direction" if edited.missing == "surrogate" else edited.missing
-    listed = replace(edited, order="first", missing=missing, value=_values(found))
-    made = _completed(listed, found).model(settings=model.settings, provenance=provenance)
-    return made, found
+    listed = _completed(replace(edited, order="first", missing=missing), found)
+    listed = unsupported(listed) if rows is None else supported(listed, rows)
+    return listed.model(settings=model.settings, provenance=provenance), found
 
 
 def _require_same(model: Model, edited: RuleList) -> None:
@@ -112,39 +117,23 @@ def _require_listable(found: Matched) -> None:
 
 
 def _with_answers(model: Model, found: Matched, provenance: Mapping[str, Any]) -> Model:
-    """The same trees, whose leaves answer as the rules do."""
+    """The same trees, whose leaves answer as the rules do; what training rows said stays."""
     edited = found.after
     rule_of = np.empty(len(edited), dtype=np.int64)
     rule_of[found.origin] = np.arange(len(edited))
     leaves = rules(model)
     mine = rule_of[found.home]
-    own = replace(leaves, units=edited.units[mine], exponent=edited.exponent)
-    other = _differs(found)[mine]
+    said = edited.units[mine]
     if edited.decisions:  # shares stay where the label does
-        votes = np.where(other[:, None], own.units * leaves.units_each, leaves.units)
-        own = replace(own, units=votes)
-    said = said_values(own)
+        other = _differs(found)[mine]
+        said = np.where(other[:, None], said * leaves.units_each, leaves.units)
     units = np.empty((len(leaves), model.schema.n_values), dtype=np.int64)
-    trees = []
     for number, tree in enumerate(model.trees):
         first, last = np.searchsorted(leaves.tree, [number, number + 1]).tolist()
-        here = slice(first, last)
-        places = np.searchsorted(tree.leaves, leaves.leaf[here])
-        units[model.leaf_offsets[number] + places] = own.units[here]
-        if other[here].any():
-            value = tree.value.copy()
-            value[leaves.leaf[here][other[here]]] = said[here][other[here]]
-            trees.append(tree.with_value(value))
-        else:
-            trees.append(tree)
+        places = np.searchsorted(tree.leaves, leaves.leaf[first:last])
+        units[model.leaf_offsets[number] + places] = said[first:last]
     units.flags.writeable = False
-    made = replace(
-        model,
-        trees=tuple(trees),
-        units=units,
-        exponent=own.exponent,
-        provenance=dict(provenance),
-    )
+    made = replace(model, units=units, exponent=edited.exponent, provenance=dict(provenance))
     check_model(made)
     return made
 
@@ -157,16 +146,6 @@ def _differs(found: Matched) -> npt.NDArray[np.bool_]:
     each = (before.voting, before.decisions) == (after.voting, after.decisions)
     differs: npt.NDArray[np.bool_] = (ours != theirs).any(axis=1) | (found.origin < 0)
     return differs if each else np.ones(len(after), dtype=np.bool_)
-
-
-def _values(found: Matched) -> Doubles:
-    """(rules, values) float64: what rows of training said, of rules that still say that."""
-    said = said_values(found.after)
-    before = found.before.value
-    same = ~_differs(found) & (found.after.support == found.before.support[found.origin])
-    if before is not None and not found.before.decisions:
-        said[same] = before[found.origin[same]]
-    return said
 
 
 def _completed(listed: RuleList, found: Matched) -> RuleList:
