@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from treekit.rules.learn.bare import candidate_rules
 
 import treekit
 from tests.reference.short import adds, meets, table_of
@@ -17,6 +16,7 @@ from treekit.model.build import Surrogate, build_tree, is_missing, leaf, oblique
 from treekit.model.ensemble import make_model
 from treekit.rules import parse_rules
 from treekit.rules.language import language
+from treekit.rules.learn.bare import candidate_rules
 from treekit.rules.learn.dependence import independent
 from treekit.rules.learn.folds import fewest
 from treekit.rules.learn.indicators import indicators
