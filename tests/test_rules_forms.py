@@ -151,7 +151,7 @@ def test_markdown_is_a_table_with_a_row_for_each_rule():
     head, *rows = rows_of(text)
     assert head == ["rule", "if", "then", "shares", "support", "coverage", "confidence", "lift"]
     assert rows[0] == [
-        *("1", 'density <= 2.5 and colour is "red"', "unripe"),
+        *("1", 'density <= 2.5 and colour is red', "unripe"),
         *("unripe: 0.75, ripe: 0.25", "4", "40.0%", "75.0%", "1.5"),
     ]
     assert [row[2] for row in rows] == ["unripe", "ripe", "unripe"]
@@ -432,7 +432,7 @@ def test_csv_has_a_line_for_each_rule_with_exact_numbers():
     listed = rules(model)
     rows = read_csv(text_of("csv", model))
     assert [row["rule"] for row in rows] == ["1", "2", "3"]
-    assert rows[0]["if"] == 'density <= 2.5 and colour is "red"'
+    assert rows[0]["if"] == 'density <= 2.5 and colour is red'
     assert [row["then"] for row in rows] == [rule.label for rule in listed]
     for key, wanted in (("share unripe", listed.units[:, 0] / 2**24), ("support", listed.support)):
         assert [float(row[key]) for row in rows] == wanted.tolist()
