@@ -22,6 +22,7 @@ from treekit.model.predict import decide, sums
 from treekit.rules.language import Language, language
 from treekit.rules.phrases import condition_texts
 from treekit.rules.rulelist import RuleList
+from treekit.rules.words import quote
 from treekit.rules.write import AnswerTexts
 
 __all__ = ["Change", "Switch", "changed", "edits"]
@@ -76,9 +77,17 @@ class Change:
         """What changed, in words."""
         say = (words or language()).say
         many = len(self.changed)
-        text = [say("edit_changed", target=self.target, changed=f"{many:,}", rows=f"{self.rows:,}")]
+        text = [
+            say(
+                "edit_changed",
+                target=_told(self.target),
+                changed=f"{many:,}",
+                rows=f"{self.rows:,}",
+            )
+        ]
         text += [
-            "  " + say("edit_switch", before=s.before, after=s.after, rows=f"{s.rows:,}")
+            "  "
+            + say("edit_switch", before=_told(s.before), after=_told(s.after), rows=f"{s.rows:,}")
             for s in self.switches
         ]
         if self.figure != "accuracy" and many:
@@ -89,6 +98,11 @@ class Change:
             key = "edit_accuracy" if self.figure == "accuracy" else "edit_r_squared"
             text.append("  " + say(key, before=_figure(self.before), after=_figure(self.after)))
         return text
+
+
+def _told(text: str) -> str:
+    """A name or a label as it is, unless that would hide something or break a line."""
+    return text if text.isprintable() else quote(text)
 
 
 def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
