@@ -387,6 +387,14 @@ def test_a_long_compilation_of_kernels_is_announced_once(
     )
 
 
+def test_a_terminal_shows_the_lines_of_csv_and_no_more_than_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    write_text(["a,b\r\n", "\x1b[31m,\r2\r\n"], None)
+    assert capsys.readouterr().out == "a,b\n\\x1b[31m,\\r2\n"
+
+
 def test_a_terminal_is_told_which_kernel_compiles_and_for_how_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

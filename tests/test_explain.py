@@ -605,6 +605,7 @@ def test_the_command_reads_json_and_rows_of_a_table(saved: Path, tmp_path: Path)
         (("--row", "agee=41"), "did you mean 'age'?"),
         (("--row", "41"), "with --table a number chooses a row"),
         (("--row", "{"), "no JSON object"),
+        (("--row", '{"age":' + "[" * 50_000), "no JSON object"),
         (("--row", '{"age": [1]}'), "a cell is one value"),
         (("--row", "age=old"), "numeric but row 0"),
         (("--row", "age=1", "--tree", 2), "there is no tree 2"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import string
+import time
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from treekit.model.ensemble import make_model
 from treekit.model.predict import sums
 from treekit.model.tree import Split
 from treekit.rules import export_rules, parse_rules, rules
+from treekit.rules.edited import read_edited
 from treekit.rules.words import (
     label_text,
     name_text,
@@ -311,6 +313,8 @@ def broken_texts():
     yield text.replace("trees    1", "trees    0"), "1 to 100000 trees"
     yield text.replace("type     float32", "type     float16"), "float16"
     yield text.replace("unknown  missing", "unknown  ignored"), "ignored"
+    yield text.replace('"<=50K": 0.5, ">50K": 0.5', '"<=50K": 5, ">50K": 0.5'), "do not add to 1"
+    yield text.replace('"<=50K": 0.9, ">50K": 0.1', '"<=50K": 0.9'), "do not add to 1"
     yield text.replace("support 1204", "support ten"), "expected a line 'then"
     yield text.replace("columns  3", "columns  2"), "expected 'type'"
 
@@ -320,6 +324,26 @@ def test_a_text_that_is_not_exactly_a_rule_list_is_refused_with_its_line(text, s
     with pytest.raises(ModelFileError, match=r"line \d+ of the rules") as caught:
         parse_rules(text)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("reader", [parse_rules, read_edited])
+@pytest.mark.parametrize("evil", ['"' + '\\"' * 50_000, '"  \\' * 25_000])
+@pytest.mark.parametrize("start", ["classes  ", "  then "])
+def test_quotes_that_nothing_closes_are_refused_at_once(start, evil, reader):
+    text = str(rules(worked_example()))
+    at = text.index(start) + len(start)
+    began = time.perf_counter()
+    with pytest.raises(ModelFileError):
+        reader(f"{text[:at]}{evil}{text[text.index(chr(10), at) :]}")
+    assert time.perf_counter() - began < 5  # a minute, if each quote were looked for anew
+
+
+def test_an_edited_tie_of_an_odd_number_of_votes_keeps_its_label():
+    listed = random_model(1, mixed_schema(), n_trees=3).rules()
+    text = re.sub(r"(then no   support \S+   ).*\n\Z", r"\1no: 0.5, yes: 0.5\n", str(listed))
+    no, yes = read_edited(text).units[-1].tolist()
+    assert listed.units_each % 2 == 1
+    assert (no - yes, no + yes) == (1, listed.units_each)
 
 
 @given(st.data())

@@ -136,7 +136,7 @@ def test_the_text_is_aligned_sorted_and_spoken_in_both_languages():
     assert lines[4:] == [
         "Of 200 rows 0 are refused and 0 have no rule.",
         "ripe: 49.00% of 200 rows answered rightly.",
-        "Rules that are no longer as right as in training: 1.",
+        "Rules that fare otherwise than in training: 1.",
         "The shares of rows by rule are as in training: stability index 0.000 (by chance up to "
         "0.037).",
     ]

@@ -74,3 +74,15 @@ def test_what_changed_is_told_in_chinese() -> None:
 def test_models_of_other_targets_cannot_be_compared() -> None:
     with pytest.raises(DataError, match="other targets"):
         changed(_classes(1.5), _numbers(1.0), TABLE)
+
+
+def test_names_and_labels_are_told_visibly() -> None:
+    schema = Schema(COLUMNS, "t\x1b[2J", "classification", classes=("no\u202e", "yes\n"))
+    models = [
+        make_model(schema, [build_tree(threshold("age", at, leaf([1, 0]), leaf([0, 1])), schema)])
+        for at in (1.5, 2.5)
+    ]
+    (change,) = changed(*models, {"age": [1.0, 2.0, 3.0], "sugar": [0.0] * 3})
+    told = change.lines()
+    assert all(line.isprintable() for line in told)
+    assert told[0].startswith('"t\\u001b[2J": 1 of 3 rows')

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import html.parser
 import io
+import itertools
 import json
 import re
 import sys
@@ -29,6 +30,7 @@ from treekit.forms.columns import safe
 from treekit.forms.frame import conditions_frame
 from treekit.forms.read_json import read_json
 from treekit.forms.sheet import percent
+from treekit.forms.wording import conditions_said
 from treekit.model.build import Surrogate, build_tree, is_missing, leaf, subset, threshold
 from treekit.model.ensemble import make_model
 from treekit.rules import parse_rules, rules
@@ -144,7 +146,7 @@ def kinds():
     }
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", list(forms.FORMS))
 def test_every_form_writes_every_kind_of_rules_the_same_twice_or_says_why_it_cannot(form):
     cannot = CANNOT_SAY.get(form, {})
     for (name, _), one in kinds().items():
@@ -184,6 +186,28 @@ def chinese_model(**more):
     tested = threshold("密度", 1.5, leaf([3, 1]), sets, surrogates=stands_in)
     trees = [build_tree(node, schema) for node in (bounds, tested)]
     return make_model(schema, trees, missing="surrogate")
+
+
+def test_the_name_that_a_condition_asks_is_told_from_its_words():
+    names = ("e", "or", "x", "a.*b")
+    schema = Schema(
+        (*map(Column, names[:3]), Column(names[3], "nominal", ("e", "is"))),
+        classes=(),
+        task="regression",
+        dtype="float64",
+    )
+    roots = [
+        threshold(k, 1e-7, leaf(0.0), threshold(k, 1e22, leaf(1.0), leaf(2.0))) for k in range(3)
+    ]
+    roots.append(subset("a.*b", ["is"], leaf(0.0), leaf(1.0), missing=0))
+    model = make_model(schema, [build_tree(root, schema) for root in roots])
+    for code in ("en", "zh"):
+        one = forms.listing(model, words=code)
+        said = conditions_said(one, 0, len(one.rules.conditions.column))
+        asked = {(part.before, part.name) for part in said}
+        before = {"", "1e-07 < "} if code == "zh" else {""}
+        quoted = ["e", '"or"' if code == "en" else "or", "x"]
+        assert asked == {*itertools.product(before, quoted), ("", '"a.*b"')}
 
 
 def latin(text, *allowed):
@@ -324,6 +348,7 @@ def test_a_weighted_list_has_a_row_for_each_rule_and_its_weight():
     listed = weighted_list()
     text = "".join(written("markdown", Listing(listed, training_measures(listed))))
     assert "Every rule adds its weight where it fits a row" in text
+    assert "- columns: 3\n- rules: 3\n" in text
     head, *rows = rows_of(text)
     assert head[:4] == ["rule", "if", "then", "otherwise"]
     assert [row[1].split(",")[0] for row in rows] == [f"sugar <= {k}.25" for k in range(3)]

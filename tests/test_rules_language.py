@@ -18,6 +18,7 @@ from treekit.errors import ModelFileError, SettingError
 from treekit.model.build import build_tree, leaf, subset, threshold
 from treekit.model.ensemble import make_model
 from treekit.rules import parse_rules, rules
+from treekit.rules.check_language import checked
 from treekit.rules.language import GRAMMAR, Language, fields_of, language
 from treekit.rules.phrases import condition_texts
 from treekit.rules.samples import samples
@@ -232,7 +233,11 @@ FAULTS = {
     "a share said twice": ({"rule_share": "{share} de {share} pour {label}"}, "says {share} once"),
     "a code that is taken": ({"code": "zh"}, "code is 'zh'"),
     "a code that is none": ({"code": "../fr"}, "code is '../fr'"),
+    "a code that browsers cannot sort by": ({"code": "fr-a"}, "code is 'fr-a'"),
     "no code": ({"code": None}, "code is None"),
+    "HTML": ({"page_and": "<img src=x onerror=alert(1)>"}, "page_and is .*; documents take none"),
+    "a link": ({"page_rules": "[règles](http://x)"}, "page_rules is .*; documents take none"),
+    "a formula": ({"page_always": "=1+1"}, "page_always is '=1.1'; .* no sign of a formula"),
 }
 
 
@@ -257,7 +262,19 @@ def toml(value):
     return f'"{quoted}"'
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"code = ", b"x = 1\n" * 100_000])
+@pytest.mark.parametrize("key", ["code", "note_step", "unheard_of"])
+def test_a_catalogue_of_tables_in_tables_is_refused(key):
+    nested = {}
+    for _ in range(10_000):
+        nested = {"a": nested}
+    table = tomllib.loads(FRENCH.read_text(encoding="utf-8")) | {key: nested}
+    with pytest.raises(SettingError, match=f"'mine.toml' cannot be used: {key} is a dict"):
+        checked(table, "mine.toml")
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff", b"code = ", b"x = 1\n" * 100_000, b"a." * 100_000 + b"a = 1"]
+)
 def test_a_file_that_is_no_catalogue_is_refused(content, tmp_path):
     (tmp_path / "mine.toml").write_bytes(content)
     with pytest.raises(SettingError, match=r"'mine.toml' cannot be read"):

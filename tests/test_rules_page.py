@@ -214,6 +214,16 @@ def test_on_a_phone_each_cell_carries_the_heading_of_its_column(shown):
     assert tops == sorted(set(tops))
 
 
+def test_numbers_stand_below_their_headings(shown):
+    page = shown(numbers_model())
+    ends = page.ask(
+        f"[{head('then')}, {SEEN}[0].cells[{column('then')}]].map((cell) => {{"
+        " const text = document.createRange(); text.selectNodeContents(cell);"
+        " return text.getBoundingClientRect().right; })"
+    )
+    assert abs(ends[0] - ends[1]) < 2
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_stands_out_from_its_ground(shown, dark):
     page = shown(fruit_model(), dark=dark)

@@ -250,12 +250,14 @@ def test_trees_need_the_model() -> None:
 def test_xml_holds_what_it_is_given_or_shows_it() -> None:
     from xml.etree import ElementTree as ET
 
-    text = "a\r\n\t<b a='1'>&amp;]]>--><!-- \u2028\U0001f600\""
+    text = "a\r\n\t<b a='1'>&amp;]]>--><!-- \u2028\u202e\x85\U0001f600\""
     xml = Xml()
     xml.begin("root", {"name": text})
     xml.leaf("text", text)
     xml.end()
-    root = ET.fromstring(xml.take())
+    written = xml.take()
+    assert written.replace("\n", "").replace("\t", "").isprintable()
+    root = ET.fromstring(written)
     assert root.get("name") == text
     assert root.findtext("text") == text
     assert [holds(c) for c in "\x00\x0b\ufffe\ud800\ud83d\n\x85"] == [False] * 5 + [True] * 2

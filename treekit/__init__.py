@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from treekit.estimators import RandomForestClassifier as RandomForestClassifier
     from treekit.estimators import RandomForestRegressor as RandomForestRegressor
     from treekit.export import export as export
+    from treekit.forms.files import revise as revise
+    from treekit.forms.files import write_rules as write_rules
     from treekit.hookspecs import hookimpl as hookimpl
     from treekit.interop import read_model as read_model
     from treekit.interop.skl2onnx import register_skl2onnx as register_skl2onnx
@@ -61,6 +63,9 @@ if TYPE_CHECKING:
     from treekit.plot import plot as plot
     from treekit.resampling import Bootstrapped as Bootstrapped
     from treekit.resampling import bootstrap as bootstrap
+    from treekit.rules.learn.c45rules import c45rules as c45rules
+    from treekit.rules.learn.rulefit import rulefit as rulefit
+    from treekit.rules.learn.sirus import sirus as sirus
     from treekit.training import train as train
     from treekit.training.importance import gain_importances as gain_importances
     from treekit.training.importance import permutation_importances as permutation_importances
@@ -109,12 +114,16 @@ _MODULE_OF = {
             "RandomForestClassifier",
             "RandomForestRegressor",
         ),
+        "treekit.forms.files": ("revise", "write_rules"),
         "treekit.hookspecs": ("hookimpl",),
         "treekit.interop": ("read_model",),
         "treekit.interop.skl2onnx": ("register_skl2onnx",),
         "treekit.model.ensemble": ("Model",),
         "treekit.model.store": ("load",),
         "treekit.resampling": ("Bootstrapped", "bootstrap"),
+        "treekit.rules.learn.c45rules": ("c45rules",),
+        "treekit.rules.learn.rulefit": ("rulefit",),
+        "treekit.rules.learn.sirus": ("sirus",),
         "treekit.training": ("train",),
         "treekit.training.importance": ("gain_importances", "permutation_importances"),
         "treekit.training.scores": ("split_scores",),

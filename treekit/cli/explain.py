@@ -178,7 +178,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 def _json_cells(text: str) -> dict[str, Any]:
     try:
         cells = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--row is no JSON object: {error}") from None
     for name, value in cells.items():
         if isinstance(value, list | dict):

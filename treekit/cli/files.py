@@ -96,7 +96,8 @@ def _replace(pieces: Iterable[str], place: Path) -> None:
 def _to_stdout(pieces: Iterable[str]) -> None:
     if sys.stdout.isatty():  # a person reads: labels must not act on the terminal
         for piece in pieces:
-            click.echo("\n".join(shown(line) for line in piece.split("\n")), nl=False)
+            lines = piece.replace("\r\n", "\n").split("\n")  # CSV ends its lines so
+            click.echo("\n".join(map(shown, lines)), nl=False)
         return
     stream = sys.stdout.buffer
     for piece in pieces:

@@ -30,12 +30,12 @@ language_option = click.option(
 )
 
 
-def _forms(ctx: click.Context, param: click.Parameter, name: str) -> str:
+def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
     """The name of a form; the forms are known when one is asked for."""
     del ctx
     from treekit.forms import FORMS
 
-    if name not in FORMS:
+    if name is not None and name not in FORMS:
         known = "; ".join(f"{form} ({what.summary})" for form, what in FORMS.items())
         raise click.BadParameter(f"{name!r} is no form; there are: {known}", param=param)
     return name
@@ -51,18 +51,18 @@ def _forms(ctx: click.Context, param: click.Parameter, name: str) -> str:
 )
 @click.option(
     *("--as", "form"),
-    default="text",
-    show_default=True,
     callback=_forms,
     metavar="FORM",
-    help="text, markdown, html, json, csv, sql, dmn, pmml-rules or pmml.",
+    help="text, markdown, html, json, csv, sql, sql-duckdb, sql-postgres, dmn, pmml or "
+    "pmml-rules.  Default: by the suffix of FILE (.md, .html, .json, .csv, .sql, .dmn, .pmml), "
+    "else text.",
 )
 @language_option
 @click.option("--tree", metavar="N", type=click.IntRange(1), help="Only those of one tree.")
 @click.option(
     "--table",
     metavar="TABLE",
-    help="Measure the rules on these rows, not on the rows of training.",
+    help="Rows to measure the rules on, in the place of those of training.",
 )
 @click.option("--against", metavar="TABLE", help="Report how each rule fares on these rows.")
 @click.option("--overlaps", is_flag=True, help="Report rules that overlap or are never reached.")
@@ -81,14 +81,21 @@ def _forms(ctx: click.Context, param: click.Parameter, name: str) -> str:
     help="Texts that mean missing in tables, instead of the model's own.",
 )
 def rules_command(**given: Any) -> None:
-    """Print MODEL as rules that people read: one for each leaf, or those of a rule list.
+    r"""Print MODEL as rules that people read: one for each leaf, or those of a rule list.
 
     The text of all trees executes exactly: 'treekit verify' proves it.  'treekit simplify'
     makes a short list of rules from a tree or a forest; 'treekit revise' reads rules back
     that were edited by hand.
+
+    \b
+    Examples:
+      treekit rules m.treekit --lang zh
+      treekit rules m.treekit -o rules.html --table new.csv
+      treekit rules m.treekit --against new.csv
     """
     from treekit.model.store import load
 
+    given["form"] = _form(given)
     _check(given)
     tables = filter(None, (given["table"], given["against"]))
     if given["output"] is not None:
@@ -101,9 +108,22 @@ def rules_command(**given: Any) -> None:
     write_text(_pieces(model, given), given["output"])
 
 
+def _form(given: dict[str, Any]) -> str:
+    """The form asked for, or that the suffix of the output says; reports are text."""
+    from treekit.forms.files import form_of
+
+    if given["form"] is not None or given["output"] is None or _reports(given):
+        return given["form"] or "text"
+    return form_of(given["output"])
+
+
+def _reports(given: dict[str, Any]) -> list[str]:
+    return [name for name in ("against", "overlaps") if given[name]]
+
+
 def _check(given: dict[str, Any]) -> None:
     """Refuse options that say nothing together."""
-    reports = [name for name in ("against", "overlaps") if given[name]]
+    reports = _reports(given)
     if len(reports) == 2:
         raise click.UsageError("--against and --overlaps are two reports; ask for one at a time")
     if reports and given["form"] != "text":

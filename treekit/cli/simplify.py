@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treekit.cli.files import check_place
+from treekit.cli.rules import language_option
 from treekit.cli.scoring import read_rows
 from treekit.cli.train import listed
 
@@ -37,8 +38,14 @@ __all__ = ["simplify_command"]
     help="c45rules: ordered, the first rule that fits answers.  sirus: the paths that most "
     "trees have; their mean answers.  rulefit: few rules with weights, which are added.",
 )
-@click.option("--rules", metavar="N", type=click.IntRange(1), help="So many rules at most.")
+@click.option(
+    "--rules",
+    metavar="N",
+    type=click.IntRange(1),
+    help="So many rules at most: by default 10 of sirus, 20 of rulefit.",
+)
 @click.option("--test", metavar="TABLE", help="Report on these rows, not on those of TABLE.")
+@language_option
 @click.option(
     "--missing-marks",
     callback=listed,
@@ -46,13 +53,19 @@ __all__ = ["simplify_command"]
     help="Texts that mean missing in tables, instead of the model's own.",
 )
 def simplify_command(**given: Any) -> None:
-    """Make a short list of rules from MODEL and the TABLE that it was trained on.
+    r"""Make a short list of rules from MODEL and the TABLE that it was trained on.
 
     The list is a model: 'treekit rules', 'predict', 'export' and 'verify' take it.  How far
     it agrees with MODEL, and how right both are, is printed beside its size.
+
+    \b
+    Example:
+      treekit simplify forest.treekit train.csv -o list.treekit --method sirus --rules 20
     """
     from treekit.model.store import load
+    from treekit.rules.language import language
 
+    words = language(given["lang"])
     check_place(given["output"], *filter(None, (given["model"], given["table"], given["test"])))
     model = load(given["model"])
     marks = given["missing_marks"]
@@ -61,7 +74,8 @@ def simplify_command(**given: Any) -> None:
     test = None if given["test"] is None else read_rows(given["test"], marks)
     learned = _learned(given["method"], model, table, given["rules"], test)
     learned.rules.model(provenance={"simplified": given["method"]}).save(given["output"])
-    click.echo(str(learned))
+    for line in learned.lines(words):
+        click.echo(line)
     where = given["table"] if test is None else given["test"]
     click.echo(f"measured on the rows of {where!r}; written to {str(given['output'])!r}")
 

@@ -32,8 +32,9 @@ class Fact(NamedTuple):
     verbatim: bool = False
 
 
-def facts(listing: Listing) -> Iterator[Fact]:
+def facts(page: Sheet) -> Iterator[Fact]:
     """The facts of a listing, in the order of documents."""
+    listing = page.listing
     rules, say = listing.rules, listing.language.say
     outputs = rules.schema.outputs
     if len(outputs) == 1:
@@ -44,9 +45,9 @@ def facts(listing: Listing) -> Iterator[Fact]:
         kinds = tuple(_kind(listing, output) for output in outputs)
         yield Fact(say("page_targets"), kinds, verbatim=True)
     yield Fact(say("page_columns"), (str(rules.schema.n_features),))
-    if rules.n_trees > 1:
+    if rules.n_trees > 1 and not page.weighted:
         yield Fact(say("page_trees"), (str(rules.n_trees),))
-    yield Fact(say("page_rules"), (str(len(rules)),))
+    yield Fact(say("page_rules"), (str(len(page.shown)),))
     yield Fact(say("page_measured"), (say(f"page_measured_{listing.measures.source}"),))
     if listing.model_digest:
         yield Fact(say("page_model_digest"), (listing.model_digest,), verbatim=True)

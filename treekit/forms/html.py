@@ -22,7 +22,7 @@ from treekit.forms import Listing
 from treekit.forms.facts import facts, notes, title
 from treekit.forms.says import Said, shown
 from treekit.forms.sheet import Entry, Figure, Sheet, entries, figure_texts, sheet
-from treekit.forms.wording import tests_said
+from treekit.forms.wording import Asked, tests_said
 from treekit.rules.words import quote
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _Row(NamedTuple):
     number: int
     tree: int
     label: int
-    conditions: list[tuple[str, str]]
+    conditions: list[Asked]
     last: bool
     said: tuple[Said, ...]
     otherwise: tuple[Said, ...]
@@ -87,7 +87,7 @@ def pieces(listing: Listing) -> Iterator[str]:
             style=Markup(style),  # noqa: S704 - ours, and `_css_string`
             first=Markup(_FIRST),  # noqa: S704 - ours
             script=Markup(script),  # noqa: S704 - ours
-            facts=list(facts(listing)),
+            facts=list(facts(page)),
             notes=list(notes(page)),
             tests=tests_said(listing),
             costs=[] if rules.costs is None else rules.costs.tolist(),
@@ -98,6 +98,7 @@ def pieces(listing: Listing) -> Iterator[str]:
             trees=rules.n_trees if rules.n_trees > 1 and not page.weighted else 0,
             votes=page.says.votes,
             weighted=page.weighted,
+            numeric=_single_number(page),
             heads=heads,
             rows=_rows(page),
             n_rows=len(page.shown),

@@ -14,7 +14,7 @@ version 1; keys in parentheses may be left out when a file is written by hand:
 ``type``, ``missing``, ``unknown``, (``voting``), (``costs``), (``order``), (``trees``), \
 (``combine``), (``link``), (``exponent``), (``decisions``)
     As in `treekit.rules.rulelist.RuleList`; ``trees`` is their number.  Numbers that rules say
-    are multiples of ``2 ** exponent``; others are put on the nearest one.
+    are multiples of ``2 ** exponent``; others are put on a finer grid, or the finest there is.
 (``rounding``)
     Where thresholds were shortened, the counts of `treekit.rules.records.Rounding` by their
     names: ``{"digits": 3, "thresholds": 8, ...}``; else null.

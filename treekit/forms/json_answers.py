@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -42,30 +43,30 @@ class Answers:
         ]
         self.votes: dict[str, int] = {}
 
-    def read(self, value: Any) -> tuple[list[int], list[float] | None]:
-        """Units, and what the training rows say, if the answers of all targets state it."""
+    def read(self, value: Any) -> tuple[list[float], list[float] | None]:
+        """Votes or numbers, and what training rows say, if the answers of all targets state it."""
         stated = members(value, self.names)
-        units: list[int] = []
+        said: list[float] = []
         training: list[float] | None = []
         for k, output in enumerate(self.outputs):
             with At(output.name):
                 answer = members(stated[output.name], (), _answer_keys(self.listed))
-                units += self._units(k, output, answer)
+                said += self._said(k, output, answer)
                 if training is not None and "training" in answer:
                     with At("training"):
                         training = training + self._training(k, output, answer["training"])
                 else:
                     training = None
-        return units, training
+        return said, training
 
-    def _units(self, k: int, output: Output, answer: dict[str, Any]) -> list[int]:
+    def _said(self, k: int, output: Output, answer: dict[str, Any]) -> Sequence[float]:
         if self.listed.margins:
             with At("margins"):
                 margins = self._by_class(k, answer.get("margins"))
-                return [self._steps(margins.get(at, _ZERO)) for at in range(len(output.classes))]
+                return [read_numeral(margins.get(at, _ZERO)) for at in range(len(output.classes))]
         if not output.classes:
             with At("value"):
-                return [self._steps(numeral(answer.get("value")))]
+                return [read_numeral(numeral(answer.get("value")))]
         return self._answer(k, output, answer)
 
     def _answer(self, k: int, output: Output, answer: dict[str, Any]) -> list[int]:
@@ -128,13 +129,6 @@ class Answers:
         for key, number in members(value).items():
             found[named(self.keys[k], key, "a class")] = numeral(number, key)
         return found
-
-    def _steps(self, number: str) -> int:
-        """The nearest multiple of the step."""
-        units = float(np.ldexp(read_numeral(number), -self.listed.exponent))
-        if not abs(units) < 2.0**62:
-            raise JsonError(f"{number} is too large for the step 2**{self.listed.exponent}")
-        return round(units)
 
 
 _ZERO = Numeral("0")

@@ -53,7 +53,7 @@ def _head(page: Sheet) -> Iterator[str]:
     rules, say = listing.rules, listing.language.say
     yield f"# {title(listing, _code)}"
     yield ""
-    for fact in facts(listing):
+    for fact in facts(page):
         values = map(_code, fact.values) if fact.verbatim else fact.values
         yield f"- {fact.name}: {', '.join(values)}"
     yield ""
@@ -98,7 +98,7 @@ class _Table:
     def row(self, entry: Entry) -> str:
         """One rule."""
         conditions = f" {self.say('page_and')} ".join(
-            _cell(name + rest) for name, rest in entry.conditions
+            _cell("".join(asked)) for asked in entry.conditions
         )
         if not conditions:
             conditions = f"*{self.say('page_otherwise' if entry.last else 'page_always')}*"

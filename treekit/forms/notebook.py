@@ -55,7 +55,9 @@ def notebook(rules: RuleList) -> str:
 
 
 def _conditions(entry: Entry) -> str:
-    return "".join(f"<span><b>{escape(a)}</b>{escape(b)}</span>" for a, b in entry.conditions)
+    return "".join(
+        f"<span>{escape(a)}<b>{escape(b)}</b>{escape(c)}</span>" for a, b, c in entry.conditions
+    )
 
 
 def _said(said: tuple[Said, ...]) -> str:

@@ -24,6 +24,7 @@ from treekit.forms.json_values import (
     string,
     whole,
 )
+from treekit.rules.edited_answers import on_grid
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import read_numeral
 
@@ -72,7 +73,7 @@ def _rules(stated: list[Any], listed: RuleList) -> RuleList:
     conditions, answers = Conditions(listed), Answers(listed)
     tree: list[int] = []
     leaf: list[int] = []
-    support, as_parent, units, kept, end = [], [], [], [], [0]
+    support, as_parent, said, kept, end = [], [], [], [], [0]
     for number, value in enumerate(stated):
         with At(number):
             rule = members(value, _RULE, _RULE_OPTIONAL)
@@ -85,8 +86,8 @@ def _rules(stated: list[Any], listed: RuleList) -> RuleList:
             with At("if"):
                 end.append(conditions.rule(rule["if"]))
             with At("then"):
-                votes, training = answers.read(rule["then"])
-            units.append(votes)
+                answer, training = answers.read(rule["then"])
+            said.append(answer)
             kept.append(training)
     if not tree or tree[-1] != listed.n_trees - 1:
         raise JsonError(f"there are {listed.n_trees} trees, and each has at least one rule")
@@ -94,13 +95,16 @@ def _rules(stated: list[Any], listed: RuleList) -> RuleList:
         last = np.flatnonzero(np.diff(tree, append=-1))
         if (asks := last[np.diff(end)[last] > 0]).size:
             raise JsonError("the last rule of an ordered list asks nothing", (int(asks[0]), "if"))
+    trees = np.array(tree, dtype=np.int32)
+    units, exponent = on_grid(np.array(said, dtype=np.float64), trees, listed)
     return replace(
         listed,
-        tree=np.array(tree, dtype=np.int32),
+        exponent=exponent,
+        tree=trees,
         leaf=np.array(leaf, dtype=np.int32),
         support=np.array(support, dtype=np.float64),
         as_parent=np.array(as_parent, dtype=np.bool_),
-        units=np.array(units, dtype=np.int64).reshape(len(units), -1),
+        units=units,
         end=np.array(end[1:], dtype=np.int64),
         conditions=conditions.table(),
         value=None if None in kept else np.array(kept, dtype=np.float64),

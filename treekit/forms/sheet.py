@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from treekit.forms import Listing
 from treekit.forms.says import Said, Says, shown
-from treekit.forms.wording import conditions_said
+from treekit.forms.wording import Asked, conditions_said
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import numerals
 
@@ -76,8 +76,7 @@ class Entry(NamedTuple):
     ----------
     rule, tree : int
         From 0.
-    conditions : list of (str, str)
-        Each the name it asks and what it asks of it, which together are its words.
+    conditions : list of Asked
     last : bool
         Whether the rule has no conditions and answers what the rules before it leave.
     said, otherwise : tuple of Said
@@ -87,7 +86,7 @@ class Entry(NamedTuple):
 
     rule: int
     tree: int
-    conditions: list[tuple[str, str]]
+    conditions: list[Asked]
     last: bool
     said: tuple[Said, ...]
     otherwise: tuple[Said, ...]

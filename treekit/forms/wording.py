@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,23 +12,38 @@ from treekit.forms import Listing
 from treekit.rules.phrases import condition_texts, test_text
 from treekit.rules.words import name_text
 
-__all__ = ["conditions_said", "rules_said", "tests_said"]
+__all__ = ["Asked", "conditions_said", "rules_said", "tests_said"]
 
 
-def conditions_said(listing: Listing, start: int, stop: int) -> list[tuple[str, str]]:
-    """For each condition from `start` to `stop` the name it begins with, and the rest.
+class Asked(NamedTuple):
+    """A condition in words, cut at the name that it asks; of a test all is `before`."""
 
-    A test, or a language that does not begin with the name, leaves the first part empty.
-    """
+    before: str
+    name: str
+    behind: str
+
+
+def conditions_said(listing: Listing, start: int, stop: int) -> list[Asked]:
+    """The conditions from `start` to `stop`."""
     rules, words = listing.rules, listing.language
     names = [name_text(column.name, words) for column in rules.schema.columns]
     names += [""] * len(rules.tests)
     asked = rules.conditions.column[start:stop].tolist()
     texts = condition_texts(rules, start, stop, words)
-    return [
-        (name, text[len(name) :]) if text.startswith(name := names[column]) else ("", text)
-        for column, text in zip(asked, texts, strict=True)
-    ]
+    places = {column: _place_of(names[column]) for column in set(asked)}
+    return [_cut(text, places[column]) for column, text in zip(asked, texts, strict=True)]
+
+
+def _place_of(name: str) -> re.Pattern[str] | None:
+    """Where a name stands in words: a plain one is no part of a word or of a numeral."""
+    return re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)") if name else None
+
+
+def _cut(text: str, place: re.Pattern[str] | None) -> Asked:
+    found = place.search(text) if place else None
+    if found is None:
+        return Asked(text, "", "")
+    return Asked(text[: found.start()], found.group(), text[found.end() :])
 
 
 def tests_said(listing: Listing) -> list[str]:

@@ -10,8 +10,6 @@ __all__ = ["Xml", "holds", "visible"]
 
 _STRANGE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-_RETURN = {"\r": "&#13;"}
-
 
 def holds(text: str) -> bool:
     """Whether XML 1.0 can hold a text (section 2.2, Char)."""
@@ -51,14 +49,13 @@ class Xml:
     def leaf(self, name: str, text: str = "", attributes: Mapping[str, str] | None = None) -> None:
         """An element of text alone, or of nothing."""
         tag = self._tag(name, attributes)
-        # A bare carriage return would be read as the end of a line (section 2.11).
-        ended = f">{escape(text, _RETURN)}</{name}>" if text else "/>"
+        ended = f">{_told(escape(text))}</{name}>" if text else "/>"
         self._parts.append(tag + ended)
 
     def _tag(self, name: str, attributes: Mapping[str, str] | None) -> str:
         tag = f"\n{' ' * len(self._open)}<{name}"
         if attributes:
-            tag += "".join(f" {key}={quoteattr(text)}" for key, text in attributes.items())
+            tag += "".join(f" {key}={_told(quoteattr(text))}" for key, text in attributes.items())
         return tag
 
     def take(self) -> str:
@@ -66,3 +63,14 @@ class Xml:
         text = "".join(self._parts)
         self._parts.clear()
         return text
+
+
+def _told(escaped: str) -> str:
+    """Escaped text with references (section 4.1) for what is not printable.
+
+    A bare carriage return would be read as the end of a line (section 2.11), and what turns
+    the direction of a line around would mislead whoever looks at the file.
+    """
+    if escaped.isprintable():
+        return escaped
+    return "".join(c if c.isprintable() or c in "\t\n" else f"&#{ord(c)};" for c in escaped)

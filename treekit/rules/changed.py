@@ -22,6 +22,7 @@ from treekit.model.predict import decide, sums
 from treekit.rules.language import Language, language
 from treekit.rules.phrases import condition_texts
 from treekit.rules.rulelist import RuleList
+from treekit.rules.words import quote
 from treekit.rules.write import AnswerTexts
 
 __all__ = ["Change", "Switch", "changed", "edits"]
@@ -76,9 +77,9 @@ class Change:
         """What changed, in words."""
         say = (words or language()).say
         many = len(self.changed)
-        text = [say("edit_changed", target=self.target, changed=f"{many:,}", rows=f"{self.rows:,}")]
+        text = [say("edit_changed", target=_told(self.target), changed=f"{many:,}", rows=f"{self.rows:,}")]
         text += [
-            "  " + say("edit_switch", before=s.before, after=s.after, rows=f"{s.rows:,}")
+            "  " + say("edit_switch", before=_told(s.before), after=_told(s.after), rows=f"{s.rows:,}")
             for s in self.switches
         ]
         if self.figure != "accuracy" and many:
@@ -89,6 +90,11 @@ class Change:
             key = "edit_accuracy" if self.figure == "accuracy" else "edit_r_squared"
             text.append("  " + say(key, before=_figure(self.before), after=_figure(self.after)))
         return text
+
+
+def _told(text: str) -> str:
+    """A name or a label as it is, unless that would hide something or break a line."""
+    return text if text.isprintable() else quote(text)
 
 
 def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
@@ -187,8 +193,9 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
     Trees that did not change say nothing; rules are compared by what they ask and answer.
     """
     said = words or language()
+    answers = [(rules, AnswerTexts(rules, said)) for rules in (before, after)]
     for tree in range(before.n_trees):
-        old, new = (list(_rule_texts(rules, tree, said)) for rules in (before, after))
+        old, new = (list(_rule_texts(*each, tree, said)) for each in answers)
         if old == new:
             continue
         if before.n_trees > 1:
@@ -199,12 +206,11 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
                 yield from (f"+ {text}" for text in new[c:d])
 
 
-def _rule_texts(rules: RuleList, tree: int, words: Language) -> Iterator[str]:
+def _rule_texts(rules: RuleList, texts: AnswerTexts, tree: int, words: Language) -> Iterator[str]:
     """Each rule of a tree on a line, without its number and support."""
     first, last = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = condition_texts(rules, start, stop, words)
-    texts = AnswerTexts(rules, words)
     blocks = itertools.pairwise(rules.schema.blocks)
     said = zip(*(texts.said(*block, first, last) for block in blocks), strict=True)
     then = words.phrases["rule_then"].partition("{answer}")[0]

@@ -23,9 +23,13 @@ from treekit.rules.language import (
 __all__ = ["NOTE", "checked"]
 
 NOTE = "note_"
+DOCUMENT = "page_"
 _LONGEST = 400
 _MOST_LINES = 12
-_CODE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,4}")
+# Language, script, region, private use (RFC 5646): what browsers sort by, too.
+_CODE = re.compile(
+    r"[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-(?:[A-Z]{2}|[0-9]{3}))?(?:-x(?:-[A-Za-z0-9]{1,8}){1,3})?"
+)
 _TOUCHED = re.compile(r"\w\{[a-z_0-9]+\}|\{[a-z_0-9]+\}[\w{]")
 # Of which the reader looks for what stands before and after it.
 _ONCE = {
@@ -34,6 +38,9 @@ _ONCE = {
     "rule_share": "share",
     "rule_target": "answer",
 }
+# Documents say these as they are: what Markdown, or a spreadsheet, would take for its own.
+_MARKUP = frozenset("<>[]`|*_\\")
+_FORMULA = frozenset("=+-@＝＋－＠")
 _SEPARATORS = ("if_comma", "if_or", "rule_comma", "test_otherwise")
 
 
@@ -72,11 +79,16 @@ def checked(table: Mapping[str, Any], file: str) -> Language:
 def _code(code: object) -> str:
     if not isinstance(code, str) or not _CODE.fullmatch(code) or code in known_languages():
         raise ValueError(
-            f'code is {code!r}; it is that of a language, as in code = "fr", '
+            f'code is {_told(code)}; it is that of a language, as in code = "fr", '
             f"and none that treekit brings ({', '.join(known_languages())}; "
             'a variant is, for example, "en-x-mine")'
         )
     return code
+
+
+def _told(value: object) -> str:
+    """A value for a message; tables and lists may be nested too deep to be told."""
+    return f"a {type(value).__name__}" if isinstance(value, dict | list) else repr(value)
 
 
 def _phrase(key: str, text: object, own: Mapping[str, str]) -> str:
@@ -86,7 +98,8 @@ def _phrase(key: str, text: object, own: Mapping[str, str]) -> str:
         raise ValueError(f"{key} has {len(lines)} lines; a note has 1 to {_MOST_LINES}")
     for line in lines:
         if not isinstance(line, str):
-            raise ValueError(f"{key} is {line!r}; it is a text (or, of a note, a list of texts)")
+            told = _told(line)
+            raise ValueError(f"{key} is {told}; it is a text (or, of a note, a list of texts)")
         if len(line) > _LONGEST or not line.isprintable():
             raise ValueError(
                 f"{key} is longer than {_LONGEST} characters, or has a line break or another "
@@ -98,6 +111,11 @@ def _phrase(key: str, text: object, own: Mapping[str, str]) -> str:
         raise ValueError(f"{key} is {phrase!r}; it needs {fields}, and no others")
     if key.startswith(GRAMMAR):
         _beside_names(key, phrase)
+    if key.startswith(DOCUMENT) and (_MARKUP.intersection(phrase) or phrase[:1] in _FORMULA):
+        raise ValueError(
+            f"{key} is {phrase!r}; documents take none of {' '.join(sorted(_MARKUP))} in it, and "
+            "no sign of a formula at its start"
+        )
     return phrase
 
 

@@ -9,6 +9,7 @@ shares left out, and blank lines and lines that begin with ``#`` stand anywhere.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from treekit.data.table import near_names
 from treekit.errors import DataError, ModelError, ModelFileError
 from treekit.rules import language as languages
 from treekit.rules.edited_answers import EditedAnswers, on_grid
+from treekit.rules.header import header
 from treekit.rules.language import Language
 from treekit.rules.patterns import WHOLE, Patterns
 from treekit.rules.read import condition_table, language_of
@@ -65,9 +67,10 @@ def read_edited(text: str, language: str | Path | Language | None = None) -> Rul
     SettingError
         If there is no such language.
     """
-    words = language_of(text) if language is None else languages.language(language)
     rows = re.split(r"\r?\n", text.removeprefix("\ufeff"))
     lines = [(n, row.rstrip()) for n, row in enumerate(rows, 1) if row.lstrip()[:1] != "#"]
+    first = next((row for _, row in lines if row), "")
+    words = language_of(first) if language is None else languages.language(language)
     reader = _Reader(lines, words)
     try:
         return reader.read()
@@ -123,7 +126,7 @@ class _Reader:
         fields = [one for rule in rules for one in rule.conditions]
         said = np.array([rule.said for rule in rules], dtype=np.float64)
         units, exponent = on_grid(said, trees, facts)
-        return RuleList(
+        found = RuleList(
             schema=facts.schema,
             missing=facts.missing,
             unknown=facts.unknown,
@@ -144,22 +147,34 @@ class _Reader:
             order="first",
             decisions=facts.decisions,
         )
+        self._require_facts(found, facts)
+        return found
+
+    def _require_facts(self, found: RuleList, facts: Facts) -> None:
+        """Refuse a header that states what treekit would not: votes that no rule has."""
+        stated = replace(found, order=facts.order, exponent=facts.exponent, rounding=facts.rounding)
+        count = self.words.facts["rules"]
+        lines = [row for row in header(stated, self.words) if _states(row, count)]
+        theirs = [line for line in self.head if _states(line[1], count)]
+        for (self.at, row), line in zip(theirs, lines, strict=False):
+            if row != line.rstrip():
+                raise ValueError(f"{row!r} should be {line!r}: edit the rules, not the header")
 
     def _facts(self) -> Facts:
         """What the header states, with the number of rules that there are."""
-        rows = [row for _, row in self.head]
-        while rows and not rows[-1]:
-            rows.pop()
+        first, *others = [line for line in self.head if line[1]] or [(1, "")]
         count = self.words.facts["rules"]
-        if rows and rows[-1].startswith(count):
-            rows.pop()
-        lines = Lines("\n".join([*rows, f"{count}{len(self.blocks)}"]), self.words)
-        # A text has more lines than rules; the body stands for what follows.
+        if others and others[-1][1].startswith(count):
+            others.pop()
+        rows = [first[1], "", *(row for _, row in others), f"{count}{len(self.blocks)}"]
+        places = [first[0], first[0], *(n for n, _ in others), self.blocks[0].place[0]]
+        lines = Lines("\n".join(rows), self.words)
+        # A text has more lines than rules; these stand for what follows.
         lines.lines.extend([""] * len(self.blocks))
         try:
             return read_header(lines)
         finally:
-            self.at = self.head[min(lines.at, len(self.head)) - 1][0] if self.head else 1
+            self.at = places[min(lines.at, len(places)) - 1]
 
     def _begins(self, row: str) -> bool:
         return self.bare.fullmatch(row) is not None or self.place.read(row) is not None
@@ -217,11 +232,17 @@ class _Reader:
             ) from error
 
     def _answer(self, lines: list[Line]) -> tuple[float, list[float]]:
-        texts: list[str] = []
-        for self.at, row in lines:
-            text = row.strip()
-            texts.append(text[len(self.then) :].strip() if not texts else text)
-        return self.answers.read_all(texts)
+        """Support, and votes or numbers; `lines` begin with the one of 'then'."""
+        outputs = len(self.answers.around)
+        for self.at, row in lines[outputs:]:
+            raise ValueError(f"{row.strip()!r} is no part of a rule, which ends with its answer")
+        self.at = lines[0][0]
+        return self.answers.read_all([row for _, row in lines])
+
+
+def _states(row: str, count: str) -> bool:
+    """Whether a line of a header states a fact other than the number of rules."""
+    return bool(row) and not row.startswith((" ", count.rstrip()))
 
 
 def _together(conditions: list[Fields]) -> list[Fields]:

@@ -36,6 +36,7 @@ GRAMMAR = ("fact_", "head_", "if_", "test_", "rule_")
 """Keys of the phrases that stand beside names, and are read back, begin so."""
 
 _MAX_BYTES = 1 << 18
+_MOST_DOTS = 200  # in a line: `tomllib` takes the square of a dotted key's parts
 _FIELD = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
 _WORD = re.compile(r"[^\W\d]\w*")
 # What other readers of a text could take for a number, a truth value or nothing.
@@ -160,6 +161,8 @@ def _table(path: Path) -> dict[str, Any]:
             content = stream.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
+        if any(line.count(b".") > _MOST_DOTS for line in content.split(b"\n")):
+            raise ValueError(f"a line has more than {_MOST_DOTS} dots")
         return tomllib.loads(content.decode())
     except (OSError, ValueError, RecursionError) as error:
         raise SettingError(

@@ -13,12 +13,14 @@ from functools import cached_property
 from treekit.rules.language import Language
 from treekit.rules.words import read_name
 
-__all__ = ["NUMBER", "QUOTED", "SHARE", "WHOLE", "Atoms", "Patterns", "cut", "shape"]
+__all__ = ["NUMBER", "OPENED", "QUOTED", "SHARE", "WHOLE", "Atoms", "Patterns", "cut", "shape"]
 
 NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
 SHARE = r"[0-9]+(?:\.[0-9]+)?"
 WHOLE = r"[0-9]+"
 QUOTED = r'"(?:[^"\\]|\\.)*+"'
+OPENED = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
+"""A quoted text, or all that follows a quote that nothing closes: no search starts in it anew."""
 _FREE = rf'[^"]*(?:{QUOTED}[^"]*)*'
 _FIELD = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
 
@@ -118,7 +120,7 @@ def shape(phrase: str, atoms: Mapping[str, str]) -> str:
 def cut(text: str, separator: str) -> Iterator[str]:
     """The parts of a text between separators that stand outside of quotes."""
     at = 0
-    for match in re.finditer(rf"{QUOTED}|({re.escape(separator)})", text):
+    for match in re.finditer(rf"{OPENED}|({re.escape(separator)})", text):
         if match[1]:
             yield text[at : match.start()]
             at = match.end()

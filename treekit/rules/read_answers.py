@@ -98,6 +98,13 @@ class AnswerReader:
         if best != self._class(k, said):
             what = "with the largest share" if self.facts.costs is None else "of least cost"
             raise ValueError(f"{said} is not the class {what}")
+        return self._all(votes, best)
+
+    def _all(self, votes: list[int], said: int) -> list[int]:
+        """The votes of a rule that says class `said`, which must be all that a rule has."""
+        del said
+        if sum(votes) != self.facts.units_each:
+            raise ValueError("the shares do not add to 1")
         return votes
 
     def _pair(self, text: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from treekit.rules.extract import rules
 from treekit.rules.matched import Matched, matched
 from treekit.rules.overlaps import overlapping_rules
 from treekit.rules.rulelist import RuleList
+from treekit.rules.words import numerals
 
 __all__ = ["revised", "revision"]
 
@@ -69,7 +70,7 @@ def revision(model: Model, edited: RuleList) -> tuple[Model, Matched]:
 
 def _require_same(model: Model, edited: RuleList) -> None:
     ours, theirs = model.schema, edited.schema
-    facts = [
+    facts: list[tuple[str, Any, Any]] = [
         ("columns", ours.columns, theirs.columns),
         ("targets", ours.outputs, theirs.outputs),
         ("type of numbers", ours.dtype, theirs.dtype),
@@ -133,8 +134,9 @@ def _with_answers(model: Model, found: Matched, provenance: Mapping[str, Any]) -
         if other[here].any():
             value = tree.value.copy()
             value[leaves.leaf[here][other[here]]] = said[here][other[here]]
-            tree = tree.with_value(value)
-        trees.append(tree)
+            trees.append(tree.with_value(value))
+        else:
+            trees.append(tree)
     units.flags.writeable = False
     made = replace(
         model,
@@ -192,11 +194,16 @@ def _require_cover(listed: RuleList, tree: int) -> None:
     remedy = "add a last rule without conditions, which answers all other rows"
     if found.gap and found.exact:
         row = ", ".join(
-            f"{name}={'missing' if cell is None else cell}"
-            for name, cell in (found.witness or {}).items()
+            f"{name}={_cell(cell, listed)}" for name, cell in (found.witness or {}).items()
         )
         raise ModelError(f"no rule {where}answers a row of {row or 'any kind'}; {remedy}")
     raise ModelError(f"the rules {where}could not be shown to answer every row; {remedy}")
+
+
+def _cell(cell: float | str | None, listed: RuleList) -> str:
+    if isinstance(cell, float):
+        return numerals(np.array([cell]), listed.schema.dtype)[0]
+    return "missing" if cell is None else cell
 
 
 def _without_conditions(listed: RuleList, last: npt.NDArray[np.int64]) -> RuleList:

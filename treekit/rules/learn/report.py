@@ -14,6 +14,7 @@ from treekit.errors import DataError
 from treekit.model.ensemble import Model
 from treekit.model.links import values_of
 from treekit.model.predict import label_codes, sums
+from treekit.rules.language import Language, language
 from treekit.rules.rulelist import RuleList
 
 __all__ = ["LearnedList", "agreement", "judged", "r_squared"]
@@ -52,11 +53,24 @@ class LearnedList:
         return len(self.rules.conditions.column)
 
     def __str__(self) -> str:
-        return (
-            f"{self.n_rules} rules of {self.n_conditions} conditions: fidelity "
-            f"{self.fidelity:.4f}, accuracy {self.accuracy:.4f} "
-            f"(the model's: {self.accuracy_of_model:.4f})"
-        )
+        return "\n".join(self.lines())
+
+    def lines(self, words: Language | None = None) -> list[str]:
+        """The figures as lines of text, in English or the language given."""
+        words = words or language()
+        counts = {"rules": str(self.n_rules), "conditions": str(self.n_conditions)}
+        return [words.say(key, **counts, **self._figures()) for key in self._phrases()]
+
+    def _figures(self) -> dict[str, str]:
+        """What the phrases are filled with."""
+        names = ("fidelity", "accuracy", "accuracy_of_model")
+        return {name: f"{getattr(self, name):.4f}" for name in names}
+
+    def _phrases(self) -> list[str]:
+        """Keys of the lines."""
+        if self.rules.schema.task == "regression":
+            return ["learned_size", "learned_numbers"]
+        return ["learned_size", "learned_agrees", "learned_accuracy"]
 
 
 def judged(rules: RuleList, said: npt.NDArray[Any], model: Model, rows: Dataset) -> LearnedList:

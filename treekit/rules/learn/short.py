@@ -20,7 +20,6 @@ from treekit.model.ensemble import Model
 from treekit.model.links import values_of
 from treekit.model.predict import label_codes, sums
 from treekit.model.votes import least_cost
-from treekit.rules.language import Language, language
 from treekit.rules.learn.indicators import indicators
 from treekit.rules.learn.report import LearnedList, agreement, r_squared
 from treekit.rules.learn.weighted import sums_of
@@ -68,14 +67,11 @@ class ShortList(LearnedList):
     fold_stability: float = np.nan
     frequency: Doubles = field(default_factory=lambda: np.empty(0), repr=False)
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    def _figures(self) -> dict[str, str]:
+        return {name: f"{getattr(self, name):.4f}" for name in _FIGURES}
 
-    def lines(self, words: Language | None = None) -> list[str]:
-        """The figures as lines of text, in English or the language given."""
-        words = words or language()
+    def _phrases(self) -> list[str]:
         classes = self.rules.schema.task == "classification"
-        own = {name: f"{getattr(self, name):.4f}" for name in _FIGURES}
         keys = ["learned_size"]
         keys += ["learned_fidelity", "learned_accuracy"] if classes else ["learned_numbers"]
         if classes and not np.isnan(self.auc):
@@ -84,8 +80,7 @@ class ShortList(LearnedList):
             keys.append("learned_stability")
         if not np.isnan(self.fold_stability):
             keys.append("learned_folds")
-        counts = {"rules": str(self.n_rules), "conditions": str(self.n_conditions)}
-        return [words.say(key, **counts, **own) for key in keys]
+        return keys
 
 
 _FIGURES = (
