@@ -292,9 +292,11 @@ def test_a_disjunction_is_a_rule_for_each_of_its_parts() -> None:
     }
     assert (found.n_rules, found.n_conditions) == (2, 4)
     assert found.fidelity == found.accuracy == found.accuracy_of_model == 1.0
-    assert str(found) == (
-        "2 rules of 4 conditions: fidelity 1.0000, accuracy 1.0000 (the model's: 1.0000)"
-    )
+    assert str(found).splitlines() == [
+        "2 rules with 4 conditions",
+        "says what the model says in 1.0000 of the rows",
+        "right in 1.0000 of the rows; the model: 1.0000",
+    ]
 
 
 def test_paths_of_several_trees_are_put_together() -> None:
