@@ -31,12 +31,13 @@ from treekit.model.build import (
 )
 from treekit.model.ensemble import Model, make_model
 from treekit.model.predict import label_codes, sums
+from treekit.rules.bits import packed
 from treekit.rules.learn.c45rules import c45rules
 from treekit.rules.learn.choose import EXHAUSTIVE, ClassRules, chosen
 from treekit.rules.learn.coding import exception_bits, rule_bits
 from treekit.rules.learn.conditions import Asked, merged, paths_of, rows_meeting
 from treekit.rules.learn.generalise import generalise, rate_bound
-from treekit.rules.learn.ground import ground_of, packed
+from treekit.rules.learn.ground import ground_of
 from treekit.rules.learn.order import by_false_positives, shortened
 from treekit.rules.learn.report import LearnedList, r_squared
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.portable import MASS
+from treekit.rules.bits import packed
 from treekit.rules.clauses import coded, evaluate_test
 from treekit.rules.rulelist import RuleList
 
@@ -78,7 +79,7 @@ def asked_columns(rules: RuleList, first: int, last: int) -> list[Column]:
         owner = rule_of[here]  # ascending; a rule may ask a column several times
         begins = np.flatnonzero(np.diff(owner, prepend=-1))
         everyone[:, owner[begins]] = np.logical_and.reduceat(accepts, begins, axis=1)
-        result.append(Column(column, cells, _packed(everyone), len(accepts) - 1))
+        result.append(Column(column, cells, packed(everyone), len(accepts) - 1))
     return result
 
 
@@ -120,14 +121,6 @@ def _levels_of(rules: RuleList, at: Index) -> tuple[Index, Index, npt.NDArray[np
     return owner, codes, np.repeat(counts - table.dividing[at], counts) <= offset
 
 
-def _packed(accepts: npt.NDArray[np.bool_]) -> Table:
-    """(cells, words) uint64: bit r of a row says whether rule r accepts the cell."""
-    packed = np.packbits(accepts, axis=1, bitorder="little")
-    padded = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
-    padded[:, : packed.shape[1]] = packed
-    return padded.view("<u8")
-
-
 def fitting(
     rules: RuleList, columns: list[Column], rows: Matrix, n_rules: int
 ) -> tuple[Table, list[Index]]:
@@ -150,7 +143,7 @@ def fitting(
     cells : list of (rows,) int64
         Of each column, if the list divides rows: for `Parts.left`.
     """
-    bits = np.repeat(_packed(np.ones((1, n_rules), dtype=np.bool_)), len(rows), axis=0)
+    bits = np.repeat(packed(np.ones((1, n_rules), dtype=np.bool_)), len(rows), axis=0)
     found = []
     for column in columns:
         test = column.number - rules.schema.n_features

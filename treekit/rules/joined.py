@@ -169,8 +169,10 @@ def _lowest_common(
     starts = np.searchsorted(home[order], np.arange(len(shorter) + 1))
     node = leaves.leaf[order[starts[:-1]]].astype(np.int64)
     counts = np.diff(starts)
+    bounds = np.searchsorted(shorter.tree, np.arange(model.n_trees + 1))
     for number, tree in enumerate(model.trees):
-        some = np.flatnonzero((shorter.tree == number) & (counts > 1))
+        first, last = bounds[number : number + 2].tolist()
+        some = first + np.flatnonzero(counts[first:last] > 1)
         if not len(some):
             continue
         parent = tree.parent

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Dtype
 from treekit.model.portable import floor_to
+from treekit.rules.bits import packed
 from treekit.rules.rulelist import RuleList
 
 __all__ = ["Boxes", "Space", "space_of"]
@@ -171,7 +172,7 @@ def space_of(rules: RuleList, some: Index) -> Space:
             accepted[-1] = table.missing[at[condition]]
             own_bits[owner[condition]] &= accepted
         own_bits[:, -1] &= not refused[number]
-        levels[:, words[k] : words[k + 1]] = _packed(own_bits)
+        levels[:, words[k] : words[k + 1]] = packed(own_bits)
     every = Boxes(low, high, missing, levels)
     return Space(
         every.take(slice(n)), every.take(slice(n, n + 1)), intervals, others, tuple(bounds),
@@ -190,15 +191,6 @@ def _ranges(
     first = np.where(open_below, 0, np.searchsorted(bounds, low) + 1)
     last = np.searchsorted(bounds, high) + 1
     return bounds, np.where(known, first, 0), np.where(known, np.maximum(first, last), 0)
-
-
-def _packed(bits: Mask) -> Words:
-    """(n, words) uint64, the lowest bit first."""
-    packed = np.packbits(bits, axis=1, bitorder="little")
-    padded = np.zeros((len(bits), -(-bits.shape[1] // 64) * 8), dtype=np.uint8)
-    padded[:, : packed.shape[1]] = packed
-    words: Words = padded.view("<u8").astype(np.uint64)
-    return words
 
 
 def _all(some: Mask) -> Mask:

@@ -14,10 +14,11 @@ from treekit.model.ensemble import Model
 from treekit.model.portable import MASS
 from treekit.model.tree import Split, Tree
 from treekit.model.votes import least_cost
+from treekit.rules.bits import packed
 from treekit.rules.clauses import coded
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.divided import depth_first, node_paths, steps
-from treekit.rules.learn.ground import Bits, packed
+from treekit.rules.learn.ground import Bits
 
 __all__ = ["Asked", "Paths", "merged", "paths_of", "rows_meeting"]
 

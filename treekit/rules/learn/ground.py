@@ -15,8 +15,9 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
 from treekit.grow.grid import gridded_weights
+from treekit.rules.bits import packed
 
-__all__ = ["Bits", "Ground", "ground_of", "once", "packed", "unpacked"]
+__all__ = ["Bits", "Ground", "ground_of", "once", "unpacked"]
 
 Bits = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.float64]
@@ -95,14 +96,6 @@ def ground_of(rows: Dataset) -> Ground:
         classes=packed(y == np.arange(n_classes)[:, None]),
         totals=totals,
     )
-
-
-def packed(members: npt.NDArray[np.bool_]) -> Bits:
-    """(sets, words) uint64: sets of rows, from (sets, rows) bool."""
-    some = np.packbits(members, axis=1, bitorder="little")
-    padded = np.zeros((len(some), -(-some.shape[1] // 8) * 8), dtype=np.uint8)
-    padded[:, : some.shape[1]] = some
-    return padded.view("<u8").astype(np.uint64, copy=False)
 
 
 def unpacked(sets: Bits, n_rows: int) -> npt.NDArray[np.bool_]:
