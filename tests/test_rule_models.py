@@ -150,7 +150,7 @@ def has_vacuous_rules(listed: RuleList) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_a_list_is_the_model_that_it_was_read_from(data):
     model = data.draw(lists())
     listed = model.rules()

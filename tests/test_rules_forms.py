@@ -25,7 +25,7 @@ from tests.test_rules_wide import divided_model, fruit, oblique_model, surrogate
 from treekit import forms
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import MissingExtraError, ModelFileError, SettingError
-from treekit.forms import FORMS, Listing, written
+from treekit.forms import Listing, written
 from treekit.forms.columns import safe
 from treekit.forms.frame import conditions_frame
 from treekit.forms.read_json import read_json
@@ -146,7 +146,7 @@ def kinds():
     }
 
 
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("form", list(forms.FORMS))
 def test_every_form_writes_every_kind_of_rules_the_same_twice_or_says_why_it_cannot(form):
     cannot = CANNOT_SAY.get(form, {})
     for (name, _), one in kinds().items():

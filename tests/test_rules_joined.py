@@ -43,7 +43,7 @@ def body(listed):
 
 
 @given(st.data())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_a_joined_list_sums_as_the_model_does_is_never_longer_and_reads_back(data):
     model = few_answers(data.draw, data.draw(models(kinds=ALL_KINDS)))
     rows = data.draw(matrices(model, max_rows=8))
@@ -84,9 +84,9 @@ def test_branches_that_say_the_same_are_one_set_of_values_and_no_negation():
     branches = {"green": leaf(YES), "white": leaf(NO), "black": leaf(YES), "red": leaf([1, 1])}
     model = model_of(multiway("colour", branches, missing=2))
     assert [lines[0] for lines in body(joined_rules(model))] == [
-        '  if  colour is one of {"green", "black"}, or is missing',
-        '  if  colour is "white"',
-        '  if  colour is "red"',
+        "  if  colour is green or black, or is missing",
+        "  if  colour is white",
+        "  if  colour is red",
     ]
     assert joined_rules(model)[0].leaf == 0  # both leaves lie under the root
     assert joined_rules(model)[0].support == 8.0
@@ -136,7 +136,7 @@ def test_a_test_that_may_be_unknown_stays_asked_where_missing_values_are_refused
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_decisions_give_the_labels_of_the_model_in_no_more_rules(data):
     model = data.draw(models())
     if model.schema.task == "regression" or model.n_trees > 1:

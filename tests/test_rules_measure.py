@@ -80,7 +80,7 @@ def without_last_conditions(listed):
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_measures_of_a_table_are_those_counted_pair_by_pair(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=8))

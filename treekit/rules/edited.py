@@ -67,9 +67,10 @@ def read_edited(text: str, language: str | Path | Language | None = None) -> Rul
     SettingError
         If there is no such language.
     """
-    words = language_of(text) if language is None else languages.language(language)
     rows = re.split(r"\r?\n", text.removeprefix("\ufeff"))
     lines = [(n, row.rstrip()) for n, row in enumerate(rows, 1) if row.lstrip()[:1] != "#"]
+    first = next((row for _, row in lines if row), "")
+    words = language_of(first) if language is None else languages.language(language)
     reader = _Reader(lines, words)
     try:
         return reader.read()
@@ -161,19 +162,19 @@ class _Reader:
 
     def _facts(self) -> Facts:
         """What the header states, with the number of rules that there are."""
-        rows = [row for _, row in self.head]
-        while rows and not rows[-1]:
-            rows.pop()
+        first, *others = [line for line in self.head if line[1]] or [(1, "")]
         count = self.words.facts["rules"]
-        if rows and rows[-1].startswith(count):
-            rows.pop()
-        lines = Lines("\n".join([*rows, f"{count}{len(self.blocks)}"]), self.words)
-        # A text has more lines than rules; the body stands for what follows.
+        if others and others[-1][1].startswith(count):
+            others.pop()
+        rows = [first[1], "", *(row for _, row in others), f"{count}{len(self.blocks)}"]
+        places = [first[0], first[0], *(n for n, _ in others), self.blocks[0].place[0]]
+        lines = Lines("\n".join(rows), self.words)
+        # A text has more lines than rules; these stand for what follows.
         lines.lines.extend([""] * len(self.blocks))
         try:
             return read_header(lines)
         finally:
-            self.at = self.head[min(lines.at, len(self.head)) - 1][0] if self.head else 1
+            self.at = places[min(lines.at, len(places)) - 1]
 
     def _begins(self, row: str) -> bool:
         return self.bare.fullmatch(row) is not None or self.place.read(row) is not None
@@ -231,11 +232,12 @@ class _Reader:
             ) from error
 
     def _answer(self, lines: list[Line]) -> tuple[float, list[float]]:
-        texts: list[str] = []
-        for self.at, row in lines:
-            text = row.strip()
-            texts.append(text[len(self.then) :].strip() if not texts else text)
-        return self.answers.read_all(texts)
+        """Support, and votes or numbers; `lines` begin with the one of 'then'."""
+        outputs = len(self.answers.around)
+        for self.at, row in lines[outputs:]:
+            raise ValueError(f"{row.strip()!r} is no part of a rule, which ends with its answer")
+        self.at = lines[0][0]
+        return self.answers.read_all([row for _, row in lines])
 
 
 def _states(row: str, count: str) -> bool:

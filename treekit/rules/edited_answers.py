@@ -29,6 +29,7 @@ class EditedAnswers(AnswerReader):
     def __init__(self, facts: Facts, words: Language) -> None:
         super().__init__(facts, words)
         self.whole = facts.units_each if self.shared else 0
+        self.begin = words.phrases["rule_then"].partition("{answer}")[0].strip()
 
     def read_all(self, texts: list[str]) -> tuple[float, list[float]]:
         """Support, and votes or numbers, of the answers for all targets.
@@ -36,24 +37,36 @@ class EditedAnswers(AnswerReader):
         Parameters
         ----------
         texts : list of str
-            A text for each target: what it answers, then, each after two blanks or more,
-            the support and the shares, in any order, or none.
+            A line for each target.  Unless it is said as treekit says it: what the rule
+            answers, then, each after two blanks or more, the support and the shares, in any
+            order, or none.
         """
         outputs = self.facts.schema.outputs
         if len(texts) != len(outputs):
             raise ValueError(f"the rule answers {len(texts)} targets of {len(outputs)}")
         support, said = 0.0, []
         for k, text in enumerate(texts):
-            answer, *rest = _split(text)
-            shares = ""
-            for part in rest:
-                reached = self.support.read(part)
-                if reached is None:
-                    shares = part
-                else:
-                    support = read_numeral(reached[1]["support"])
-            said += self._said(k, answer, shares)
+            found = self._found(k, text)
+            reached = self.support.read(found["support"]) if "support" in found else None
+            if reached is not None:
+                support = read_numeral(reached[1]["support"])
+            said += self._said(k, found["answer"], found.get("shares", ""))
         return support, said
+
+    def _found(self, k: int, text: str) -> dict[str, str]:
+        """The parts of a line."""
+        pattern = self.also if k else self.then
+        exact = pattern.read(text.removeprefix("  "))
+        if exact is not None:
+            return exact[1]
+        text = text.strip().removeprefix("" if k else self.begin).strip()
+        answer, *rest = _split(text)
+        reached = [part for part in rest if self.support.read(part) is not None]
+        shares = [part for part in rest if part not in reached]
+        if len(reached) > 1 or len(shares) > 1:
+            raise ValueError(f"{text!r} is not an answer, a support and shares")
+        found = {"answer": answer, "shares": "".join(shares)}
+        return found | ({"support": reached[0]} if reached else {})
 
     def _said(self, k: int, answer: str, shares: str) -> list[float]:
         if self.facts.margins:

@@ -1,0 +1,486 @@
+"""Rules that a person edited: what is read back, what the model then says, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import treekit
+from tests.strategies import ALL_KINDS, matrices, models
+from treekit.data.schema import Column, Output, Schema
+from treekit.errors import DataError, ModelError, ModelFileError
+from treekit.forms import listing, written
+from treekit.forms.read_json import read_json
+from treekit.model.build import build_tree, leaf, oblique, subset, threshold
+from treekit.model.ensemble import Model, make_model
+from treekit.model.predict import decide, sums
+from treekit.model.tree import Split
+from treekit.rules import rounded, rules
+from treekit.rules.changed import edits
+from treekit.rules.edited import read_edited
+from treekit.rules.language import language
+from treekit.rules.revised import revised, revision
+from treekit.rules.rulelist import RuleList
+from treekit.rules.taken import taken
+
+FRENCH = Path(__file__).parent / "catalogues" / "fr.toml"
+COLUMNS = (Column("sugar"), Column("colour", "nominal", ("red", "green", "blue")), Column("size"))
+SCHEMA = Schema(COLUMNS, "ripe", classes=("no", "yes"))
+NUMBERS = Schema(COLUMNS, "weight", "regression")
+
+
+def melons(**policies: object) -> Model:
+    """Four leaves."""
+    pale = subset("colour", ["red", "green"], leaf([3, 1]), leaf([0, 4]), missing=1)
+    sweet = threshold("size", 5, leaf([1, 2]), leaf([9, 1]), missing=1)
+    root = threshold("sugar", 0.25, pale, sweet, missing=1)
+    return make_model(SCHEMA, [build_tree(root, SCHEMA)], **policies)
+
+
+def weights(n_trees: int = 1, schema: Schema = NUMBERS) -> Model:
+    """Numbers, the largest 7."""
+    root = threshold("sugar", 0.25, leaf(0.1), threshold("size", 5, leaf(7.0), leaf(-2.5)))
+    return make_model(schema, [build_tree(root, schema)] * n_trees)
+
+
+def text_of(model: Model, **options: object) -> str:
+    return "".join(model.rules().text(**options))
+
+
+def edited(model: Model, *changes: tuple[str, str]) -> Model:
+    """The model of a text in which each pair's first part, there once, became the second."""
+    text = text_of(model)
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return revised(model, read_edited(text))
+
+
+def refusal(model: Model, *changes: tuple[str, str]) -> str:
+    with pytest.raises((DataError, ModelError, ModelFileError)) as caught:
+        edited(model, *changes)
+    return str(caught.value)
+
+
+def assert_same(one: Model, other: Model) -> None:
+    """Equal bit for bit, but for provenance."""
+    assert (one.schema, one.exponent) == (other.schema, other.exponent)
+    assert np.array_equal(one.units, other.units)
+    for policy in ("missing", "unknown", "voting", "combine", "link"):
+        assert getattr(one, policy) == getattr(other, policy)
+    assert np.array_equal(one.costs, other.costs) or one.costs is other.costs
+    for ours, theirs in zip(one.trees, other.trees, strict=True):
+        for name in ours.__dataclass_fields__:
+            a, b = np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name))
+            assert a.tobytes() == b.tobytes(), name
+
+
+# ------------------------------------------------------------------ not edited
+
+
+@settings(max_examples=25, deadline=None)
+@given(model=models(kinds=ALL_KINDS), joined=st.booleans())
+def test_a_text_that_was_not_edited_is_the_model_bit_for_bit(model, joined):
+    assert_same(revised(model, read_edited(str(model.rules(join=joined)))), model)
+
+
+@settings(max_examples=20, deadline=None)
+@given(model=models(kinds=ALL_KINDS))
+def test_json_that_was_not_edited_is_the_model_bit_for_bit(model):
+    assert_same(revised(model, read_json("".join(written("json", listing(model))))), model)
+
+
+@pytest.mark.parametrize("words", ["zh", FRENCH], ids=["zh", "fr"])
+def test_a_text_in_another_language_is_read_with_its_words(words):
+    text = text_of(melons(), language=words)
+    assert_same(revised(melons(), read_edited(text, language(words))), melons())
+
+
+def test_what_editors_do_to_a_file_does_not_matter():
+    text = "# signed by A. Person\n\n" + text_of(melons()).replace("  then", "\t then  ")
+    text = text.replace("\nrule 2", "\n\n   # the blue ones\n\nrule 2").replace("\n", " \r\n")
+    assert_same(revised(melons(), read_edited("\ufeff" + text)), melons())
+
+
+def test_rules_that_were_moved_leave_a_tree_as_it_was():
+    model = melons()
+    moved = taken(model.rules(), np.array([3, 1, 0, 2]))
+    assert_same(revised(model, read_edited(str(moved))), model)
+
+
+# ------------------------------------------------------------------ answers
+
+
+def test_another_answer_leaves_the_tree_and_the_other_leaves_as_they_were():
+    model = melons()
+    after = edited(model, ("yes   support 4   yes: 1", "no   support 4"))
+    (old,), (new,) = model.trees, after.trees
+    assert np.array_equal(old.kind, new.kind)
+    assert np.array_equal(old.threshold, new.threshold, equal_nan=True)
+    assert np.count_nonzero((model.units != after.units).any(axis=1)) == 1
+    assert new.value[4].tolist() == [4.0, 0.0]
+    rows = np.array([[0.1, 2, 1], [0.1, 0, 1], [1, 0, 9]])
+    assert decide(after, sums(after, rows)).tolist() == ["no", "no", "no"]
+    assert after.provenance == {**model.provenance, "revised": True}
+
+
+def test_a_label_of_a_joined_rule_is_that_of_all_its_leaves():
+    same = threshold("size", 5, leaf([3, 1]), leaf([3, 1]))
+    model = make_model(SCHEMA, [build_tree(threshold("sugar", 1, same, leaf([0, 1])), SCHEMA)])
+    after = edited(model, ("then no   support 8   no: 0.75, yes: 0.25", "then yes"))
+    assert after.trees[0].n_leaves == 3
+    assert (after.units[:, 1] == after.rules().units_each).all()
+
+
+def test_supports_and_numbers_may_be_left_out():
+    text = text_of(melons())
+    for rule, node in enumerate((3, 4, 5, 6), 1):
+        text = text.replace(f"rule {rule} of 4, node {node}", "rule")
+    for support in (4, 3, 10):
+        text = text.replace(f"   support {support}", "")
+    assert_same(revised(melons(), read_edited(text.replace("rules    4\n", ""))), melons())
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ("no   no: 0.75, yes: 0.2", "line 27 .* the shares add to 0.95; they must add to 1"),
+        ("no   no: 0.2, yes: 0.8", "line 27 .* not the class with the largest share: change"),
+        ("maybe", "line 27 .* 'maybe' is no class; there are: no, yes"),
+        ("no   support 4   no: three", "line 27 .* is not a class and its number"),
+    ],
+)
+def test_shares_that_contradict_are_refused_with_their_line(shares, said):
+    text = text_of(melons())
+    at = next(n for n, row in enumerate(text.split("\n"), 1) if "no: 0.75" in row)
+    found = refusal(melons(), ("no   support 4   no: 0.75, yes: 0.25", shares))
+    with pytest.raises(AssertionError, match=said.replace("27", str(at))):
+        raise AssertionError(found)
+
+
+def test_shares_that_were_rounded_by_hand_are_all_votes():
+    after = edited(melons(), ("no: 0.3333333, yes: 0.6666667", "no: 0.3333333, yes: 0.6666663"))
+    assert (after.units.sum(axis=1) == after.rules().units_each).all()
+
+
+# ------------------------------------------------------------------ numbers
+
+
+@pytest.mark.parametrize("number", ["3", "0.3", "-1e-7", "7.1", "1e6", "0"])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_number_is_answered_as_it_was_written_to_half_a_step(number, form):
+    model = weights()
+    if form == "text":
+        after = edited(model, ("then -2.5 ", f"then {number} "))
+    else:
+        stated = json.loads("".join(written("json", listing(model))))
+        (rule,) = [r for r in stated["rules"] if r["then"]["weight"]["value"] == -2.5]
+        rule["then"]["weight"]["value"] = float(number)
+        after = revised(model, read_json(json.dumps(stated)))
+    said = decide(after, sums(after, np.array([[1.0, 0, 9], [1, 0, 1], [0, 0, 0]])))
+    half = 2.0 ** (after.exponent - 1)
+    assert abs(said[0] - float(number)) <= half
+    before = decide(model, sums(model, np.array([[1.0, 0, 1], [0, 0, 0]])))
+    if abs(float(number)) < 8:
+        assert said[1:].tolist() == before.tolist()
+    else:
+        assert (abs(said[1:] - before) <= half).all()
+    assert after.trees[0].n_nodes == model.trees[0].n_nodes
+
+
+def test_margins_are_edited_too():
+    three = Schema(COLUMNS, "ripe", classes=("no", "half", "yes"))
+    root = threshold("sugar", 0.25, leaf([1, 0, -1]), leaf([0, 2, 0.5]))
+    model = make_model(
+        three, [build_tree(root, three, margins=True)] * 2, combine="sum", link="softmax"
+    )
+    text = text_of(model).replace("half: 2, yes: 0.5", "no: 3.25, half: 2", 1)
+    after = revised(model, read_edited(text))
+    assert after.rules()[1].answers[0].margins == (3.25, 2.0, 0.0)
+    assert after.rules()[3].answers[0].margins == (0.0, 2.0, 0.5)
+
+
+def test_each_of_several_targets_is_edited_apart():
+    schema = Schema(COLUMNS, "ripe", classes=("no", "yes"), more=(Output("size", (1, 2)),))
+    root = threshold("sugar", 0.25, leaf([3, 1, 0, 1]), leaf([0, 1, 1, 0]))
+    model = make_model(schema, [build_tree(root, schema)])
+    after = edited(model, ("       size: 1   1: 1", "  size: 2"))
+    assert [rule.answers[1].label for rule in after.rules()] == [2, 2]
+    assert [rule.answers[0].label for rule in after.rules()] == ["no", "yes"]
+    assert "answers 1 targets of 2" in refusal(model, ("       size: 1   1: 1", ""))
+
+
+# ------------------------------------------------------------------ conditions
+
+
+def test_a_threshold_may_move_where_the_rules_still_answer_every_row():
+    model = melons()
+    text = text_of(model).replace("sugar <= 0.25", "sugar <= 0.1").replace("> 0.25", "> 0.1")
+    after = revised(model, read_edited(text))
+    assert (after.trees[0].kind == Split.RULE).any()
+    rows = np.array([[0.2, 2, 9], [0.1, 2, 9], [np.nan, 2, 1]])
+    assert decide(after, sums(after, rows)).tolist() == ["no", "yes", "yes"]
+
+
+def test_a_row_that_no_rule_answers_is_named_and_fits_none():
+    model = melons()
+    blocks = text_of(model).split("\n\n")
+    listed = read_edited("\n\n".join(blocks[:3] + blocks[4:]))
+    with pytest.raises(ModelError, match=r"no rule answers a row of (.+); add a last") as caught:
+        revised(model, listed)
+    said = str(caught.value).partition(" row of ")[2].partition(";")[0]
+    row = dict(pair.split("=") for pair in said.split(", "))
+    cells = {column.name: _cell(column, row.get(column.name)) for column in COLUMNS}
+    assert not [rule for rule in listed if _fits(rule, cells)]
+
+
+def _cell(column: Column, said: str | None) -> float:
+    if said in (None, "missing"):
+        return np.nan
+    return float(column.levels.index(said) if column.levels else np.float32(said))
+
+
+def _fits(rule, cells) -> bool:
+    """Plainly: whether a row of floats and codes meets a rule."""
+    for c in rule.conditions:
+        x = cells[c.column]
+        if x != x:
+            met = c.missing
+        elif c.levels is not None:
+            met = c.known and COLUMNS[1].levels[int(x)] in c.levels
+        else:
+            met = c.known and c.low < x <= c.high
+        if not met:
+            return False
+    return True
+
+
+def test_a_rule_on_top_comes_before_all_others():
+    top = "rule 1\n  if size > 100\n  and colour is blue\n  then no\n\nrule 1 of 4, node 3"
+    after = edited(melons(), ("rule 1 of 4, node 3", top))
+    rows = np.array([[0.1, 2, 101], [0.1, 2, 100], [0.1, np.nan, 101]])
+    assert decide(after, sums(after, rows)).tolist() == ["no", "yes", "yes"]
+    assert len(after.rules()) == 5
+
+
+def test_rules_may_end_in_one_for_all_others():
+    model = melons()
+    head = text_of(model).split("\n\nrule 3")[0]
+    after = revised(model, read_edited(f"{head}\n\nrule\n  otherwise\n  then yes\n"))
+    assert [rule.label for rule in after.rules()] == ["no", "yes", "yes"]
+    assert after.rules()[0].support == 4
+    assert after.trees[0].value[1].tolist() == [3.0, 1.0]
+
+
+def test_a_rule_behind_one_for_all_is_refused():
+    before = "rule\n  otherwise\n  then no\n\nrule 2 of 4, node 4"
+    assert "rule 2, not the last one, has no conditions" in refusal(
+        melons(), ("rule 2 of 4, node 4", before)
+    )
+
+
+def test_conditions_on_one_column_are_met_together():
+    after = edited(
+        melons(),
+        ("  and colour is red or green", "  and sugar > 0.1\n  and colour is red or green"),
+        ("rule 4 of 4, node 6\n  if  sugar > 0.25, or is missing\n  and size > 5, or is missing",
+         "rule\n  otherwise"),
+    )  # fmt: skip
+    (first, *_) = after.rules()
+    low = float(np.float32(0.1))
+    assert [(c.low, c.high) for c in first.conditions if c.column == "sugar"] == [(low, 0.25)]
+    said = refusal(melons(), ("  and colour is red or green", "  and sugar > 0.5"))
+    assert "no value meets all conditions on one column; delete the rule" in said
+
+
+def test_a_level_may_be_added():
+    after = edited(
+        melons(), ("colour is red or green", "colour is red, green or blue"),
+    )  # fmt: skip
+    rows = np.array([[0.1, 2, 1], [0.1, np.nan, 1]])
+    assert decide(after, sums(after, rows)).tolist() == ["no", "yes"]
+
+
+def test_other_trees_of_a_forest_answer_as_before():
+    root = build_tree(threshold("sugar", 0.5, leaf([2, 1]), leaf([0, 1])), SCHEMA)
+    model = make_model(SCHEMA, [melons().trees[0], root])
+    text = text_of(model).replace("sugar <= 0.5", "sugar <= 0.6").replace("> 0.5", "> 0.6")
+    after = revised(model, read_edited(text))
+    rows = np.array([[0.2, 2, 9], [0.55, 2, 9], [0.7, 1, 1], [np.nan, 1, 1]])
+    moved = rows.copy()
+    moved[1, 0] = 0.45
+    second = make_model(SCHEMA, [root])
+    first = make_model(SCHEMA, [melons().trees[0]])
+    shares = [
+        sums(one, some) / one.rules().unit_total for one, some in ((first, rows), (second, moved))
+    ]
+    assert sums(after, rows) / after.rules().unit_total == pytest.approx(sum(shares) / 2, abs=1e-6)
+    gone = text_of(model).partition("rule 5 of")[0]
+    with pytest.raises(ModelFileError, match="tree 2 of 2 has no rule left; give it one"):
+        read_edited(gone)
+
+
+def test_a_list_stays_one_when_it_is_edited_again():
+    listed = edited(melons(), ("rule 1 of 4, node 3", "rule\n  if size > 9\n  then no\n\nrule 1"))
+    again = edited(listed, ("size > 9", "size > 8"))
+    rows = np.array([[0.1, 2, 8.5], [0.1, 2, 8]])
+    assert decide(again, sums(again, rows)).tolist() == ["no", "yes"]
+    assert_same(revised(listed, read_edited(text_of(listed))), listed)
+
+
+def test_thresholds_that_were_rounded_are_taken_as_they_are_written():
+    root = threshold("sugar", float(np.float32(0.2517)), leaf([1, 0]), leaf([0, 1]))
+    model = make_model(SCHEMA, [build_tree(root, SCHEMA)])
+    rows = np.array([[0.1, 0, 0], [0.4, 0, 0]])
+    after = revised(model, read_edited(str(rounded(model.rules(), 1, rows))))
+    assert {c.high for c in after.rules()[0].conditions} == {float(np.float32(0.3))}
+    assert np.array_equal(sums(after, rows), sums(model, rows))
+
+
+def test_decisions_keep_the_shares_of_labels_that_stay():
+    model = melons()
+    text = str(model.rules(decisions=True))
+    assert_same(revised(model, read_edited(text)), model)
+    blocks = text.split("\n\n")
+    assert "then no" in blocks[2]
+    blocks[2] = blocks[2].replace("then no", "then yes").replace("no: 1", "yes: 1")
+    after = revised(model, read_edited("\n\n".join(blocks)))
+    same = (after.units == model.units).all(axis=1)
+    assert 0 < same.sum() < 4
+    assert (after.units[~same, 1] == model.rules().units_each).all()
+
+
+# ------------------------------------------------------------------ refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("colour is blue,", "color is blue,", "names 'color'.*did you mean 'colour'"),
+        ("is blue,", "is bleu,", "names 'bleu'.*did you mean 'blue'"),
+        ("  and size <= 5", "  und size <= 5", "begins with none of 'if', 'and', 'then'"),
+        ("  and size <= 5", "  and size <= five", "is not a condition"),
+        ("  and size <= 5", "  and size is red", "does not suit the kind"),
+        ("rule 3 of 4, node 5", "rule three", "'rule three' is no part of a rule"),
+        ("classes  no, yes", "classes  yes, no", "the targets of the edited rules are not those"),
+        ("missing  direction", "missing  error", "the policies of the edited rules"),
+        ("votes    16777216", "votes    7", "'votes    7' should be 'votes    16777216'"),
+        ("trees    1", "trees    2", "2 trees"),
+        ("treekit rules, format 2", "rules", "begins with"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_its_line(old, new, said):
+    text = "# checked\n\n# twice\n" + text_of(melons())
+    assert text.count(old) == 1
+    bad = text.replace(old, new)
+    with pytest.raises((DataError, ModelError, ModelFileError), match=said) as caught:
+        revised(melons(), read_edited(bad))
+    if "line" in str(caught.value):
+        at = int(str(caught.value).split("line ")[1].split(" ")[0])
+        if new.startswith(("color", "is bleu", "  und", "  and", "rule three", "votes")):
+            assert new in bad.split("\n")[at - 1]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "hello", "rule"])
+def test_a_text_without_rules_is_refused(text):
+    with pytest.raises(ModelFileError):
+        read_edited(text)
+
+
+def test_conditions_of_models_that_no_list_can_say_are_refused_by_name():
+    divided = melons(missing="fractional")
+    assert "missing='fractional'" in refusal(divided, ("rule 1 of 4, node 3\n  if  sugar <= 0.25",
+                                                        "rule\n  if  sugar <= 0.125"))  # fmt: skip
+    root = oblique({"sugar": 0.5, "size": -1.25}, 0.5, leaf([1, 0]), leaf([0, 1]))
+    slanted = make_model(SCHEMA, [build_tree(root, SCHEMA)])
+    top = "rule\n  if  size > 3\n  then no\n\nrule 1 of 2"
+    assert "tests of several columns" in refusal(slanted, ("rule 1 of 2", top))
+    after = revised(
+        divided, read_edited(text_of(divided).replace("yes   support 4   yes: 1", "no"))
+    )
+    assert np.array_equal(after.trees[0].kind, divided.trees[0].kind)
+
+
+def test_names_that_look_like_rules_are_edited_as_any_other():
+    name, level = "# otherwise\n", 'red or "then"'
+    schema = Schema(
+        (Column(name), Column("if", "nominal", (level, "is missing"))), classes=("then", "rule 1")
+    )
+    root = threshold(0, 1, subset(1, [level], leaf([1, 0]), leaf([0, 1])), leaf([1, 1]))
+    model = make_model(schema, [build_tree(root, schema)])
+    assert_same(revised(model, read_edited(text_of(model))), model)
+    after = edited(model, ('then "then"   support 1   "then": 1', 'then "rule 1"'))
+    assert after.rules()[0].label == "rule 1"
+
+
+# ------------------------------------------------------------------ the same as first match
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_any_edit_answers_as_the_first_rule_of_the_text_that_fits(data):
+    model = data.draw(models(max_trees=1, kinds=("rules",)))
+    listed = model.rules(join=data.draw(st.booleans()))
+    chosen = data.draw(st.lists(st.integers(0, len(listed) - 1), max_size=6))
+    chosen = [at for at in chosen if listed[at].conditions]
+    mine = taken(listed, np.array([*chosen, 0], dtype=np.int64))
+    blocks = str(mine).split("\n\n")
+    last = blocks[-1].split("\n")
+    then = next(i for i, row in enumerate(last) if row.startswith("  then"))
+    blocks[-1] = "\n".join([last[0], "  otherwise", *last[then:]])
+    after = revised(model, read_edited("\n\n".join(blocks)))
+    rows = data.draw(matrices(model))
+    first = [next((i for i in chosen if _first(listed, i, row)), 0) for row in rows]
+    expected = np.ldexp(listed.units[first].astype(float), listed.exponent)
+    assert np.array_equal(np.ldexp(sums(after, rows).astype(float), after.exponent), expected)
+
+
+def _first(listed: RuleList, rule: int, row: np.ndarray) -> bool:
+    """Whether one rule alone fits a row, said plainly from its conditions."""
+    schema = listed.schema
+    for c in listed[rule].conditions:
+        at = schema.names.index(c.column)
+        column, x = schema.columns[at], row[at]
+        if column.kind == "nominal":
+            known = x == x and float(x).is_integer() and 0 <= x < len(column.levels)
+            met = c.known and column.levels[int(x)] in c.levels if known else c.missing
+        else:
+            with np.errstate(over="ignore"):
+                x = float(np.float32(x)) if schema.dtype == "float32" else float(x)
+            above = c.low == -np.inf or c.low < x
+            met = (c.known and above and x <= c.high) if x == x else c.missing
+        if not met:
+            return False
+    return True
+
+
+# ------------------------------------------------------------------ said and kept
+
+
+def test_what_was_edited_is_said_rule_by_rule():
+    model = melons()
+    text = text_of(model).replace("yes   support 4   yes: 1", "no")
+    found = revision(model, read_edited(text))[1]
+    assert list(edits(found.before, found.after)) == [
+        "- if sugar <= 0.25 and colour is blue, or is missing then yes (yes: 1)",
+        "+ if sugar <= 0.25 and colour is blue, or is missing then no (no: 1)",
+    ]
+
+
+@pytest.mark.parametrize("form", ["rules.txt", "rules.json"])
+def test_python_writes_edits_and_reads_back_in_three_lines(form, tmp_path):
+    model = melons()
+    path = treekit.write_rules(model, tmp_path / form)
+    assert_same(treekit.revise(model, path), model)
+    after = edited(model, ("rule 1 of 4, node 3", "rule\n  if size > 9\n  then no\n\nrule 1"))
+    after.save(tmp_path / "after.treekit")
+    again = treekit.load(tmp_path / "after.treekit")
+    assert_same(again, after)
+    assert again.provenance["revised"] is True
+    assert str(again.rules()) == str(after.rules())
+    assert str(rules(again)) == str(again.rules())
