@@ -616,3 +616,15 @@ def test_the_command_reads_json_and_rows_of_a_table(saved: Path, tmp_path: Path)
 )
 def test_mistakes_are_named(saved: Path, options: tuple[object, ...], said: str) -> None:
     assert said in " ".join(call(saved, *options, code=2).split())
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-20, 1.0, 1e200])
+def test_numbers_of_any_size_are_told_in_figures_of_a_few_digits(scale: float) -> None:
+    schema = Schema((Column("a"),), task="regression", dtype="float64")
+    tree = threshold("a", 1.5, leaf(scale, weight=1.0), leaf(-4 * scale, weight=1.0))
+    text = explain(make_model(schema, [build_tree(tree, schema)]), {"a": 1}).text()
+    average, added, together = (line.split()[1:] for line in text.split("\n")[-4:-1])
+    assert float(average[-1]) == pytest.approx(-1.5 * scale, rel=1e-3)
+    assert float(added[0]) == pytest.approx(2.5 * scale, rel=1e-3)
+    assert float(together[0]) == pytest.approx(scale, rel=1e-3)
+    assert max(map(len, (average[-1], added[0], together[0]))) < 16

@@ -141,7 +141,7 @@ def test_the_text_is_aligned_sorted_and_spoken_in_both_languages():
         "0.037).",
     ]
     chinese = report.text("zh")
-    assert "准确程度已不同于训练时的规则：1 条。" in chinese
+    assert "表现已不同于训练时的规则：1 条。" in chinese
     with pytest.raises(SettingError, match="no column 'size'"):
         report.text(sort="size")
 

@@ -155,6 +155,7 @@ def test_a_bound_parts_decimals_as_the_model_parts_the_numbers_it_reads_them_as(
     odd = [0.0, 1.0, 2.5, 0.1, 16777216.0, 1e-45, -1e-45, 3.4028234663852886e38, 1e-38]
     drawn = np.concatenate([odd, np.negative(odd), rng.normal(size=60), rng.lognormal(0, 30, 40)])
     drawn = drawn.astype(np.float32).astype(np.float64) if dtype == "float32" else drawn
+    drawn = np.append(drawn, np.finfo(dtype).max)
     feel = Context(prec=34)
     for at, (decimal, closed) in bounds(drawn, dtype).items():
         bound = Decimal(decimal)

@@ -119,7 +119,7 @@ def bounds(thresholds: npt.NDArray[np.float64], dtype: Dtype) -> dict[float, Bou
 
 def _bound(double: float) -> Bound:
     top = double == np.finfo(np.float64).max
-    following = Decimal(2) ** 1024 if top else Decimal(float(np.nextafter(double, np.inf)))
+    following = Decimal(2**1024) if top else Decimal(float(np.nextafter(double, np.inf)))
     middle = _EXACT.divide(_EXACT.add(Decimal(double), following), Decimal(2))
     written = _FEEL.plus(middle)
     even = not np.float64(double).view(np.int64) & 1

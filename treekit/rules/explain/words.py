@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 
 from treekit.rules.explain.explanation import Explanation
+from treekit.rules.explain.figures import figures_of, total_of
 from treekit.rules.explain.phrases import Words, padded, width_of
 from treekit.rules.explain.records import Change, Changes, Given, Said, Step, Sums
 from treekit.rules.language import Language, language
@@ -194,37 +194,10 @@ def _sums(one: Sums, row: Sequence[Given], words: Words) -> Lines:
         names.append(words.say("other_columns", count=str(len(others))))
         values.append("")
         parts.append(sum(units for _, units in others))
-    figures = _figures(one, parts)
-    total = _figure(one.number(one.total), _decimals(one, parts))
+    figures = figures_of(one, parts)
+    total = total_of(one, parts)
     rows = zip(names, figures, values, strict=True)
     yield from _table([*rows, (words.say("together"), total, "")], right=1)
-
-
-def _decimals(one: Sums, parts: Sequence[int]) -> int:
-    """As many decimals as tell the largest part to four digits."""
-    largest = max(abs(one.number(units)) for units in (*parts, one.total))
-    if largest == 0 or not math.isfinite(largest):
-        return 0
-    votes = one.label is not None and not one.margin
-    return 4 if votes else max(3 - math.floor(math.log10(largest)), 0)
-
-
-def _figures(one: Sums, parts: Sequence[int]) -> list[str]:
-    """The parts, rounded so that those shown add up to the total shown.
-
-    Running totals are rounded, and a part is the difference of two of them: none is off
-    by more than one in the last place.
-    """
-    decimals = _decimals(one, parts)
-    scale = 10.0**decimals
-    running = [round(one.number(units) * scale) for units in itertools.accumulate(parts)]
-    steps = [b - a for a, b in itertools.pairwise([0, *running])]
-    texts = [_figure(step / scale, decimals) for step in steps]
-    return [texts[0], *(text if text.startswith("-") else f"+{text}" for text in texts[1:])]
-
-
-def _figure(value: float, decimals: int) -> str:
-    return f"{value:.{decimals}f}" if abs(value) < 1e15 else f"{value:.6g}"
 
 
 def _changes(changes: Changes | None, words: Words) -> Lines:
