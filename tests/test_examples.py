@@ -117,6 +117,24 @@ def test_the_reader_of_rules_executes_hostile_names_exactly(
     assert len(set(labels)) > 1
 
 
+def test_the_reader_of_rules_executes_ordered_lists(isolated: SimpleNamespace, tmp_path: Path):
+    table = tmp_path / "t.csv"
+    hostile_table(table)
+    model = treekit.train(table, "y", seed=1)
+    text = treekit.write_rules(model, tmp_path / "edited.txt")
+    lines = text.read_text(encoding="utf-8").split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith("rule 1 of"))
+    lines[at:at] = ["rule", "  if n > 0", '  then "is"', ""]
+    text.write_text("\n".join(lines), encoding="utf-8")
+    revised = treekit.revise(model, text)
+    (path,) = treekit.export(revised, "rules", tmp_path / "m")
+    assert "\n  otherwise\n" in path.read_text(encoding="utf-8")
+    reader = EXAMPLES / "standalone" / "read_rules.py"
+    labels, shares = isolated.answers(isolated.run_bare(reader, path, table))
+    assert labels == revised.predict(table).tolist() != model.predict(table).tolist()
+    assert shares == revised.predict_proba(table).tolist()
+
+
 @pytest.mark.parametrize(
     ("policy", "row"), [({"missing": "error"}, ",1"), ({"unknown": "error"}, "tin,1")]
 )

@@ -25,7 +25,7 @@ from tests.test_rules_wide import divided_model, fruit, oblique_model, surrogate
 from treekit import forms
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import MissingExtraError, ModelFileError, SettingError
-from treekit.forms import FORMS, Listing, written
+from treekit.forms import Listing, written
 from treekit.forms.columns import safe
 from treekit.forms.frame import conditions_frame
 from treekit.forms.read_json import read_json

@@ -64,7 +64,11 @@ class Rules:
         for block in blocks:
             place, *lines, then = block.split("\n")
             tree = re.search(r", tree (\d+) of", place)
-            conditions = [] if lines == ["  always"] else [self.condition(x[6:]) for x in lines]
+            conditions = (
+                []
+                if lines in (["  always"], ["  otherwise"])
+                else [self.condition(x[6:]) for x in lines]
+            )
             self.trees[int(tree[1]) - 1 if tree else 0].append((conditions, self.then(then)))
 
     def condition(self, line):
@@ -107,7 +111,8 @@ class Rules:
         cells = {name: self.cell(name, row[name]) for name in self.columns}
         total = [0] * max(len(self.classes), 1)
         for tree in self.trees:
-            (units,) = [units for rule, units in tree if all(met(cells, part) for part in rule)]
+            # Of one tree a single rule fits; of an ordered list the first one answers.
+            units = next(units for rule, units in tree if all(met(cells, part) for part in rule))
             total = [a + b for a, b in zip(total, units, strict=True)]
         if not self.classes:
             number = float(total[0]) / len(self.trees)

@@ -115,7 +115,8 @@ def listing(
         rules, measures = taken(rules, mine), measures.of(mine)
     whole = tree is None and rules.rounding is None and not rules.decisions
     own = model if whole else None
-    return Listing(rules, measures, language(words), title, own, model_digest)
+    digest = model_digest if rules.rounding is None else ""  # they are no longer the model's
+    return Listing(rules, measures, language(words), title, own, digest)
 
 
 def _from(

@@ -42,8 +42,9 @@ def model_pieces(listing: Listing) -> Iterator[str]:
     model = listing.model
     if model is None:
         raise SettingError(
-            "form 'pmml' writes trees, and there are only rules: write form 'pmml-rules', or "
-            "start from the model"
+            "form 'pmml' writes the trees of a model, and these are only rules (some, "
+            "shortened, or of labels alone): write form 'text', or, of one list of classes, "
+            "'pmml-rules'"
         )
     _check(model)
     xml = Xml()
@@ -84,7 +85,7 @@ def _check(model: Model) -> None:
         if not np.isin(tree.kind, _KINDS).all() or len(tree.surrogate_feature):
             raise SettingError(
                 "PMML's trees ask single columns, and the model has other splits: "
-                "write form 'text' or 'pmml-rules'"
+                "write form 'text', or, of one ordered list of classes, 'pmml-rules'"
             )
         if tree.depth > _DEEPEST:
             raise SettingError(

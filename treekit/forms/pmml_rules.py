@@ -72,12 +72,13 @@ def ruleset_pieces(listing: Listing) -> Iterator[str]:
 def _check(rules: RuleList) -> None:
     if rules.schema.task == "regression" or rules.margins:
         raise SettingError(
-            "a rule set of PMML answers classes, and these rules numbers: write form 'pmml'"
+            "a rule set of PMML answers classes, and these rules say numbers to be added or "
+            "answered: write form 'pmml' of a tree of numbers, else 'text'"
         )
     if rules.n_trees > 1:
         raise SettingError(
             f"a rule set of PMML is one list, and these are the rules of {rules.n_trees} trees: "
-            "write form 'pmml'"
+            "write form 'pmml' of a forest, else 'text'"
         )
     if rules.mass > 1:
         raise SettingError(

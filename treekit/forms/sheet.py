@@ -186,7 +186,7 @@ def percent(part: float) -> str:
     return "0%" if part < 0.5 else "100%"
 
 
-def _number(value: float, digits: int = 4) -> str:
+def _number(value: float, digits: int = 6) -> str:
     """Whole numbers as they are, others to some digits; "" for NaN."""
     if math.isnan(value):
         return ""

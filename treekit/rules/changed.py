@@ -77,9 +77,17 @@ class Change:
         """What changed, in words."""
         say = (words or language()).say
         many = len(self.changed)
-        text = [say("edit_changed", target=_told(self.target), changed=f"{many:,}", rows=f"{self.rows:,}")]
+        text = [
+            say(
+                "edit_changed",
+                target=_told(self.target),
+                changed=f"{many:,}",
+                rows=f"{self.rows:,}",
+            )
+        ]
         text += [
-            "  " + say("edit_switch", before=_told(s.before), after=_told(s.after), rows=f"{s.rows:,}")
+            "  "
+            + say("edit_switch", before=_told(s.before), after=_told(s.after), rows=f"{s.rows:,}")
             for s in self.switches
         ]
         if self.figure != "accuracy" and many:

@@ -242,7 +242,8 @@ def _shares(rules: RuleList) -> tuple[Numbers, Numbers]:
     for first, last in itertools.pairwise(rules.schema.blocks):
         label = least_cost(rules.units[:, first:last], rules.costs)[:, None]
         mine = value[:, first:last]
-        own = _part(np.take_along_axis(mine, label, 1)[:, 0], mine.sum(axis=1))
+        reached = np.where(rules.support > 0, mine.sum(axis=1), 0.0)  # else nothing was measured
+        own = _part(np.take_along_axis(mine, label, 1)[:, 0], reached)
         all_rows = whole[rules.tree, first:last]
         prior = _part(np.take_along_axis(all_rows, label, 1)[:, 0], all_rows.sum(axis=1))
         found.append((own, _part(own, prior)))

@@ -24,8 +24,9 @@ __all__ = ["Scale", "round_numeral", "scales"]
 
 Doubles = npt.NDArray[np.float64]
 
-_FURTHER = 0.1
-"""A round number may lie further than the nearest one by this part of the change."""
+_FURTHER = 0.01
+"""A round number may lie further than the nearest one by this part of the change; whole
+numbers, which people count by, may not."""
 _WHOLE_LIMIT = 2.0**24
 """Below it each whole number is a float32."""
 
@@ -129,7 +130,8 @@ def round_numeral(scale: Scale, low: float, high: float, nearest: float) -> str:
         at = Decimal(nearest)
         unknown = math.isnan(scale.x)
         down = not unknown and nearest < scale.x
-        room = Decimal(math.inf) if unknown else abs(at - Decimal(scale.x)) * Decimal(_FURTHER)
+        part = Decimal(0 if scale.whole else _FURTHER)
+        room = Decimal(math.inf) if unknown else abs(at - Decimal(scale.x)) * part
         top = max(at.adjusted() if at else 0, 0) + 1
         for power in range(top, -1 if scale.whole else -340, -1):
             rounding = ROUND_FLOOR if down else ROUND_CEILING

@@ -1,0 +1,60 @@
+"""An expert reads rules, changes one, signs them; what runs is what was signed.
+
+    python examples/sign_the_rules.py
+
+A tree of sick horses becomes a short list of rules: in English, in Chinese and as a page to
+print.  A line of the text is edited; the edited text is a model that exports and verifies.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import treekit
+from treekit.data import DEMO_TARGET, demo_table
+from treekit.rules.changed import changed, edits
+
+
+def main() -> None:
+    """Learn, write, edit, read back, prove, explain."""
+    horses = demo_table()
+    tree = treekit.train(horses, DEMO_TARGET, algorithm="c45", max_depth=4, seed=0)
+    found = treekit.c45rules(tree, horses)
+    print(f"the list of rules:\n{found}\n")
+    signed = found.rules.model()
+    with tempfile.TemporaryDirectory() as folder:
+        text = treekit.write_rules(signed, Path(folder) / "horses.txt")
+        treekit.write_rules(signed, Path(folder) / "马.txt", language="zh")
+        treekit.write_rules(signed, Path(folder) / "horses.html", title="Horses")
+
+        lines = text.read_text(encoding="utf-8").splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith("rule 1 of"))
+        lines[first:first] = [
+            "# The vet: up to 44 the pulse says there is no need.",
+            "rule",
+            "  if pulse <= 44",
+            "  then no",
+            "",
+        ]
+        text.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+        revised = treekit.revise(signed, text)
+        print("what was edited:")
+        print(*edits(signed.rules(), revised.rules()), sep="\n")
+        for change in changed(signed, revised, horses):
+            print(*change.lines(), sep="\n")
+
+        artifacts = [
+            path
+            for target, name in (("c", "rules.c"), ("onnx", "rules.onnx"), ("python", "rules.py"))
+            for path in treekit.export(revised, target, Path(folder) / name)
+            if path.suffix != ".h"
+        ]
+        report = treekit.verify(revised, artifacts, random_rows=200)
+        print(f"\nC, ONNX and Python equal the signed rules bit for bit: {report.equal}\n")
+        print(revised.explain({"pulse": 28, "age": "adult"}, changes=0))
+
+
+if __name__ == "__main__":
+    main()
