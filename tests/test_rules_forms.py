@@ -368,12 +368,12 @@ def test_measures_of_a_table_are_shown_with_rows_mean_and_spread():
     head, first, second = rows_of(text)
     assert "- measured on: the rows of a table\n" in text
     assert head[3:] == ["rows", "support", "coverage", "mean", "spread"]
-    assert (first[3], *first[-2:]) == ("3", "1.25", "0.1235")
+    assert (first[3], *first[-2:]) == ("3", "1.25", "0.123456")
     assert (second[3], *second[-2:]) == ("0", "", "")
     row = read_csv("".join(written("csv", one)))[1]
     assert (row["rows"], row["mean"]) == ("0", "")
     page = "".join(written("html", one))
-    assert '<td class="n" data-v="0.123456">0.1235</td>' in page
+    assert '<td class="n" data-v="0.123456">0.123456</td>' in page
 
 
 def test_names_make_no_markup_in_markdown_and_can_be_read():

@@ -128,6 +128,11 @@ def _check(given: dict[str, Any]) -> None:
         raise click.UsageError("--against and --overlaps are two reports; ask for one at a time")
     if reports and given["form"] != "text":
         raise click.UsageError(f"--{reports[0]} writes a report as text; leave --as out")
+    if given["table"] and given["form"] == "text" and not (given["digits"] or given["overlaps"]):
+        raise click.UsageError(
+            "the text says what executes, and no measures: --table needs --as markdown, html, "
+            "json or csv, or one of --digits, --overlaps and --against"
+        )
     if given["digits"] is not None and given["table"] is None:
         raise click.UsageError("--digits needs the rows that must keep their rules: add --table")
 

@@ -6,6 +6,8 @@ import math
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from treekit.errors import SettingError
 from treekit.rules.language import Language, language
 from treekit.rules.words import label_text, name_text
@@ -104,7 +106,10 @@ def _whole(report: Against, words: Language) -> list[str]:
             fit = _UNKNOWN if math.isnan(quality.r_squared) else f"{quality.r_squared:.4f}"
             error = f"{quality.mean_error:.6g}"
             lines.append(words.say("against_fit", target=name, rows=rows, fit=fit, error=error))
-    lines.append(words.say("against_drifting", count=str(int(report.drift.sum()))))
+    if np.isnan(report.p_value).all():
+        lines.append(words.say("against_unjudged"))
+    else:
+        lines.append(words.say("against_drifting", count=str(int(report.drift.sum()))))
     worst = max(
         range(len(report.stability_index)),
         key=lambda tree: -1.0 if math.isnan(x := float(report.stability_index[tree])) else x,

@@ -52,6 +52,8 @@ class ShortList(LearnedList):
     fold_stability : float
         Its mean for lists of any two folds of the rows, where cross-validation chose the
         size; else NaN.
+    one_label : bool
+        Classification: of some target the list says the same label of every row.
     frequency : (rules,) float64
         The part of the forest's trees that have the rule's path; empty for lists that are
         not chosen by it.
@@ -65,6 +67,7 @@ class ShortList(LearnedList):
     auc_of_model: float = np.nan
     stability: float = np.nan
     fold_stability: float = np.nan
+    one_label: bool = False
     frequency: Doubles = field(default_factory=lambda: np.empty(0), repr=False)
 
     def _figures(self) -> dict[str, str]:
@@ -74,6 +77,8 @@ class ShortList(LearnedList):
         classes = self.rules.schema.task == "classification"
         keys = ["learned_size"]
         keys += ["learned_fidelity", "learned_accuracy"] if classes else ["learned_numbers"]
+        if self.one_label:
+            keys.append("learned_one_label")
         if classes and not np.isnan(self.auc):
             keys.append("learned_auc")
         if not np.isnan(self.stability):
@@ -105,7 +110,7 @@ def judged_short(
     theirs = sums(model, matrix)
     said, told = values_of(rules, ours), values_of(model, theirs)
     y: npt.NDArray[Any] = rows.y.reshape(len(matrix), -1)
-    figures = {
+    figures: dict[str, Any] = {
         "stability": stability,
         "fold_stability": fold_stability,
         "correlation": _correlation(said, told, rows.weights),
@@ -115,6 +120,7 @@ def judged_short(
     else:
         blocks = list(itertools.pairwise(rules.schema.blocks))
         labels = np.stack([least_cost(ours[:, a:b], rules.costs) for a, b in blocks], axis=1)
+        figures["one_label"] = bool((labels == labels[:1]).all(axis=0).any())
         figures |= _of_labels(labels, label_codes(model, theirs), y, rows.weights)
         for name, shares in (("auc", said), ("auc_of_model", told)):
             figures[name] = _mean(
