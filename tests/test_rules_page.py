@@ -308,7 +308,7 @@ def test_the_page_names_title_model_and_text(shown):
     assert page.ask("document.querySelector('h1').textContent") == "Ripe <or> not"
     said = page.ask("document.querySelector('.facts').innerText")
     assert "ab" * 32 in said
-    assert re.search(r"SHA-256 of the rules' text\s+[0-9a-f]{64}", said)
+    assert re.search(r"SHA-256 of the rules' text in English\s+[0-9a-f]{64}", said)
 
 
 # ------------------------------------------------------------------ inert
