@@ -2,6 +2,20 @@
 
 >>> text = str(rules(model))
 >>> parse_rules(text).sums(rows)
+
+Where what is done:
+
+- lists: `rulelist`, `conditions`, `records`, `clauses`; from a model `extract` (`divided`,
+  `listed`), with equal answers joined `joined` (`collapsed`, `merging`); to a model `as_model`;
+  run `evaluate` (`cells`, `policies`), rule by rule `fired`; shortened numbers `rounded`;
+- words: `language` (`catalogue/`, `check_language`, `samples`), `words`, `phrases`, `patterns`;
+  written by `header` and `write`, read by `read` (`read_header`, `read_phrases`,
+  `read_answers`);
+- edited by hand: `edited` (`edited_answers`) reads, `matched` and `revised` make the model,
+  `supported` measures it, `changed` tells;
+- judged: `measure`, `tables`; on new rows `against` (`drift`); by each other `overlaps`
+  (`spaces`, `meeting`, `covering`);
+- `learn/`: short lists; `explain/`: one row.  Documents are `treekit.forms`.
 """
 
 from __future__ import annotations
