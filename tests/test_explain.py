@@ -603,6 +603,7 @@ def test_the_command_reads_json_and_rows_of_a_table(saved: Path, tmp_path: Path)
     [
         ((), "say which row: --row 'age=..."),
         (("--row", "agee=41"), "did you mean 'age'?"),
+        (("--row", "age=41,age=42"), "names 'age' twice"),
         (("--row", "41"), "with --table a number chooses a row"),
         (("--row", "{"), "no JSON object"),
         (("--row", '{"age":' + "[" * 50_000), "no JSON object"),

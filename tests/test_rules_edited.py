@@ -363,7 +363,7 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
         ("colour is blue,", "color is blue,", "names 'color'.*did you mean 'colour'"),
         ("is blue,", "is bleu,", "names 'bleu'.*did you mean 'blue'"),
         ("  and size <= 5", "  und size <= 5", "begins with none of 'if', 'and', 'then'"),
-        ("  and size <= 5", "  and size <= five", "is not a condition"),
+        ("  and size <= 5", "  and size <= five", "such are 'x <= 3', 'x > 3'"),
         ("  and size <= 5", "  and size is red", "does not suit the kind"),
         ("rule 3 of 4, node 5", "rule three", "'rule three' is no part of a rule"),
         ("classes  no, yes", "classes  yes, no", "the targets of the edited rules are not those"),

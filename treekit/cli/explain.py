@@ -139,8 +139,8 @@ def _row(model: Model, row: str | None, assignments: Sequence[str], rows: Any) -
     if row is not None and row.lstrip().startswith("{"):
         cells = _json_cells(row)
     elif row is not None:
-        cells = dict(_pair(text, "--row") for text in _cells_of(row))
-    cells |= dict(_pair(text, "--set") for text in assignments)
+        cells = _once(_cells_of(row), "--row")
+    cells |= _once(assignments, "--set")
     if not cells:
         names = ", ".join(f"{name}=..." for name in model.schema.names[:3])
         raise click.UsageError(f"say which row: --row '{names}', or --table TABLE --row N")
@@ -165,6 +165,17 @@ def _cells_of(text: str) -> list[str]:
         raise click.UsageError(
             f'--row {text!r}: {error}; write a=1,b=2 or "a=x,y",b=2, or use --set'
         ) from None
+
+
+def _once(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Columns and their values, each column named once."""
+    cells: dict[str, str] = {}
+    for text in texts:
+        name, value = _pair(text, option)
+        if name in cells:
+            raise click.UsageError(f"{option} names {name!r} twice; say its value once")
+        cells[name] = value
+    return cells
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -92,12 +92,27 @@ class ConditionReader:
         if core is None or tail is None:
             cut = self.part.read(text) is not None
             said = "does not state a part of a row" if cut else "is not a condition"
-            raise ValueError(f"{text!r} {said}")
+            raise ValueError(f"{text!r} {said}; such are {self._forms()}")
         found = self._core(text, *core, part)
         if not found.known or (tail[0] == "if_or_unknown") != self._asks_test(found):
             raise ValueError(f"{text!r} does not suit the kind of its column")
         found = found._replace(missing=True, part=part)
         return self._divided(text, found, tail[1].get("levels"))
+
+    def _forms(self) -> str:
+        """Conditions as they may be written, of columns x and c."""
+        say = self.words.say
+        either = f"a{self.words.phrases['if_or']}b"
+        known = say("if_upto", name="x", high="3")
+        return ", ".join(
+            repr(form)
+            for form in (
+                *(known, say("if_above", name="x", low="3")),
+                say("if_between", name="x", low="1", high="3"),
+                *(say("if_is", name="c", levels=either), say("if_missing", name="x")),
+                say("if_or_missing", condition=known),
+            )
+        )
 
     def _core(self, text: str, key: str, said: dict[str, str], part: tuple[int, int]) -> Fields:
         if "test" in said:
