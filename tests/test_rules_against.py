@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -159,3 +160,11 @@ def test_a_table_without_rows_or_without_the_target_is_refused():
         rules_against(listed, {"x": [0.0]})
     with pytest.raises(DataError, match="2 target columns are named"):
         rules_against(listed, {"x": [0.0], "ripe": ["raw"]}, ["ripe", "x"])
+
+
+def test_rules_without_figures_of_training_are_not_said_to_be_judged():
+    listed = replace(rules(model_of()), support=np.zeros(2), value=None)
+    report = rules_against(listed, table(40, 10, 35, 15))
+    assert np.isnan(report.p_value).all()
+    assert "none was judged" in report.text()
+    assert "none was judged" not in rules_against(rules(model_of()), table(4, 1, 3, 1)).text()

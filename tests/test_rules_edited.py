@@ -20,7 +20,7 @@ from treekit.model.build import build_tree, leaf, oblique, subset, threshold
 from treekit.model.ensemble import Model, make_model
 from treekit.model.predict import decide, sums
 from treekit.model.tree import Split
-from treekit.rules import rounded, rules
+from treekit.rules import measured, rounded, rules, training_measures
 from treekit.rules.changed import edits
 from treekit.rules.edited import read_edited
 from treekit.rules.language import language
@@ -483,3 +483,44 @@ def test_python_writes_edits_and_reads_back_in_three_lines(form, tmp_path):
     assert again.provenance["revised"] is True
     assert str(again.rules()) == str(after.rules())
     assert str(rules(again)) == str(again.rules())
+
+
+# ------------------------------------------------------------------ what stands behind them
+
+ROWS = {
+    "sugar": [0.1, 0.1, 0.2, 0.5, 0.5, None],
+    "colour": ["red", "red", "blue", "red", "red", "red"],
+    "size": [1.0, 1.0, 1.0, 9.0, 9.0, 9.0],
+    "ripe": ["no", "yes", "yes", "no", "no", None],
+    "weight": [1.0, 3.0, 5.0, 7.0, 8.0, None],
+}
+
+
+def test_a_share_that_was_written_by_hand_is_no_confidence():
+    model = melons()
+    after = edited(model, ("no: 0.75, yes: 0.25", "no: 0.99, yes: 0.01"))
+    measures = training_measures(after.rules())
+    assert measures.confidence[0] == training_measures(model.rules()).confidence[0] == 0.75
+    assert after.predict_proba(ROWS)[0].tolist() != model.predict_proba(ROWS)[0].tolist()
+
+
+@pytest.mark.parametrize("model", [melons(), weights()])
+def test_rules_of_new_conditions_are_measured_by_nobody_until_rows_are_given(model):
+    old = "sugar <= 0.25"
+    text = text_of(model).replace(old, "sugar <= 0.125")
+    answer = "no" if model.schema.task == "classification" else "1"
+    text += f"\nrule\n  otherwise\n  then {answer}\n"
+    alone = training_measures(revised(model, read_edited(text)).rules())
+    assert not alone.weight.any()
+    for part in (alone.coverage, alone.confidence, alone.lift, alone.mean):
+        assert np.isnan(part).all()
+    listed = revised(model, read_edited(text), ROWS).rules()
+    told, wanted = training_measures(listed), measured(listed, ROWS)
+    reached = told.weight > 0
+    assert reached.any()
+    assert not reached.all()
+    for one, other in ((told.confidence, wanted.confidence), (told.mean, wanted.mean)):
+        assert np.array_equal(one[reached], other[reached], equal_nan=True)
+    assert np.array_equal(told.weight[reached], wanted.weight[reached])
+    targetless = {name: cells for name, cells in ROWS.items() if name in model.schema.names}
+    assert not revised(model, read_edited(text), targetless).rules().support.any()

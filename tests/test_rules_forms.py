@@ -164,6 +164,8 @@ def test_a_listing_has_its_model_only_where_the_rules_are_all_that_it_says():
     model = numbers_model(2)
     listed = rules(model)
     shortened = dataclasses.replace(listed, rounding=Rounding(3, 2, 1, 0, 10))
+    assert forms.listing(listed, model_digest="ab").model_digest == "ab"
+    assert not forms.listing(shortened, model_digest="ab").model_digest
     assert forms.listing(model).model is model
     assert forms.listing(listed, model=model).model is model
     for one in (

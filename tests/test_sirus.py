@@ -361,3 +361,12 @@ def test_what_cannot_be_drawn_is_refused_by_name():
         sirus(inputs(), "truth", rules=0)
     with pytest.raises(SettingError, match="above is 1"):
         sirus(inputs(), "truth", above=1)
+
+
+def test_a_list_that_says_one_label_of_every_row_says_so():
+    rows = concept()
+    rare = {**rows, "truth": ["yes" if i % 10 == 0 else "no" for i in range(len(rows["truth"]))]}
+    short = treekit.sirus(rare, "truth", rules=3, trees=20, seed=0)
+    assert short.one_label
+    assert any("same label of every row" in line for line in short.lines())
+    assert not treekit.sirus(rows, "truth", rules=3, trees=20, seed=0).one_label
