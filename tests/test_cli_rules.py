@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,17 @@ def test_a_list_is_made_of_a_model_and_its_table(here):
     assert zh.splitlines()[0] != said.splitlines()[0]
     refused = call("simplify", "m.treekit", "rows.csv", "-o", "rows.csv", code=2).stderr
     assert "is an input of this command" in refused
+
+
+def test_rules_as_sql_name_the_extra_that_they_need(here, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    result = call("rules", "m.treekit", "-o", "r.sql", code=2)
+    assert "pip install 'treekit[sql]'" in result.stderr
+    assert not Path("r.sql").exists()
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_help_holds_no_marks_of_its_making(command):
+    said = call(command, "--help").stdout
+    assert "\\b" not in said
+    assert "\b" not in said

@@ -39,7 +39,7 @@ __all__ = ["revise_command"]
     help="Texts that mean missing in the table, instead of the model's own.",
 )
 def revise_command(**given: Any) -> None:
-    r"""Read RULES, text or JSON of MODEL that was edited by hand, back as a model.
+    """Read RULES, text or JSON of MODEL that was edited by hand, back as a model.
 
     Conditions, answers and the order of rules may be changed, and rules added or deleted;
     numbers of rules and nodes, supports and shares may be left out.  In each tree the first
@@ -50,7 +50,7 @@ def revise_command(**given: Any) -> None:
     Example:
       treekit rules m.treekit -o rules.txt   (then edit rules.txt)
       treekit revise m.treekit rules.txt -o new.treekit --table rows.csv
-    """
+    """  # noqa: D301  # click's mark of lines that stay
     from treekit.forms.files import edited_rules
     from treekit.model.store import load
     from treekit.rules.changed import changed, edits

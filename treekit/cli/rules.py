@@ -81,7 +81,7 @@ def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str 
     help="Texts that mean missing in tables, instead of the model's own.",
 )
 def rules_command(**given: Any) -> None:
-    r"""Print MODEL as rules that people read: one for each leaf, or those of a rule list.
+    """Print MODEL as rules that people read: one for each leaf, or those of a rule list.
 
     The text of all trees executes exactly: 'treekit verify' proves it.  'treekit simplify'
     makes a short list of rules from a tree or a forest; 'treekit revise' reads rules back
@@ -92,7 +92,7 @@ def rules_command(**given: Any) -> None:
       treekit rules m.treekit --lang zh
       treekit rules m.treekit -o rules.html --table new.csv
       treekit rules m.treekit --against new.csv
-    """
+    """  # noqa: D301  # click's mark of lines that stay
     from treekit.model.store import load
 
     given["form"] = _form(given)

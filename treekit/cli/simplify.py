@@ -53,7 +53,7 @@ __all__ = ["simplify_command"]
     help="Texts that mean missing in tables, instead of the model's own.",
 )
 def simplify_command(**given: Any) -> None:
-    r"""Make a short list of rules from MODEL and the TABLE that it was trained on.
+    """Make a short list of rules from MODEL and the TABLE that it was trained on.
 
     The list is a model: 'treekit rules', 'predict', 'export' and 'verify' take it.  How far
     it agrees with MODEL, and how right both are, is printed beside its size.
@@ -61,7 +61,7 @@ def simplify_command(**given: Any) -> None:
     \b
     Example:
       treekit simplify forest.treekit train.csv -o list.treekit --method sirus --rules 20
-    """
+    """  # noqa: D301  # click's mark of lines that stay
     from treekit.model.store import load
     from treekit.rules.language import language
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from treekit.errors import MissingExtraError
 from treekit.forms.outcomes import said
 from treekit.rules.language import Language
 from treekit.rules.rulelist import RuleList
@@ -23,7 +24,16 @@ def sql_pieces(listing: Listing, dialect: str = "sqlite") -> Iterator[str]:
     """A query of the rules' numbers (from 1), then one query for each rule.
 
     Where a row may meet several rules of a tree (it divides), there is no number of the one.
+
+    Raises
+    ------
+    MissingExtraError
+        Without sqlglot.
     """
+    try:
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("sqlglot", "sql") from error
     from treekit.forms.sql_predicates import ALIAS, DIALECTS, predicates
 
     rules, language = listing.rules, listing.language
