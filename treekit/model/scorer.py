@@ -89,6 +89,16 @@ class Scorer:
         shares = probabilities(self._model, total[None])
         return [own[0] for own in shares] if isinstance(shares, list) else shares[0]
 
+    def sums(self, row: npt.NDArray[np.floating[Any]]) -> Sums:
+        """(values,) int64: the integer sums of the row, as `treekit.model.predict.sums`.
+
+        Raises
+        ------
+        DataError
+            As for a call.
+        """
+        return self._sums(row)[1]
+
     def rows(self, table: Any) -> npt.NDArray[np.floating[Any]]:
         """(rows, features) of `dtype`: rows of any table, as `Model.predict` takes them, to score.
 

@@ -1,0 +1,98 @@
+"""The Open Inference Protocol v2 over HTTP: paths to the core, and its answers back.
+
+https://github.com/kserve/open-inference-protocol, ``specification/protocol/inference_rest.md``;
+the binary tensors and the model repository are Triton's extensions of it.
+"""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+from starlette.types import Receive, Scope
+
+from treekit._version import __version__
+from treekit.serve.errors import UnavailableError
+from treekit.serve.http import Endpoint, Reply, json_reply, read_body
+from treekit.serve.served import Served
+from treekit.serve.service import Service
+from treekit.serve.wire import answer_json, read_request, tensors_of
+
+__all__ = ["oip_routes"]
+
+EXTENSIONS = ("binary_tensor_data", "model_repository")
+
+
+class _Oip:
+    """The endpoints on one service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def _served(self, scope: Scope) -> Served:
+        asked = scope["path_params"]
+        return self._service.repository.get(asked.get("name"), asked.get("version"))
+
+    async def infer(self, scope: Scope, receive: Receive) -> Reply:
+        """Answer an inference request."""
+        served = self._served(scope)
+        body = await read_body(scope, receive, self._service.limits)
+        request = read_request(body)
+        names = [output.name for output in request.outputs] if request.outputs else None
+        outputs = await self._service.infer(served, tensors_of(request), names)
+        return Reply(answer_json(served, request.id, outputs))
+
+    async def live(self, scope: Scope, receive: Receive) -> Reply:
+        """Say that the process answers."""
+        del scope, receive
+        return json_reply({"live": True})
+
+    async def ready(self, scope: Scope, receive: Receive) -> Reply:
+        """Say whether every model answers."""
+        del scope, receive
+        ready = self._service.ready
+        return json_reply({"ready": ready}, 200 if ready else 503)
+
+    async def server(self, scope: Scope, receive: Receive) -> Reply:
+        """Say what server this is."""
+        del scope, receive
+        return json_reply({"name": "treekit", "version": __version__, "extensions": EXTENSIONS})
+
+    async def model(self, scope: Scope, receive: Receive) -> Reply:
+        """Describe a model."""
+        del receive
+        served = self._served(scope)
+        return json_reply(
+            {
+                "name": served.name,
+                "versions": self._service.repository.versions(served.name),
+                "platform": served.platform,
+                "inputs": [spec._asdict() for spec in served.inputs],
+                "outputs": [spec._asdict() for spec in served.outputs],
+            }
+        )
+
+    async def model_ready(self, scope: Scope, receive: Receive) -> Reply:
+        """Say whether a model answers."""
+        del receive
+        try:
+            name = self._served(scope).name
+        except UnavailableError:
+            return json_reply({"name": scope["path_params"]["name"], "ready": False}, 503)
+        return json_reply({"name": name, "ready": True})
+
+
+def oip_routes(service: Service) -> list[Route]:
+    """The protocol's paths, the most asked first."""
+    oip = _Oip(service)
+    routes = []
+    for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+        routes += [
+            Route(f"{place}/infer", Endpoint(oip.infer), methods=["POST"]),
+            Route(f"{place}/ready", Endpoint(oip.model_ready), methods=["GET"]),
+            Route(place, Endpoint(oip.model), methods=["GET"]),
+        ]
+    return [
+        *routes,
+        Route("/v2/health/live", Endpoint(oip.live), methods=["GET"]),
+        Route("/v2/health/ready", Endpoint(oip.ready), methods=["GET"]),
+        Route("/v2", Endpoint(oip.server), methods=["GET"]),
+    ]
