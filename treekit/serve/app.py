@@ -1,31 +1,49 @@
-"""The server over HTTP: a thin face of Starlette on the core."""
+"""The server over HTTP: a thin face of Starlette on the core, behind the gate."""
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp
+from treekit.errors import MissingExtraError
 
-from treekit.serve.http import error_reply
+try:
+    from starlette.routing import Router
+    from starlette.types import ASGIApp
+except ImportError as missing:
+    raise MissingExtraError("starlette", "serve") from missing
+
+from treekit.serve.access import Access
+from treekit.serve.gate import Gate
+from treekit.serve.logs import Log
+from treekit.serve.metrics import Metrics, metrics_route
 from treekit.serve.oip import oip_routes
 from treekit.serve.service import Service
+from treekit.serve.settings import ServeSettings
 
 __all__ = ["make_app"]
 
 
-def make_app(service: Service) -> ASGIApp:
-    """The ASGI application of a service."""
-    return Starlette(
-        routes=[*oip_routes(service)],
-        exception_handlers={HTTPException: _refused},
-    )
+def make_app(service: Service, settings: ServeSettings | None = None) -> ASGIApp:
+    """The ASGI application of a service.
 
+    Parameters
+    ----------
+    service : Service
+    settings : ServeSettings, optional
+        None is for a service inside somebody else's application, who knows what hosts it has,
+        who may ask and what is written down: requests to any Host pass, and only what fails is
+        logged.  Pages of other origins do not pass.
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """A path or method that is not there, as JSON."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for these alone
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    reply = error_reply(error.status_code, message)
-    return Response(reply.body, reply.status, error.headers, media_type="application/json")
+    Raises
+    ------
+    SettingError
+        For hosts, origins or a token file that are none.
+    MissingExtraError
+        Without the extra ``serve``.
+    """
+    if settings is None:
+        settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
+    log, metrics = Log(settings.log), Metrics(service)
+    service.repository.listeners += (log.changed, metrics.changed)
+    # The gate answers what the router does not find, and whatever fails: Starlette's own
+    # middleware for that would be passed by each request once more.
+    app = Router([*oip_routes(service), metrics_route(metrics)])
+    return Gate(app, service, settings, Access(settings), metrics, log)

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope
 from treekit._version import __version__
 from treekit.serve.errors import UnavailableError
 from treekit.serve.http import Endpoint, Reply, json_reply, read_body
+from treekit.serve.record import note_answer
 from treekit.serve.served import Served
 from treekit.serve.service import Service
 from treekit.serve.wire import answer_json, read_request, tensors_of
@@ -38,6 +39,7 @@ class _Oip:
         request = read_request(body)
         names = [output.name for output in request.outputs] if request.outputs else None
         outputs = await self._service.infer(served, tensors_of(request), names)
+        note_answer(scope, served, len(outputs[0].cells))
         return Reply(answer_json(served, request.id, outputs))
 
     async def live(self, scope: Scope, receive: Receive) -> Reply:

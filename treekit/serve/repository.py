@@ -88,6 +88,11 @@ class Repository:
         Model files, and folders of them.
     read : callable
         `treekit.serve.loading.read_served`, or what does the same in a test.
+
+    Attributes
+    ----------
+    listeners : list of callables
+        Each is given the changes of a refresh, load or unload that made some.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class Repository:
         self._by_name: Mapping[str, Mapping[str, Served]] = {}
         self._lock = threading.RLock()
         self.changed_at = time.time()
+        self.listeners: list[Callable[[list[Change]], None]] = []
 
     # ---------------------------------------------------------------- asking
 
@@ -196,7 +202,7 @@ class Repository:
             for name in [name for name in self._names if name not in places]:
                 gone = self._names.pop(name)
                 changes += [_removed(name, place, slot) for place, slot in gone.slots.items()]
-            self._publish()
+            self._publish(changes)
             return changes
 
     def load(self, name: str) -> list[Change]:
@@ -220,7 +226,7 @@ class Repository:
             for slot in known.slots.values():
                 slot.stamp = None
             changes = self._refresh_name(name, places[name])
-            self._publish()
+            self._publish(changes)
             refused = [change for change in changes if change.what in ("kept", "refused")]
             if refused:
                 raise InvalidRequestError(f"model {name!r} was not loaded: {refused[0].reason}")
@@ -246,7 +252,7 @@ class Repository:
             ]
             for slot in known.slots.values():
                 slot.served, slot.stamp, slot.reason = None, None, "unloaded"
-            self._publish()
+            self._publish(changes)
             return changes
 
     def _refresh_name(self, name: str, places: list[Place]) -> list[Change]:
@@ -274,7 +280,7 @@ class Repository:
             slot.served, slot.reason = fresh, ""
         return changes
 
-    def _publish(self) -> None:
+    def _publish(self, changes: list[Change]) -> None:
         """Put what is loaded in one new table, in one step: readers take no lock."""
         self._by_name = {
             name: {slot.served.version: slot.served for slot in _newest(known) if slot.served}
@@ -282,6 +288,8 @@ class Repository:
             if any(slot.served for slot in known.slots.values())
         }
         self.changed_at = time.time()
+        for listener in self.listeners if changes else ():
+            listener(changes)
 
     def _places(self) -> dict[str, list[Place]]:
         """Where each model's versions are now."""
