@@ -21,7 +21,9 @@ from treekit.serve.settings import ServeSettings
 __all__ = ["make_app"]
 
 
-def make_app(service: Service, settings: ServeSettings | None = None) -> ASGIApp:
+def make_app(
+    service: Service, settings: ServeSettings | None = None, log: Log | None = None
+) -> ASGIApp:
     """The ASGI application of a service.
 
     Parameters
@@ -31,6 +33,8 @@ def make_app(service: Service, settings: ServeSettings | None = None) -> ASGIApp
         None is for a service inside somebody else's application, who knows what hosts it has,
         who may ask and what is written down: requests to any Host pass, and only what fails is
         logged.  Pages of other origins do not pass.
+    log : Log, optional
+        Default: one to stderr, as `settings` has it.
 
     Raises
     ------
@@ -41,7 +45,7 @@ def make_app(service: Service, settings: ServeSettings | None = None) -> ASGIApp
     """
     if settings is None:
         settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
-    log, metrics = Log(settings.log), Metrics(service)
+    log, metrics = log or Log(settings.log), Metrics(service)
     service.repository.listeners += (log.changed, metrics.changed)
     # The gate answers what the router does not find, and whatever fails: Starlette's own
     # middleware for that would be passed by each request once more.

@@ -104,17 +104,13 @@ class Log:
             return
         shown = path[:_LONGEST_PATH].decode("latin-1")
         if self._json:
-            line = _encode(
+            line = _json_line(
                 _RequestLine(
                     self._now(), level, "request", record.id, method, shown, status,
                     int(seconds * 1e6) / 1e3, client, record.model, record.version, record.rows,
                     record.error,
                 )
             )  # fmt: skip
-            # msgspec leaves DEL, and what is not ASCII, as they are.
-            if not line.isascii() or b"\x7f" in line:
-                line = _ascii(json.loads(line))
-            line += b"\n"
         else:
             line = self._request_text(record, level, method, shown, client, seconds)
         self._writer.put(line, level == "error")
@@ -151,7 +147,7 @@ class Log:
         """
         if self._json:
             told = {"time": self._now(), "level": level, "event": event, **facts}
-            line = _ascii({**told, "message": message}) + b"\n"
+            line = _ascii({**told, "message": message})
         else:
             first, *more = message.splitlines() or [""]
             text = "".join(f"\n    {_printable(part)}" for part in more)
@@ -197,7 +193,7 @@ class Log:
     def _lost(self, count: int) -> bytes:
         text = f"{count} lines were lost: stderr did not take them"
         told = {"time": self._now(), "level": "warning", "event": "lost", "message": text}
-        return _ascii(told) + b"\n" if self._json else f"{self._now()} warning {text}\n".encode()
+        return _ascii(told) if self._json else f"{self._now()} warning {text}\n".encode()
 
 
 class LogHandler(logging.Handler):
@@ -261,9 +257,20 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def _json_line(line: _RequestLine) -> bytes:
+    try:
+        text = _encode(line)
+        if text.isascii() and b"\x7f" not in text:
+            return text + b"\n"
+    except UnicodeEncodeError:  # the name of a file that is not text
+        pass
+    # msgspec leaves DEL, and what is not ASCII, as they are; a terminal may act on them.
+    return _ascii(msgspec.structs.asdict(line))
+
+
 def _ascii(told: dict[str, Any]) -> bytes:
     text = json.dumps(told, ensure_ascii=True, default=str)
-    return text.replace("\x7f", "\\u007f").encode()
+    return text.replace("\x7f", "\\u007f").encode() + b"\n"
 
 
 _stderr = Writer()

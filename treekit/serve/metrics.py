@@ -10,6 +10,7 @@ before prometheus_client is imported for the first time, by their parent.
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -53,6 +54,7 @@ _SECONDS = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     30.0,
 )  # fmt: skip
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _VERSIONS = 64
 """Versions of a model whose rows are told apart: the last ones, since a model that is trained
 anew each minute would have half a million in a year."""
@@ -185,7 +187,9 @@ class Metrics:
             MultiProcessCollector(registry, self._folder)  # type: ignore[no-untyped-call]
             registry.register(self._models)
             registry.register(_Processes(Path(self._folder)))
-        encode, media = choose_encoder(accept)
+        # prometheus_client's reading of that header fails at versions and the like that are odd.
+        form = _OPENMETRICS if _OPENMETRICS.partition(";")[0] in accept else ""
+        encode, media = choose_encoder(form)
         return encode(registry), media
 
 
@@ -227,7 +231,7 @@ class _Processes(Collector):
                 if known is metric:
                     continue
                 [sample], [other] = known.samples, metric.samples
-                join = min if metric.name.endswith("start_time_seconds") else float.__add__
+                join = min if metric.name.endswith("start_time_seconds") else operator.add
                 known.samples = [sample._replace(value=join(sample.value, other.value))]
         return whole.values()
 

@@ -46,6 +46,7 @@ class BoundedProtocol(HttpToolsProtocol):
     watched: ClassVar[set[BoundedProtocol]]
 
     _head_bytes = 0
+    _ending = False
     _why: tuple[int, str] | None = None
     # What the connection was found waiting for when it was last looked at, and since when.
     _waits_for: object = None
@@ -70,6 +71,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; a head that grows on and on ends the connection."""
+        if self._ending:
+            return
         super().data_received(data)
         cycle = self._cycle
         if cycle is not None and cycle.scope is self.scope:
@@ -95,6 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _end_with(self, status: int, message: str) -> None:
         """End the connection with an error, after the answers that are still to come."""
         transport, cycle = self.transport, self._cycle
+        self._ending = True
         if transport.is_closing():
             return
         if cycle is not None and not cycle.response_complete and not cycle.more_body:
