@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from tests.serving import event_loop, grpc_server, http_server, make_service
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import treekit
+from tests.serving import event_loop, grpc_server, http_server, make_service
 from treekit.errors import MissingExtraError, SettingError
 from treekit.serve.app import make_app
 from treekit.serve.errors import UnauthorisedError
@@ -96,11 +96,15 @@ def server(folder: Path) -> Iterator[SimpleNamespace]:
     service = make_service(folder)
     echo = Echo()
     service.repository._by_name = {**service.repository._by_name, "echo": {"7": echo}}
-    with http_server(make_app(service)) as http, grpc_server(service) as port:
-        with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
-            yield SimpleNamespace(
-                service=service, echo=echo, http=http, port=port, client=client, address=f"127.0.0.1:{port}"
-            )
+    with (
+        http_server(make_app(service)) as http,
+        grpc_server(service) as port,
+        triton.InferenceServerClient(f"127.0.0.1:{port}") as client,
+    ):
+        address = f"127.0.0.1:{port}"
+        yield SimpleNamespace(
+            service=service, echo=echo, http=http, port=port, client=client, address=address
+        )
 
 
 def given(name: str, cells: Any, datatype: str | None = None) -> Any:
@@ -136,9 +140,9 @@ def request_of(model: str = "echo", **fields: Any) -> Any:
 
 
 def test_the_description_is_that_of_the_proto():
-    assert FileDescriptorProto.FromString(DESCRIPTION.read_bytes()) == FileDescriptorProto.FromString(
-        described()
-    )
+    assert FileDescriptorProto.FromString(
+        DESCRIPTION.read_bytes()
+    ) == FileDescriptorProto.FromString(described())
 
 
 def _forget_json(found: Any) -> None:
@@ -179,7 +183,11 @@ def test_tritonclient_reads_health_and_metadata(server: SimpleNamespace):
     assert (told.name, told.version) == ("treekit", treekit.__version__)
     model = client.get_model_metadata("mixed")
     served = server.service.repository.get("mixed")
-    assert (model.name, model.platform, list(model.versions)) == ("mixed", "treekit", [served.version])
+    assert (model.name, model.platform, list(model.versions)) == (
+        "mixed",
+        "treekit",
+        [served.version],
+    )
     for theirs, specs in ((model.inputs, served.inputs), (model.outputs, served.outputs)):
         assert [(t.name, t.datatype, tuple(t.shape)) for t in theirs] == list(map(tuple, specs))
     assert client.get_model_metadata("mixed", served.version) == model
@@ -256,7 +264,12 @@ def test_the_outputs_that_are_asked_for_come_in_that_order(server: SimpleNamespa
 
 def test_parameters_that_change_nothing_are_accepted(server: SimpleNamespace, rows: Any):
     said = server.client.infer(
-        "whole", [given("input", rows)], priority=3, timeout=10, sequence_id=9, parameters={"x": "y"}
+        "whole",
+        [given("input", rows)],
+        priority=3,
+        timeout=10,
+        sequence_id=9,
+        parameters={"x": "y"},
     )
     assert len(said.as_numpy("label")) == ROWS
 
@@ -399,60 +412,92 @@ def text_bytes(*elements: bytes) -> bytes:
 
 
 HOSTILE = {
-    "too few bytes": (dict(inputs=[raw("x", "FP32", [3])], raw_input_contents=[b"12345678"]), "12"),
-    "too many bytes": (dict(inputs=[raw("x", "INT8", [1])], raw_input_contents=[b"12"]), "takes 1"),
-    "a huge shape": (dict(inputs=[raw("x", "FP64", [9, 2**40, 2**62])], raw_input_contents=[b""]), "takes"),
-    "a huge empty shape": (dict(inputs=[raw("x", "FP64", [0, 2**62])], raw_input_contents=[b""]), "larger"),
-    "a huge shape of texts": (dict(inputs=[raw("x", "BYTES", [9, 2**60])], raw_input_contents=[b""]), "alone"),
-    "a huge shape of values": (dict(inputs=[typed("x", "BOOL", [9, 2**60], [True])]), "1 values"),
-    "a negative length": (dict(inputs=[raw("x", "BOOL", [-1])], raw_input_contents=[b""]), "negative"),
-    "no shape": (dict(inputs=[typed("x", "INT8", [], [1])]), "0 lengths"),
-    "a shape without end": (dict(inputs=[typed("x", "INT8", [9] * 100_000, [1])]), "100000 lengths"),
-    "too many rows": (dict(inputs=[typed("x", "INT8", [2**50], [1])]), "100,000 at once"),
-    "an unknown datatype": (dict(inputs=[raw("x", "BF16", [1])], raw_input_contents=[b"12"]), "'BF16'"),
-    "no datatype": (dict(inputs=[typed("x", "", [1], [1])]), "''"),
-    "a BOOL of two": (dict(inputs=[raw("x", "BOOL", [2])], raw_input_contents=[b"\1\2"]), "0 or 1"),
+    "too few bytes": (
+        {"inputs": [raw("x", "FP32", [3])], "raw_input_contents": [b"12345678"]},
+        "12",
+    ),
+    "too many bytes": (
+        {"inputs": [raw("x", "INT8", [1])], "raw_input_contents": [b"12"]},
+        "takes 1",
+    ),
+    "a huge shape": (
+        {"inputs": [raw("x", "FP64", [9, 2**40, 2**62])], "raw_input_contents": [b""]},
+        "takes",
+    ),
+    "a huge empty shape": (
+        {"inputs": [raw("x", "FP64", [0, 2**62])], "raw_input_contents": [b""]},
+        "larger",
+    ),
+    "a huge shape of texts": (
+        {"inputs": [raw("x", "BYTES", [9, 2**60])], "raw_input_contents": [b""]},
+        "alone",
+    ),
+    "a huge shape of values": ({"inputs": [typed("x", "BOOL", [9, 2**60], [True])]}, "1 values"),
+    "a negative length": (
+        {"inputs": [raw("x", "BOOL", [-1])], "raw_input_contents": [b""]},
+        "negative",
+    ),
+    "no shape": ({"inputs": [typed("x", "INT8", [], [1])]}, "0 lengths"),
+    "a shape without end": ({"inputs": [typed("x", "INT8", [9] * 100_000, [1])]}, "100000 lengths"),
+    "too many rows": ({"inputs": [typed("x", "INT8", [2**50], [1])]}, "100,000 at once"),
+    "an unknown datatype": (
+        {"inputs": [raw("x", "BF16", [1])], "raw_input_contents": [b"12"]},
+        "'BF16'",
+    ),
+    "no datatype": ({"inputs": [typed("x", "", [1], [1])]}, "''"),
+    "a BOOL of two": (
+        {"inputs": [raw("x", "BOOL", [2])], "raw_input_contents": [b"\1\2"]},
+        "0 or 1",
+    ),
     "a text beyond the end": (
-        dict(inputs=[raw("x", "BYTES", [2])], raw_input_contents=[text_bytes(b"a") + b"\xff" * 4]),
+        {
+            "inputs": [raw("x", "BYTES", [2])],
+            "raw_input_contents": [text_bytes(b"a") + b"\xff" * 4],
+        },
         "element 1",
     ),
     "texts that end early": (
-        dict(inputs=[raw("x", "BYTES", [1])], raw_input_contents=[text_bytes(b"a", b"b")]),
+        {"inputs": [raw("x", "BYTES", [1])], "raw_input_contents": [text_bytes(b"a", b"b")]},
         "end at 5",
     ),
     "a text that is none": (
-        dict(inputs=[raw("x", "BYTES", [1])], raw_input_contents=[text_bytes(b"\xff")]),
+        {"inputs": [raw("x", "BYTES", [1])], "raw_input_contents": [text_bytes(b"\xff")]},
         "no UTF-8",
     ),
-    "a typed text that is none": (dict(inputs=[typed("x", "BYTES", [1], [b"\xc3"])]), "no UTF-8"),
+    "a typed text that is none": ({"inputs": [typed("x", "BYTES", [1], [b"\xc3"])]}, "no UTF-8"),
     "raw and typed": (
-        dict(inputs=[typed("x", "INT8", [1], [1])], raw_input_contents=[b"1"]),
+        {"inputs": [typed("x", "INT8", [1], [1])], "raw_input_contents": [b"1"]},
         "beside",
     ),
     "raw for some": (
-        dict(inputs=[raw("x", "INT8", [1]), raw("y", "INT8", [1])], raw_input_contents=[b"1"]),
+        {"inputs": [raw("x", "INT8", [1]), raw("y", "INT8", [1])], "raw_input_contents": [b"1"]},
         "1 tensors for 2",
     ),
     "another type's field": (
-        dict(inputs=[raw("x", "FP64", [1]) | {"contents": {"fp32_contents": [1]}}]),
+        {"inputs": [raw("x", "FP64", [1]) | {"contents": {"fp32_contents": [1]}}]},
         "fp64_contents",
     ),
-    "half typed": (dict(inputs=[typed("x", "FP16", [1], [1])]), "raw_input_contents"),
-    "a value beyond its type": (dict(inputs=[typed("x", "INT8", [2], [1, 128])]), "holds 128"),
-    "an unsigned value beyond": (dict(inputs=[typed("x", "UINT16", [1], [65536])]), "holds 65536"),
-    "no values": (dict(inputs=[raw("x", "FP32", [3])]), "0 values"),
+    "half typed": ({"inputs": [typed("x", "FP16", [1], [1])]}, "raw_input_contents"),
+    "a value beyond its type": ({"inputs": [typed("x", "INT8", [2], [1, 128])]}, "holds 128"),
+    "an unsigned value beyond": ({"inputs": [typed("x", "UINT16", [1], [65536])]}, "holds 65536"),
+    "no values": ({"inputs": [raw("x", "FP32", [3])]}, "0 values"),
     "shared memory": (
-        dict(inputs=[raw("x", "INT8", [1]) | {"parameters": {"shared_memory_region": {"string_param": "r"}}}]),
+        {
+            "inputs": [
+                raw("x", "INT8", [1])
+                | {"parameters": {"shared_memory_region": {"string_param": "r"}}}
+            ]
+        },
         "shares no memory",
     ),
     "classification": (
-        dict(
-            inputs=[typed("x", "INT8", [1], [1])],
-            outputs=[{"name": "of INT8", "parameters": {"classification": {"int64_param": 2}}}],
-        ),
+        {
+            "inputs": [typed("x", "INT8", [1], [1])],
+            "outputs": [{"name": "of INT8", "parameters": {"classification": {"int64_param": 2}}}],
+        },
         "'classification'",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -477,10 +522,9 @@ def test_bytes_that_are_no_message_are_refused(server: SimpleNamespace, rows: An
 
 def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNamespace, rows: Any):
     rng = np.random.default_rng(5)
-    seeds = [
-        request_of("whole", inputs=[raw("input", "FP32", [2, 3])], raw_input_contents=[rows[:2].tobytes()]),
-        request_of("mixed", inputs=[typed("n", "FP32", [1], [1]), typed("kind of tree", "BYTES", [1], [b"oak"])]),
-    ]  # fmt: skip
+    inputs = [typed("n", "FP32", [1], [1]), typed("kind of tree", "BYTES", [1], [b"oak"])]
+    cells = {"inputs": [raw("input", "FP32", [2, 3])], "raw_input_contents": [rows[:2].tobytes()]}
+    seeds = [request_of("whole", **cells), request_of("mixed", inputs=inputs)]
     codes: dict[str, int] = {}
     with grpc.insecure_channel(server.address) as channel:
         method = channel.unary_unary(f"/{SERVICE}/ModelInfer")
@@ -660,15 +704,17 @@ def test_a_token_file_that_nobody_checks_is_no_way_to_start(folder: Path):
 def certificate(folder: Path) -> tuple[str, str]:
     cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-         "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
          "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
         check=True, capture_output=True,
     )  # fmt: skip
     return cert, key
 
 
-def test_tls_is_spoken_with_the_certificate_of_the_settings(folder: Path, rows: Any, tmp_path: Path):
+def test_tls_is_spoken_with_the_certificate_of_the_settings(
+    folder: Path, rows: Any, tmp_path: Path
+):
     cert, key = certificate(tmp_path)
     service = make_service(folder / "whole.treekit")
     with grpc_server(service, tls_cert=cert, tls_key=key) as port:
@@ -678,8 +724,9 @@ def test_tls_is_spoken_with_the_certificate_of_the_settings(folder: Path, rows: 
             assert len(client.infer("whole", [given("input", rows)]).as_numpy("label")) == ROWS
         assert refused(call, f"127.0.0.1:{port}", "ServerLive", b"")[0] == "UNAVAILABLE"
     Path(key).write_text("no key", encoding="ascii")
-    with pytest.raises(SettingError, match="belong together"), grpc_server(
-        service, tls_cert=cert, tls_key=key
+    with (
+        pytest.raises(SettingError, match="belong together"),
+        grpc_server(service, tls_cert=cert, tls_key=key),
     ):
         pass
 
@@ -687,7 +734,9 @@ def test_tls_is_spoken_with_the_certificate_of_the_settings(folder: Path, rows: 
 # -------------------------------------------------------------------------- repository
 
 
-def test_models_are_loaded_and_unloaded_where_that_is_allowed(folder: Path, tmp_path: Path, rows: Any):
+def test_models_are_loaded_and_unloaded_where_that_is_allowed(
+    folder: Path, tmp_path: Path, rows: Any
+):
     for name in ("whole", "text"):
         (tmp_path / f"{name}.treekit").write_bytes((folder / f"{name}.treekit").read_bytes())
     (tmp_path / "bad.treekit").write_bytes(b"no model")
@@ -702,7 +751,10 @@ def test_models_are_loaded_and_unloaded_where_that_is_allowed(folder: Path, tmp_
         assert index["text"].version == service.repository.get("text").version
         client.unload_model("whole")
         assert not client.is_model_ready("whole")
-        assert refused(client.infer, "whole", inputs) == ("UNAVAILABLE", "model 'whole' is not loaded")
+        assert refused(client.infer, "whole", inputs) == (
+            "UNAVAILABLE",
+            "model 'whole' is not loaded",
+        )
         ready = message("RepositoryIndexRequest")(ready=True).SerializeToString()
         said = call(f"127.0.0.1:{port}", "RepositoryIndex", ready)
         assert [model.name for model in said.models] == ["text"]
@@ -717,7 +769,9 @@ def test_models_are_loaded_and_unloaded_where_that_is_allowed(folder: Path, tmp_
         code, text = refused(client.load_model, "whole", config="{}")
         assert (code, "'config'" in text) == ("INVALID_ARGUMENT", True)
         load = message("RepositoryModelLoadRequest")(repository_name="r", model_name="whole")
-        code, text = refused(call, f"127.0.0.1:{port}", "RepositoryModelLoad", load.SerializeToString())
+        code, text = refused(
+            call, f"127.0.0.1:{port}", "RepositoryModelLoad", load.SerializeToString()
+        )
         assert (code, "'r'" in text) == ("INVALID_ARGUMENT", True)
 
 
@@ -766,8 +820,12 @@ def test_http_and_grpc_share_an_event_loop_of_uvloop(folder: Path, rows: Any):
         with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
             found = []
             for _ in range(20):
-                found.append(len(client.infer("whole", [given("input", rows)]).as_numpy("label")) == ROWS)
-                with urllib.request.urlopen(f"http://127.0.0.1:{http}/v2/health/live", timeout=10) as r:
+                found.append(
+                    len(client.infer("whole", [given("input", rows)]).as_numpy("label")) == ROWS
+                )
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{http}/v2/health/live", timeout=10
+                ) as r:
                     found.append(r.status == 200)
             return found
 
