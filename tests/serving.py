@@ -1,74 +1,56 @@
-"""Servers for tests: in threads of this process, on ports that are free."""
+"""Servers for tests: in this process, or on a free port in a thread of it."""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
+import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+import uvicorn
+
+from treekit.serve.app import make_app
 from treekit.serve.repository import Repository
 from treekit.serve.running import Runner
 from treekit.serve.service import Service
-from treekit.serve.settings import Limits, ServeSettings
+from treekit.serve.settings import Limits
 
 
-def make_service(*sources: Path, control: bool = False, **limits: Any) -> Service:
-    """The service of model files and folders, loaded."""
+def service_of(*sources: str | Path, control: bool = False, **limits: Any) -> Service:
+    """A service of model files and folders, loaded."""
     repository = Repository(sources)
     repository.refresh()
     return Service(repository, Runner(Limits(**limits)), control=control)
 
 
-@contextmanager
-def http_server(app: Any, **options: Any) -> Iterator[int]:
-    """The port of a uvicorn server of an ASGI application."""
-    import uvicorn
+def client_of(app: Any) -> httpx.AsyncClient:
+    """An HTTP client of an application in this process; its faults reach the test."""
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+    return httpx.AsyncClient(transport=transport, base_url="http://treekit.test")
 
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="off", **options
-    )
+
+@contextlib.contextmanager
+def on_a_port(service: Service) -> Iterator[str]:
+    """Serve over HTTP from a thread; gives "host:port"."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(make_app(service), log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.run, daemon=True)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:
+        end = time.monotonic() + 20
         while not server.started:
-            assert thread.is_alive()
-            thread.join(0.01)
-        yield server.servers[0].sockets[0].getsockname()[1]
+            assert thread.is_alive(), "the server ended before it began"
+            assert time.monotonic() < end, "the server did not start in time"
+            time.sleep(0.01)
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(10)
-
-
-@contextmanager
-def grpc_server(
-    service: Service, check_token: Callable[[bytes | None], None] | None = None, **settings: Any
-) -> Iterator[int]:
-    """The port of a gRPC server on an event loop of its own."""
-    from treekit.serve.rpc import start_grpc
-
-    with event_loop() as run:
-        given = ServeSettings(("-",), grpc_port=0, limits=service.limits, **settings)
-        server = run(start_grpc(service, given, check_token))
-        try:
-            yield server.port
-        finally:
-            run(server.stop(0))
-
-
-@contextmanager
-def event_loop() -> Iterator[Callable[[Any], Any]]:
-    """What runs a coroutine on an event loop in a thread, and gives its result."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(30)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
+        thread.join(20)
+        listening.close()
+        service.runner.close()

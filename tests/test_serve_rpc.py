@@ -25,7 +25,8 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import treekit
-from tests.serving import event_loop, grpc_server, http_server, make_service
+from tests.serving import on_a_port, service_of
+from tests.serving_rpc import event_loop, grpc_server
 from treekit.errors import MissingExtraError, SettingError
 from treekit.serve.app import make_app
 from treekit.serve.errors import UnauthorisedError
@@ -93,11 +94,11 @@ def rows(folder: Path) -> Any:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[SimpleNamespace]:
     """One server over HTTP and gRPC, of one service; with `echo` beside its models."""
-    service = make_service(folder)
+    service = service_of(folder)
     echo = Echo()
     service.repository._by_name = {**service.repository._by_name, "echo": {"7": echo}}
     with (
-        http_server(make_app(service)) as http,
+        on_a_port(service) as http,
         grpc_server(service) as port,
         triton.InferenceServerClient(f"127.0.0.1:{port}") as client,
     ):
@@ -194,7 +195,7 @@ def test_tritonclient_reads_health_and_metadata(server: SimpleNamespace):
 
 
 def test_a_server_that_closes_is_live_and_not_ready(folder: Path):
-    service = make_service(folder / "whole.treekit")
+    service = service_of(folder / "whole.treekit")
     service.closing = True
     with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
         assert client.is_server_live()
@@ -216,7 +217,7 @@ def test_answers_are_those_of_the_model_and_of_rest_bit_for_bit(
     finite = np.where(np.isinf(rows), 1.5, rows)  # JSON has no infinity
     cells = [None if cell != cell else cell for cell in finite.ravel().tolist()]
     body = {"inputs": [{"name": "input", "datatype": "FP32", "shape": rows.shape, "data": cells}]}
-    url = f"http://127.0.0.1:{server.http}/v2/models/{name}/infer"
+    url = f"http://{server.http}/v2/models/{name}/infer"
     with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=10) as answer:
         rest = {output["name"]: output for output in json.load(answer)["outputs"]}
     twin = server.client.infer(name, [given("input", finite)])
@@ -392,7 +393,7 @@ def test_wrong_names_are_refused_with_those_that_are_near(server: SimpleNamespac
 
 def test_an_error_has_the_same_text_as_over_rest(server: SimpleNamespace, rows: Any):
     body = {"inputs": [{"name": "in", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
-    url = f"http://127.0.0.1:{server.http}/v2/models/whole/infer"
+    url = f"http://{server.http}/v2/models/whole/infer"
     with pytest.raises(urllib.error.HTTPError) as found:
         urllib.request.urlopen(url, json.dumps(body).encode(), timeout=10)
     with found.value as answer:
@@ -421,24 +422,24 @@ HOSTILE = {
         "takes 1",
     ),
     "a huge shape": (
-        {"inputs": [raw("x", "FP64", [9, 2**40, 2**62])], "raw_input_contents": [b""]},
-        "takes",
+        {"inputs": [raw("x", "FP64", [9, 2**20, 2**20])], "raw_input_contents": [b""]},
+        "takes 79,164,837,199,872",
     ),
     "a huge empty shape": (
         {"inputs": [raw("x", "FP64", [0, 2**62])], "raw_input_contents": [b""]},
-        "larger",
+        "larger than any",
     ),
     "a huge shape of texts": (
-        {"inputs": [raw("x", "BYTES", [9, 2**60])], "raw_input_contents": [b""]},
+        {"inputs": [raw("x", "BYTES", [9, 2**40])], "raw_input_contents": [b""]},
         "alone",
     ),
-    "a huge shape of values": ({"inputs": [typed("x", "BOOL", [9, 2**60], [True])]}, "1 values"),
+    "a huge shape of values": ({"inputs": [typed("x", "BOOL", [9, 2**40], [True])]}, "1 values"),
     "a negative length": (
         {"inputs": [raw("x", "BOOL", [-1])], "raw_input_contents": [b""]},
         "negative",
     ),
-    "no shape": ({"inputs": [typed("x", "INT8", [], [1])]}, "0 lengths"),
-    "a shape without end": ({"inputs": [typed("x", "INT8", [9] * 100_000, [1])]}, "100000 lengths"),
+    "no shape": ({"inputs": [typed("x", "INT8", [], [1])]}, "1 to 8 lengths"),
+    "a shape without end": ({"inputs": [typed("x", "INT8", [9] * 100_000, [1])]}, "1 to 8 lengths"),
     "too many rows": ({"inputs": [typed("x", "INT8", [2**50], [1])]}, "100,000 at once"),
     "an unknown datatype": (
         {"inputs": [raw("x", "BF16", [1])], "raw_input_contents": [b"12"]},
@@ -458,7 +459,7 @@ HOSTILE = {
     ),
     "texts that end early": (
         {"inputs": [raw("x", "BYTES", [1])], "raw_input_contents": [text_bytes(b"a", b"b")]},
-        "end at 5",
+        "end after 5",
     ),
     "a text that is none": (
         {"inputs": [raw("x", "BYTES", [1])], "raw_input_contents": [text_bytes(b"\xff")]},
@@ -488,7 +489,7 @@ HOSTILE = {
                 | {"parameters": {"shared_memory_region": {"string_param": "r"}}}
             ]
         },
-        "shares no memory",
+        "'shared_memory_region'",
     ),
     "classification": (
         {
@@ -586,7 +587,7 @@ def test_an_unforeseen_error_tells_nothing_but_its_id(
 
 
 def test_what_is_larger_than_the_limits_is_refused(folder: Path, rows: Any):
-    service = make_service(folder / "whole.treekit", rows=10, body_bytes=4096)
+    service = service_of(folder / "whole.treekit", rows=10, body_bytes=4096)
     with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
         code, text = refused(client.infer, "whole", [given("input", rows[:11])])
         assert (code, "10 at once: send them in parts" in text) == ("RESOURCE_EXHAUSTED", True)
@@ -602,7 +603,7 @@ def test_what_is_larger_than_the_limits_is_refused(folder: Path, rows: Any):
 @pytest.fixture
 def slow(folder: Path) -> Iterator[SimpleNamespace]:
     """A service whose echo answers when `go` is set."""
-    service = make_service(folder / "whole.treekit", requests=2, seconds=1)
+    service = service_of(folder / "whole.treekit", requests=2, seconds=1)
     echo, go, started = Echo(), threading.Event(), threading.Semaphore(0)
 
     def say(given: Any) -> Any:
@@ -680,7 +681,7 @@ def test_every_call_but_health_needs_the_token(folder: Path, rows: Any):
         if value != b"Bearer of good news":
             raise UnauthorisedError("bring the token")
 
-    service = make_service(folder / "whole.treekit", control=True)
+    service = service_of(folder / "whole.treekit", control=True)
     with grpc_server(service, check) as port:
         address = f"127.0.0.1:{port}"
         assert call(address, "ServerLive", b"").live
@@ -696,7 +697,7 @@ def test_every_call_but_health_needs_the_token(folder: Path, rows: Any):
 
 
 def test_a_token_file_that_nobody_checks_is_no_way_to_start(folder: Path):
-    service = make_service(folder / "whole.treekit")
+    service = service_of(folder / "whole.treekit")
     with pytest.raises(SettingError, match="token"):
         asyncio.run(start_grpc(service, ServeSettings(("-",), grpc_port=0, token_file="t")))
 
@@ -716,7 +717,7 @@ def test_tls_is_spoken_with_the_certificate_of_the_settings(
     folder: Path, rows: Any, tmp_path: Path
 ):
     cert, key = certificate(tmp_path)
-    service = make_service(folder / "whole.treekit")
+    service = service_of(folder / "whole.treekit")
     with grpc_server(service, tls_cert=cert, tls_key=key) as port:
         with triton.InferenceServerClient(
             f"localhost:{port}", ssl=True, root_certificates=cert
@@ -740,7 +741,7 @@ def test_models_are_loaded_and_unloaded_where_that_is_allowed(
     for name in ("whole", "text"):
         (tmp_path / f"{name}.treekit").write_bytes((folder / f"{name}.treekit").read_bytes())
     (tmp_path / "bad.treekit").write_bytes(b"no model")
-    service = make_service(tmp_path, control=True)
+    service = service_of(tmp_path, control=True)
     inputs = [given("input", rows)]
     with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
         index = {model.name: model for model in client.get_model_repository_index().models}
@@ -814,7 +815,7 @@ def test_a_stop_waits_no_longer_than_its_grace(slow: SimpleNamespace):
 
 def test_http_and_grpc_share_an_event_loop_of_uvloop(folder: Path, rows: Any):
     uvicorn, uvloop = pytest.importorskip("uvicorn"), pytest.importorskip("uvloop")
-    service = make_service(folder / "whole.treekit")
+    service = service_of(folder / "whole.treekit")
 
     def ask(http: int, port: int) -> list[bool]:
         with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:

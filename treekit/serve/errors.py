@@ -18,7 +18,17 @@ __all__ = [
     "TooSlowError",
     "UnauthorisedError",
     "UnavailableError",
+    "UnsupportedError",
+    "shown",
 ]
+
+_SHOWN = 80
+
+
+def shown(text: object) -> str:
+    """The representation of something that a request brought, short enough for a message."""
+    written = repr(text)
+    return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."
 
 
 class ServeError(TreekitError):
@@ -61,6 +71,12 @@ class TooLargeError(ServeError):
     """A request of more bytes, rows or explanations than the server takes."""
 
     status = 413
+
+
+class UnsupportedError(ServeError):
+    """A body in a coding that the server does not read."""
+
+    status = 415
 
 
 class BusyError(ServeError):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.raw import from_raw, shaped, size_of, text_of, to_raw
+from treekit.serve.binary import bytes_of, cells_of_bytes
+from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
 from treekit.serve.tensors import Tensor, numpy_type
+from treekit.serve.values import checked_size
 
-__all__ = ["fill", "tensors_of"]
+__all__ = ["fill", "refuse_parameters", "tensors_of"]
 
 _FIELDS = {
     "BOOL": "bool_contents",
@@ -58,57 +60,83 @@ def tensors_of(request: Any, rows: int) -> list[Tensor]:
     for given in request.inputs:
         if given.contents.ListFields():
             raise InvalidRequestError(
-                f"input {given.name!r} has contents beside raw_input_contents; give one of them"
+                f"input {shown(given.name)} has contents beside raw_input_contents; give one of "
+                "them"
             )
-    return [
-        from_raw(given.name, given.datatype, given.shape, data)
-        for given, data in zip(request.inputs, raw, strict=True)
-    ]
+    return [_raw(given, data) for given, data in zip(request.inputs, raw, strict=True)]
 
 
 def _check(given: Any, rows: int) -> None:
     """Refuse an input of too many rows, or whose cells are elsewhere."""
     if given.shape and given.shape[0] > rows:
         raise TooLargeError(
-            f"input {given.name!r} has {given.shape[0]:,} rows; this server takes {rows:,} at "
+            f"input {shown(given.name)} has {given.shape[0]:,} rows; this server takes {rows:,} at "
             "once: send them in parts"
         )
-    for key in given.parameters:
-        if key.startswith("shared_memory"):
+    refuse_parameters(f"input {shown(given.name)}", given.parameters)
+
+
+def refuse_parameters(of: str, parameters: Iterable[str]) -> None:
+    """Refuse parameters that ask for what this server does not do.
+
+    Raises
+    ------
+    InvalidRequestError
+        Names the parameter, and whose it is.
+    """
+    for name in parameters:
+        if name == "classification" or name.startswith("shared_memory_"):
             raise InvalidRequestError(
-                f"input {given.name!r} has parameter {key!r}; this server shares no memory: send "
-                "the contents"
+                f"{of} has the parameter {shown(name)}, of an extension that this server does not "
+                "have; leave it out"
             )
 
 
+def _raw(given: Any, data: bytes) -> Tensor:
+    name, datatype, shape = given.name, given.datatype, list(given.shape)
+    dtype = numpy_type(shown(name), datatype)
+    cells = cells_of_bytes(name, datatype, shape, memoryview(data), dtype)
+    return Tensor(name, datatype, cells)
+
+
 def _typed(given: Any) -> Tensor:
-    name, datatype = given.name, given.datatype
-    dtype = numpy_type(name, datatype)
+    name, datatype, shape = given.name, given.datatype, list(given.shape)
+    dtype = numpy_type(shown(name), datatype)
     field = _FIELDS.get(datatype)
     if field is None:
         raise InvalidRequestError(
-            f"input {name!r} is {datatype}, for which contents have no field; send it in "
+            f"input {shown(name)} is {datatype}, for which contents have no field; send it in "
             "raw_input_contents"
         )
     for filled, _ in given.contents.ListFields():
         if filled.name != field:
             raise InvalidRequestError(
-                f"input {name!r} is {datatype} and has contents in {filled.name}; they belong "
+                f"input {shown(name)} is {datatype} and has contents in {filled.name}; they belong "
                 f"in {field}"
             )
-    size = size_of(name, given.shape)
+    size = checked_size(name, shape)
     values = getattr(given.contents, field)
     if len(values) != size:
         raise InvalidRequestError(
-            f"input {name!r} has {len(values)} values, and shape {list(given.shape)} holds {size}"
+            f"input {shown(name)} has {len(values)} values, and shape {shown(shape)} holds {size}"
         )
     if datatype == "BYTES":
         cells = np.empty(size, dtype=object)
-        cells[:] = [text_of(name, number, value) for number, value in enumerate(values)]
+        cells[:] = [_text(name, number, value) for number, value in enumerate(values)]
     else:
         wide = np.fromiter(values, dtype=_WIDE.get(field, dtype), count=size)
         cells = _narrowed(name, datatype, wide, dtype)
-    return Tensor(name, datatype, shaped(name, cells, given.shape))
+    return Tensor(name, datatype, cells.reshape(shape))
+
+
+def _text(name: str, number: int, element: bytes) -> str:
+    try:
+        return element.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(
+            f"input {shown(name)} has an element {number} (counting from 0) that is no UTF-8: "
+            f"{error.reason}"
+        ) from None
 
 
 def _narrowed(
@@ -120,7 +148,7 @@ def _narrowed(
         wrong = narrow != cells
         if wrong.any():
             raise InvalidRequestError(
-                f"input {name!r} is {datatype} and holds {cells[wrong][0]}, which it cannot"
+                f"input {shown(name)} is {datatype} and holds {cells[wrong][0]}, which it cannot"
             )
     return narrow
 
@@ -139,9 +167,9 @@ def fill(answer: Any, outputs: list[Tensor], *, raw: bool) -> None:
     for output in outputs:
         said = answer.outputs.add(name=output.name, datatype=output.datatype, shape=output.shape)
         if raw:
-            answer.raw_output_contents.append(to_raw(output))
+            answer.raw_output_contents.append(bytes_of(output))
             continue
         values = output.cells.ravel().tolist()
         if output.datatype == "BYTES":
-            values = [b"" if text is None else text.encode() for text in values]
+            values = [text.encode() for text in values]
         getattr(said.contents, _FIELDS[output.datatype]).extend(values)

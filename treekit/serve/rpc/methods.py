@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from treekit._version import __version__
 from treekit.errors import TreekitError
 from treekit.serve.errors import (
     ForbiddenError,
@@ -14,15 +13,14 @@ from treekit.serve.errors import (
     NotFoundError,
     ServeError,
     UnavailableError,
+    shown,
 )
 from treekit.serve.repository import Change
-from treekit.serve.rpc.contents import fill, tensors_of
+from treekit.serve.rpc.contents import fill, refuse_parameters, tensors_of
 from treekit.serve.rpc.messages import methods
 from treekit.serve.service import Service
 
-__all__ = ["EXTENSIONS", "Methods"]
-
-EXTENSIONS = ("model_repository",)
+__all__ = ["Methods"]
 
 _AT_ONCE = 1 << 16
 """Bytes of a request whose tensors are read on the event loop: below 1 ms of texts."""
@@ -94,7 +92,8 @@ class Methods:
             request.model_name or None, request.model_version or None
         )
         names = [output.name for output in request.outputs] or None
-        _check_outputs(request.outputs)
+        for output in request.outputs:
+            refuse_parameters(f"output {shown(output.name)}", output.parameters)
         large = request.ByteSize() > _AT_ONCE
         # A thread for large requests: texts are taken apart by Python.
         given = request, self._service.limits.rows
@@ -138,31 +137,20 @@ class Methods:
         for key in request.parameters:
             if key != "unload_dependents":  # there are none
                 raise InvalidRequestError(
-                    f"this server has no parameter {key!r}: a model is what its file says"
+                    f"this server has no parameter {shown(key)}: a model is what its file says"
                 )
         try:
             await asyncio.to_thread(do, request.model_name)
         except ServeError:
             raise
         except (TreekitError, OSError) as error:  # of files: two of one name, say
-            name = request.model_name
-            raise UnavailableError(f"model {name!r} was not changed: {error}") from error
+            name = shown(request.model_name)
+            raise UnavailableError(f"model {name} was not changed: {error}") from error
 
     @staticmethod
     def _check_repository(request: Any) -> None:
         if request.repository_name:
             raise InvalidRequestError(
-                f"there is no repository {request.repository_name!r}; this server has one, "
+                f"there is no repository {shown(request.repository_name)}; this server has one, "
                 "without a name"
             )
-
-
-def _check_outputs(outputs: Any) -> None:
-    """Refuse parameters that ask for something else than the output as it is."""
-    for output in outputs:
-        for key in output.parameters:
-            if key == "classification" or key.startswith("shared_memory"):
-                raise InvalidRequestError(
-                    f"output {output.name!r} has parameter {key!r}, which this server does not "
-                    "know; leave it out"
-                )
