@@ -73,7 +73,7 @@ class Methods:
 
     async def _server(self, request: Any) -> Any:
         del request
-        return _new("ServerMetadata", name="treekit", version=__version__, extensions=EXTENSIONS)
+        return _new("ServerMetadata", **server_metadata())
 
     async def _model(self, request: Any) -> Any:
         repository = self._service.repository
