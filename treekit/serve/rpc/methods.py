@@ -15,6 +15,7 @@ from treekit.serve.errors import (
     UnavailableError,
     shown,
 )
+from treekit.serve.metadata import server_metadata
 from treekit.serve.repository import Change
 from treekit.serve.rpc.contents import fill, refuse_parameters, tensors_of
 from treekit.serve.rpc.messages import methods
