@@ -122,7 +122,7 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
     service = make_service(asked)
     service.repository.refresh()
     started = threading.Event()
-    process = Process(asked, service, teller(asked.log), started.set)
+    process = Process(asked, service, teller(asked.log), lambda _: started.set())
 
     def run() -> None:
         with asyncio.Runner(loop_factory=process.loop_factory) as runner:

@@ -8,7 +8,7 @@ import importlib.util
 import math
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -50,6 +50,8 @@ class HttpServer(uvicorn.Server):
     settings : ServeSettings
     started : callable
         Called when it answers.
+    beside : coroutine function
+        Ends what ends at the same time.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class HttpServer(uvicorn.Server):
         service: Service,
         settings: ServeSettings,
         started: Callable[[], None],
+        beside: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(_config(app, settings))
+        self._beside = beside
         self._service = service
         self._tell_started = started
 
@@ -91,7 +95,7 @@ class HttpServer(uvicorn.Server):
         until = time.monotonic() + _LINGER
         while self.server_state.connections and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(0.02)
-        await super().shutdown(sockets)
+        await asyncio.gather(super().shutdown(sockets), self._beside())
 
 
 def _config(app: ASGIApp, settings: ServeSettings) -> uvicorn.Config:

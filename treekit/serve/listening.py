@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import os
 import socket
+from collections.abc import Sequence
 
 from treekit.errors import SettingError
 from treekit.serve.settings import ServeSettings
@@ -50,8 +51,10 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
             "an address of this machine, 127.0.0.1 for programs on it alone, 0.0.0.0 for all"
         ) from None
     # A machine whose IPv6 is off still has the name localhost with an IPv6 address.
-    known = [(family, str(where[0])) for family, _, _, _, where in found]
-    return [place for place in dict.fromkeys(known) if _usable(*place)] or known[:1]
+    known: dict[tuple[socket.AddressFamily, str], None] = {}
+    for family, _, _, _, where in found:
+        known[family, str(where[0])] = None
+    return [place for place in known if _usable(*place)] or [next(iter(known))]
 
 
 def _usable(family: socket.AddressFamily, address: str) -> bool:
@@ -110,11 +113,15 @@ def _port_of(opened: socket.socket) -> int:
     return int(opened.getsockname()[1])
 
 
-def url_of(settings: ServeSettings, sockets: list[socket.socket]) -> str:
-    """The address of a server, as a client writes it."""
+def url_of(
+    settings: ServeSettings, sockets: Sequence[socket.socket], *, nearby: bool = False
+) -> str:
+    """The address of a server; `nearby`: one that a browser on this machine can open."""
     scheme = "https" if settings.tls_cert else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"{scheme}://{host}:{_port_of(sockets[0])}"
+    host = settings.host
+    if nearby:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{_port_of(sockets[0])}"
 
 
 def is_loopback(host: str) -> bool:

@@ -6,11 +6,20 @@ As text for people, or as JSON for programs that collect lines.
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import time
-from typing import Any, Protocol, TextIO
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TextIO
 
-__all__ = ["Say", "teller"]
+from treekit.serve.listening import is_loopback, url_of
+from treekit.serve.settings import ServeSettings
+from treekit.serve.slots import Change
+
+__all__ = ["Say", "Start", "tell_changes", "teller"]
+
+_LISTED = 20
+"""Models that are told of at the start, each in a line."""
 
 
 class Say(Protocol):
@@ -62,3 +71,68 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+_WORDS = {
+    "loaded": "model {name!r} {version} is loaded",
+    "replaced": "model {name!r} is replaced by {version}",
+    "kept": "model {name!r} {version} goes on; its new file is refused: {reason}",
+    "refused": "model {name!r} is refused: {reason}",
+    "removed": "model {name!r} {version} is removed",
+    "unloaded": "model {name!r} {version} is unloaded",
+}
+
+
+def tell_changes(changes: Iterable[Change], say: Say) -> None:
+    """Tell the operator what became of models."""
+    for change in changes:
+        say(
+            f"model-{change.what}",
+            _WORDS[change.what].format(**change._asdict()),
+            level="error" if change.what in ("kept", "refused") else "info",
+            model=change.name,
+            version=change.version,
+            **({"reason": change.reason} if change.reason else {}),
+        )
+
+
+class Start(NamedTuple):
+    """What is told when a server listens."""
+
+    settings: ServeSettings
+    sockets: Sequence[socket.socket]
+
+    def tell(self, say: Say, models: Sequence[dict[str, Any]], grpc_port: int | None) -> None:
+        """Tell which models there are, and where to ask them; that it listens comes last.
+
+        Parameters
+        ----------
+        say : Say
+        models : sequence of dict
+            ``name``, ``version``, ``platform`` and, of treekit's own, ``trees``.
+        grpc_port : int, optional
+        """
+        settings = self.settings
+        for model in models[:_LISTED]:
+            trees = model.get("trees")
+            size = model["platform"] if trees is None else f"{trees} tree{'s' * (trees != 1)}"
+            say("model", f"model {model['name']!r} {model['version']}: {size}", **model)
+        if len(models) > _LISTED:
+            say("models", f"and {len(models) - _LISTED} more models", models=len(models))
+        if not models:
+            say("no-models", "there is no model yet; waiting for one", level="warning")
+        if settings.token_file is None and not is_loopback(settings.host):
+            say(
+                "open",
+                f"whoever reaches {settings.host} may ask, and no token is asked for; "
+                "see --token-file",
+                level="warning",
+                host=settings.host,
+            )
+        url = url_of(settings, self.sockets)
+        if grpc_port is not None:
+            place = f"{settings.host}:{grpc_port}"
+            say("listening-grpc", f"gRPC on {place}", port=grpc_port)
+        page = f"{url_of(settings, self.sockets, nearby=True)}/"
+        say("page", f"the page is {page}", url=page)
+        say("listening", f"listening on {url}", url=url)

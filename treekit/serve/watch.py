@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
 
 from treekit.errors import TreekitError
-from treekit.serve.repository import Change, Repository
+from treekit.serve.repository import Repository
 from treekit.serve.saying import Say
 
-__all__ = ["Watcher", "tell_changes"]
+__all__ = ["Watcher"]
 
 
 class Watcher:
@@ -19,20 +18,12 @@ class Watcher:
     ----------
     repository : Repository
     seconds : float
+        From the end of a look to the next.
     say : Say
-    seen : callable, optional
-        Called with the changes of each look that found some.
     """
 
-    def __init__(
-        self,
-        repository: Repository,
-        seconds: float,
-        say: Say,
-        seen: Callable[[list[Change]], None] | None = None,
-    ) -> None:
+    def __init__(self, repository: Repository, seconds: float, say: Say) -> None:
         self._repository, self._seconds, self._say = repository, seconds, say
-        self._seen = seen
         self._over = threading.Event()
         self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="treekit-watch", daemon=True)
@@ -51,37 +42,16 @@ class Watcher:
 
     def look(self) -> None:
         """Look once; whatever the files are, the models in service go on."""
+        trouble = ""
         try:
-            changes = self._repository.refresh()
+            self._repository.refresh(patient=True)
         except (TreekitError, OSError) as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                self._say("reload-failed", f"models are not looked at: {error}", level="error")
-            return
-        self._trouble = ""
-        tell_changes(changes, self._say)
-        if changes and self._seen is not None:
-            self._seen(changes)
-
-
-_WORDS = {
-    "loaded": "model {name!r} {version} is loaded",
-    "replaced": "model {name!r} is replaced by {version}",
-    "kept": "model {name!r} {version} goes on; its new file is refused: {reason}",
-    "refused": "model {name!r} is refused: {reason}",
-    "removed": "model {name!r} {version} is removed",
-    "unloaded": "model {name!r} {version} is unloaded",
-}
-
-
-def tell_changes(changes: Iterable[Change], say: Say) -> None:
-    """Tell the operator what became of models."""
-    for change in changes:
-        say(
-            f"model-{change.what}",
-            _WORDS[change.what].format(**change._asdict()),
-            level="error" if change.what in ("kept", "refused") else "info",
-            model=change.name,
-            version=change.version,
-            **({"reason": change.reason} if change.reason else {}),
-        )
+            trouble = str(error)
+        # A thread that ended would leave models as they are for ever, and nobody would know.
+        except Exception as error:  # noqa: BLE001
+            trouble = f"{type(error).__name__}: {error}"
+        if trouble and trouble != self._trouble:
+            self._say("look-failed", f"some model files cannot be seen: {trouble}", level="error")
+        elif self._trouble and not trouble:
+            self._say("look-again", "all model files can be seen again")
+        self._trouble = trouble
