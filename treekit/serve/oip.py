@@ -14,6 +14,7 @@ from treekit.serve.binary import LENGTH_HEADER
 from treekit.serve.errors import InvalidRequestError, UnavailableError
 from treekit.serve.http import Endpoint, Reply, json_reply, read_body
 from treekit.serve.metadata import model_metadata, server_metadata
+from treekit.serve.record import note_answer
 from treekit.serve.served import Served
 from treekit.serve.service import Service
 from treekit.serve.wire import answer_of, read_request, tensors_of
@@ -40,6 +41,7 @@ class _Oip:
         request, rest = read_request(body, _length(scope))
         tensors = tensors_of(request, rest, self._service.limits.rows)
         outputs = await self._service.infer(served, tensors, request.names)
+        note_answer(scope, served, len(outputs[0].cells))
         answer, head = answer_of(served, request, outputs)
         if head is None:
             return Reply(answer)
