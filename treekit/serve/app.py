@@ -19,6 +19,7 @@ from treekit.serve.logs import Log
 from treekit.serve.metrics import Metrics, metrics_route
 from treekit.serve.oip import oip_routes
 from treekit.serve.oip_description import oip_paths
+from treekit.serve.plain import plain_routes
 from treekit.serve.schemas import SCHEMAS
 from treekit.serve.service import Service
 from treekit.serve.settings import ServeSettings
@@ -63,6 +64,7 @@ def make_app(
     app = Router(
         [
             *oip_routes(service),
+            *plain_routes(service),
             *control_routes(service),
             _description(),
             metrics_route(metrics),
