@@ -24,6 +24,7 @@ from treekit.cli.picture import plot_command
 from treekit.cli.plugin import plugin_group
 from treekit.cli.revise import revise_command
 from treekit.cli.rules import rules_command
+from treekit.cli.serve import serve_command
 from treekit.cli.simplify import simplify_command
 from treekit.cli.terminal import Commands, colour_default
 from treekit.cli.train import train_command
@@ -46,6 +47,7 @@ __all__ = ["main"]
         import_command,
         export_command,
         verify_command,
+        serve_command,
         plugins_command,
         plugin_group,
         demo_command,

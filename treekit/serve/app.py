@@ -1,20 +1,26 @@
-"""The server over HTTP: a thin face of Starlette on the core, behind the gate."""
+"""The server over HTTP: a thin face of Starlette on the core, behind its gate."""
 
 from __future__ import annotations
 
 from treekit.errors import MissingExtraError
 
 try:
-    from starlette.routing import Router
-    from starlette.types import ASGIApp
+    from starlette.routing import Route, Router
+    from starlette.types import ASGIApp, Receive, Scope
 except ImportError as missing:
     raise MissingExtraError("starlette", "serve") from missing
 
 from treekit.serve.access import Access
+from treekit.serve.control import control_routes
+from treekit.serve.description import document
 from treekit.serve.gate import Gate
+from treekit.serve.http import Endpoint, Reply, json_reply
 from treekit.serve.logs import Log
 from treekit.serve.metrics import Metrics, metrics_route
 from treekit.serve.oip import oip_routes
+from treekit.serve.oip_description import oip_paths
+from treekit.serve.plain import plain_routes
+from treekit.serve.schemas import SCHEMAS
 from treekit.serve.service import Service
 from treekit.serve.settings import ServeSettings
 
@@ -22,7 +28,10 @@ __all__ = ["make_app"]
 
 
 def make_app(
-    service: Service, settings: ServeSettings | None = None, log: Log | None = None
+    service: Service,
+    settings: ServeSettings | None = None,
+    log: Log | None = None,
+    access: Access | None = None,
 ) -> ASGIApp:
     """The ASGI application of a service.
 
@@ -34,7 +43,9 @@ def make_app(
         who may ask and what is written down: requests to any Host pass, and only what fails is
         logged.  Pages of other origins do not pass.
     log : Log, optional
-        Default: one to stderr, as `settings` has it.
+        Of the process; default one of its own.
+    access : Access, optional
+        Of the process, where other faces ask it, too.
 
     Raises
     ------
@@ -46,8 +57,29 @@ def make_app(
     if settings is None:
         settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
     log, metrics = log or Log(settings.log), Metrics(service)
-    service.repository.listeners += (log.changed, metrics.changed)
+    service.repository.subscribe(log.changed)
+    service.repository.subscribe(metrics.changed)
     # The gate answers what the router does not find, and whatever fails: Starlette's own
     # middleware for that would be passed by each request once more.
-    app = Router([*oip_routes(service), metrics_route(metrics)])
-    return Gate(app, service, settings, Access(settings), metrics, log)
+    app = Router(
+        [
+            *oip_routes(service),
+            *plain_routes(service),
+            *control_routes(service),
+            _description(),
+            metrics_route(metrics),
+        ],
+        redirect_slashes=False,
+    )
+    return Gate(app, service, settings, access or Access(settings), metrics, log)
+
+
+def _description() -> Route:
+    """The description; faces beside the protocol add their paths and schemas here."""
+    reply = json_reply(document(oip_paths(), SCHEMAS))
+
+    async def describe(scope: Scope, receive: Receive) -> Reply:
+        del scope, receive
+        return reply
+
+    return Route("/openapi.json", Endpoint(describe), methods=["GET"])

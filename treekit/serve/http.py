@@ -10,6 +10,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from treekit.serve.errors import InvalidRequestError, ServeError, TooLargeError, TooSlowError
+from treekit.serve.inflate import inflated
 from treekit.serve.settings import Limits
 
 __all__ = ["Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_body"]
@@ -17,6 +18,7 @@ __all__ = ["Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_bo
 Headers = Iterable[tuple[bytes, bytes]]
 
 _JSON = b"application/json"
+_MESSAGE = 2_000
 
 
 class Reply(NamedTuple):
@@ -44,7 +46,10 @@ def json_reply(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
 
 
 def error_reply(status: int, message: str, headers: Headers = ()) -> Reply:
-    """The protocol's ``$error_response``."""
+    """The protocol's ``$error_response``; what a request brought is cut where it is long."""
+    if len(message) > _MESSAGE:
+        message = f"{message[:_MESSAGE]}..."
+    message = message.encode(errors="backslashreplace").decode()  # names of files may be no UTF-8
     return json_reply({"error": message}, status, headers)
 
 
@@ -70,17 +75,25 @@ class Endpoint:
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """The whole body of a request.
+    """The whole body of a request, inflated.
 
     Raises
     ------
     TooLargeError
-        If it is longer than the limit, by its header or as it arrives.
+        If it is longer than the limit, by its header, as it arrives or when inflated.
     TooSlowError
         If it is not there in time.
+    UnsupportedError
+        If it is in a coding that is not known.
     InvalidRequestError
-        If the client goes before it is there.
+        If the client goes before it is there, or it is not of its coding.
     """
+    body = await _arrived(scope, receive, limits)
+    coding = header(scope, b"content-encoding")
+    return body if coding is None else inflated(body, coding, limits.body_bytes)
+
+
+async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     most = limits.body_bytes
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > most:

@@ -1,11 +1,12 @@
-"""The models of a server: found in files and folders, loaded, replaced and given out.
+"""The models of a server: loaded, replaced, unloaded and given out.
 
-A folder holds ``NAME.treekit`` and ``NAME.onnx`` files, or, as Triton has it,
-``NAME/VERSION/model.treekit`` (or ``.onnx``), VERSION being a whole number; the largest is
-what is answered where a request names none.
+Where they lie is `treekit.serve.places`' to know, when to read a file anew
+`treekit.serve.slots`'.
 
-Nothing here waits or serves: whoever asks `get` holds a model that is never altered, so a
-reload neither loses nor mixes an answer.  `refresh` may run in a thread of its own.
+Nothing here waits or serves.  Whoever asks reads one table that is never altered, and takes
+no lock; a change puts another in its place in one step.  Whoever holds a model goes on with
+it: so a reload neither loses nor mixes an answer, and a thread may load for as long as it
+takes.
 """
 
 from __future__ import annotations
@@ -18,24 +19,20 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treekit.data.table import near_names
-from treekit.errors import DataError, TreekitError
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
-from treekit.serve.loading import SUFFIXES, Stamp, read_served, stamp_of
+from treekit.serve.loading import read_served
+from treekit.serve.places import Place, Places
 from treekit.serve.served import Served
+from treekit.serve.slots import Change, Read, Slot
 
 __all__ = ["Change", "Entry", "Repository"]
 
 State = Literal["READY", "UNAVAILABLE"]
+Do = Literal["load", "unload"]
 
-_VERSIONED = "model"
-"""Stem of a file in a folder of versions."""
-
-
-class Place(NamedTuple):
-    """Where a version of a model is; `version` None: named by its digest."""
-
-    path: Path
-    version: str | None
+_GONE = 2
+"""Looks in a row that do not find a file, after which a patient one takes its model away:
+tools that remove a file and then write it anew lose no answer."""
 
 
 class Entry(NamedTuple):
@@ -47,36 +44,26 @@ class Entry(NamedTuple):
     reason: str
 
 
-class Change(NamedTuple):
-    """What a refresh did to one version of a model; `reason` says why one was refused.
-
-    ``loaded``: it is new.  ``replaced``: its file changed.  ``kept``: its file changed to
-    something that is refused, and the one before it goes on.  ``refused``: nothing serves.
-    ``removed``: its file is gone.
-    """
-
-    name: str
-    version: str
-    what: Literal["loaded", "replaced", "kept", "refused", "removed", "unloaded"]
-    reason: str = ""
-
-
-@dataclass
-class _Slot:
-    """One file: what it gave, and what was last seen of it."""
-
-    served: Served | None = None
-    stamp: Stamp | None = None
-    reason: str = ""
-
-
 @dataclass
 class _Name:
     """All versions of one model, by the version of their place."""
 
-    slots: dict[str | None, _Slot] = field(default_factory=dict)
+    slots: dict[str | None, Slot] = field(default_factory=dict)
     wanted: bool = True
     """False after an unload, until a load."""
+
+
+class _Table(NamedTuple):
+    """What is true at one time.
+
+    ``models``: what answers, by name and version, the newest version first.  ``absent``: names
+    of which nothing answers, and why.
+    """
+
+    models: Mapping[str, Mapping[str, Served]] = {}
+    absent: Mapping[str, str] = {}
+    entries: tuple[Entry, ...] = ()
+    ready: bool = False
 
 
 class Repository:
@@ -88,25 +75,35 @@ class Repository:
         Model files, and folders of them.
     read : callable
         `treekit.serve.loading.read_served`, or what does the same in a test.
+    clock : callable
+        Seconds that only go on.
 
     Attributes
     ----------
-    listeners : list of callables
-        Each is given the changes of a refresh, load or unload that made some.
+    everywhere : callable, optional
+        Where several processes serve: does to all of them what `load` and `unload` are asked,
+        and returns the changes of this one.
     """
 
     def __init__(
         self,
         sources: Iterable[str | Path],
-        read: Callable[[Path, str, str | None], tuple[Served, Stamp]] = read_served,
+        read: Read = read_served,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._sources = [Path(source) for source in sources]
-        self._read = read
+        self._places = Places([Path(source) for source in sources])
+        self._read, self._clock = read, clock
         self._names: dict[str, _Name] = {}
-        self._by_name: Mapping[str, Mapping[str, Served]] = {}
+        self._table = _Table()
         self._lock = threading.RLock()
+        self._begun = False
+        self._tell: list[Callable[[list[Change]], None]] = []
+        self.everywhere: Callable[[Do, str], list[Change]] | None = None
         self.changed_at = time.time()
-        self.listeners: list[Callable[[list[Change]], None]] = []
+
+    def subscribe(self, tell: Callable[[list[Change]], None]) -> None:
+        """Have `tell` called after each look or request that changed something."""
+        self._tell.append(tell)
 
     # ---------------------------------------------------------------- asking
 
@@ -120,12 +117,12 @@ class Repository:
         UnavailableError
             For a model that is known and not loaded.
         """
-        models = self._by_name
+        table = self._table
         if name is None:
-            name = self._only()
-        versions = models.get(name)
+            name = _only(table)
+        versions = table.models.get(name)
         if versions is None:
-            raise self._unknown(name)
+            raise _unknown(table, name)
         if version is None:
             return next(iter(versions.values()))
         found = versions.get(version)
@@ -137,73 +134,63 @@ class Repository:
 
     def versions(self, name: str) -> tuple[str, ...]:
         """The versions of a model that are loaded, the newest first."""
-        return tuple(self._by_name.get(name, ()))
+        return tuple(self._table.models.get(name, ()))
 
     @property
     def served(self) -> Iterator[Served]:
         """All versions of all models that are loaded."""
-        for versions in self._by_name.values():
+        for versions in self._table.models.values():
             yield from versions.values()
 
     @property
     def ready(self) -> bool:
-        """Whether every model that is wanted answers."""
-        with self._lock:
-            return bool(self._names) and all(
-                slot.served is not None
-                for name in self._names.values()
-                if name.wanted
-                for slot in name.slots.values()
-            )
+        """Whether every model answers that was there at the first look, or ever answered.
+
+        One that is unloaded, or whose file is gone from a folder, is not missed; nor is one
+        that comes later and is refused from the start, for its sake the others must not be
+        taken out of service.  Without any model there is nothing to be ready for.
+        """
+        return self._table.ready
 
     def index(self) -> list[Entry]:
         """Every model that is known, by name: loaded, unloaded or refused."""
-        with self._lock:
-            return [
-                _entry(name, place, slot, known.wanted)
-                for name, known in sorted(self._names.items())
-                for place, slot in known.slots.items()
-            ]
-
-    def _only(self) -> str:
-        if len(self._names) == 1:
-            return next(iter(self._names))
-        names = ", ".join(map(repr, self._names)) or "none"
-        raise InvalidRequestError(f"the request names no model; there are: {names}")
-
-    def _unknown(self, name: str) -> Exception:
-        known = self._names.get(name)
-        if known is None:
-            return NotFoundError(f"there is no model {name!r}; {near_names(name, self._names)}")
-        reason = next((slot.reason for slot in known.slots.values() if slot.reason), "")
-        return UnavailableError(
-            f"model {name!r} is not loaded" + (f": {reason}" if known.wanted and reason else "")
-        )
+        return list(self._table.entries)
 
     # -------------------------------------------------------------- altering
 
-    def refresh(self) -> list[Change]:
+    def refresh(self, *, patient: bool = False) -> list[Change]:
         """Look at the files, and load what is new or has changed.
 
         A file that is refused leaves what served before it in its place.
 
+        Parameters
+        ----------
+        patient : bool
+            Whether a file that is gone is given until the next look to come back.
+
         Raises
         ------
         DataError
-            If two files would be one model.
+            If two files would be one model: the one that was there first stays.
+        OSError
+            If a folder cannot be read: what it held goes on.  All others have been looked at.
         """
         with self._lock:
-            places = self._places()
-            changes = [
-                change
-                for name, found in places.items()
-                for change in self._refresh_name(name, found)
-            ]
-            for name in [name for name in self._names if name not in places]:
-                gone = self._names.pop(name)
-                changes += [_removed(name, place, slot) for place, slot in gone.slots.items()]
-            self._publish(changes)
-            return changes
+            found, troubles = self._places.look()
+            if troubles and not self._begun:
+                raise troubles[0]
+            changes: list[Change] = []
+            for name in sorted({*self._names, *found}):
+                some = self._refresh_name(name, found.get(name, []), _GONE if patient else 1)
+                changes += some
+                if some and self._begun:  # each model as soon as it is there
+                    self._publish(some)
+            if not self._begun:
+                self._begun = True
+                self._publish(changes)
+        if troubles:
+            raise troubles[0]
+        return changes
 
     def load(self, name: str) -> list[Change]:
         """Load a model, or load it again from its file, whether it changed or not.
@@ -213,24 +200,11 @@ class Repository:
         NotFoundError
             If no file of this name is there.
         InvalidRequestError
-            If none of its files can be loaded; what served before goes on.
+            If one of its files cannot be loaded; what served before goes on.
+        UnavailableError
+            If a process that serves, too, does not confirm it.
         """
-        with self._lock:
-            places = self._places()
-            if name not in places:
-                raise NotFoundError(
-                    f"there is no file of a model {name!r}; {near_names(name, places)}"
-                )
-            known = self._names.setdefault(name, _Name())
-            known.wanted = True
-            for slot in known.slots.values():
-                slot.stamp = None
-            changes = self._refresh_name(name, places[name])
-            self._publish(changes)
-            refused = [change for change in changes if change.what in ("kept", "refused")]
-            if refused:
-                raise InvalidRequestError(f"model {name!r} was not loaded: {refused[0].reason}")
-            return changes
+        return self._do("load", name)
 
     def unload(self, name: str) -> list[Change]:
         """Take a model out of service until it is loaded again; its file stays.
@@ -239,112 +213,149 @@ class Repository:
         ------
         NotFoundError
             If there is no such model.
+        UnavailableError
+            If a process that serves, too, does not confirm it.
         """
-        with self._lock:
-            known = self._names.get(name)
-            if known is None:
-                raise self._unknown(name)
-            known.wanted = False
-            changes = [
-                Change(name, slot.served.version, "unloaded")
-                for slot in known.slots.values()
-                if slot.served is not None
-            ]
-            for slot in known.slots.values():
-                slot.served, slot.stamp, slot.reason = None, None, "unloaded"
-            self._publish(changes)
-            return changes
+        return self._do("unload", name)
 
-    def _refresh_name(self, name: str, places: list[Place]) -> list[Change]:
+    def _do(self, what: Do, name: str) -> list[Change]:
+        return (self.everywhere or self.do_here)(what, name)
+
+    def do_here(self, what: Do, name: str) -> list[Change]:
+        """Load or unload in this process alone."""
+        with self._lock:
+            return self._load(name) if what == "load" else self._unload(name)
+
+    def _load(self, name: str) -> list[Change]:
+        found, _ = self._places.look()
+        if name not in found:
+            raise NotFoundError(f"there is no file of a model {name!r}; {near_names(name, found)}")
         known = self._names.setdefault(name, _Name())
-        there = {place.version for place in places}
-        gone = [version for version in known.slots if version not in there]
-        changes = [_removed(name, version, known.slots.pop(version)) for version in gone]
-        if not known.wanted:
-            return changes
-        for path, version in places:
-            slot = known.slots.setdefault(version, _Slot())
-            try:
-                if slot.stamp == stamp_of(path):
-                    continue
-                slot.stamp = stamp_of(path)
-                fresh, slot.stamp = self._read(path, name, version)
-            except (TreekitError, OSError) as error:
-                slot.reason = str(error)
-                old = slot.served
-                what: Literal["kept", "refused"] = "refused" if old is None else "kept"
-                serving = old.version if old else version or ""
-                changes.append(Change(name, serving, what, str(error)))
-                continue
-            changes.append(Change(name, fresh.version, "replaced" if slot.served else "loaded"))
-            slot.served, slot.reason = fresh, ""
+        wanted, known.wanted = known.wanted, True
+        for slot in known.slots.values():
+            slot.forget()
+        changes = self._refresh_name(name, found[name], 1)
+        refused = [change for change in changes if change.what in ("kept", "refused")]
+        if refused and not any(slot.served for slot in known.slots.values()):
+            known.wanted = wanted
+        self._publish(changes)
+        if refused:
+            raise InvalidRequestError(f"model {name!r} was not loaded: {refused[0].reason}")
+        return changes
+
+    def _unload(self, name: str) -> list[Change]:
+        known = self._names.get(name)
+        if known is None:
+            raise _unknown(self._table, name)
+        known.wanted = False
+        changes = [
+            Change(name, slot.version, "unloaded") for slot in known.slots.values() if slot.served
+        ]
+        known.slots = {
+            version: Slot(name, slot.place, vital=True) for version, slot in known.slots.items()
+        }
+        self._publish(changes)
+        return changes
+
+    def refused_files(self) -> list[str]:
+        """Why files that the server was told by name give nothing to serve."""
+        with self._lock:
+            return [
+                slot.reason
+                for known in self._names.values()
+                for slot in known.slots.values()
+                if slot.place.given and slot.served is None and slot.reason
+            ]
+
+    def leave_out(self, names: Iterable[str]) -> None:
+        """Take these for unloaded before the first look: another process was told so."""
+        with self._lock:
+            for name in names:
+                self._names.setdefault(name, _Name()).wanted = False
+
+    def _refresh_name(self, name: str, places: list[Place], looks: int) -> list[Change]:
+        known = self._names.setdefault(name, _Name())
+        changes = self._sweep(known, {place.version for place in places}, looks)
+        for place in places:
+            slot = known.slots.get(place.version)
+            if slot is None:
+                slot = known.slots[place.version] = Slot(name, place, vital=not self._begun)
+            slot.place, slot.missed = place, 0
+            change = slot.look(self._read, self._clock()) if known.wanted else None
+            if change is not None:
+                changes.append(change)
+        if not known.slots and known.wanted:  # else: still unwanted if it comes back
+            del self._names[name]
+        return changes
+
+    @staticmethod
+    def _sweep(known: _Name, there: set[str | None], looks: int) -> list[Change]:
+        """Take away what was not there for so many looks."""
+        changes = []
+        for version, slot in list(known.slots.items()):
+            slot.missed += version not in there
+            if slot.missed >= looks:
+                changes.append(Change(slot.name, slot.version, "removed"))
+                del known.slots[version]
         return changes
 
     def _publish(self, changes: list[Change]) -> None:
-        """Put what is loaded in one new table, in one step: readers take no lock."""
-        self._by_name = {
+        """Put what is true now in one new table, in one step, and tell of what changed."""
+        names = {name: known for name, known in sorted(self._names.items()) if known.slots}
+        models = {
             name: {slot.served.version: slot.served for slot in _newest(known) if slot.served}
-            for name, known in sorted(self._names.items())
-            if any(slot.served for slot in known.slots.values())
+            for name, known in names.items()
         }
-        self.changed_at = time.time()
-        for listener in self.listeners if changes else ():
-            listener(changes)
-
-    def _places(self) -> dict[str, list[Place]]:
-        """Where each model's versions are now."""
-        found: dict[str, list[Place]] = {}
-        for source in self._sources:
-            for name, place in _places_in(source):
-                twin = next((p for p in found.get(name, ()) if p.version == place.version), None)
-                if twin is not None:
-                    raise DataError(
-                        f"{str(twin.path)!r} and {str(place.path)!r} are both model {name!r}; "
-                        "rename one of them"
-                    )
-                found.setdefault(name, []).append(place)
-        return found
+        self._table = _Table(
+            models={name: versions for name, versions in models.items() if versions},
+            absent={name: _why(names[name]) for name, versions in models.items() if not versions},
+            entries=tuple(
+                _entry(slot, known.wanted) for known in names.values() for slot in _newest(known)
+            ),
+            ready=bool(names) and all(map(_complete, names.values())),
+        )
+        if changes:
+            self.changed_at = time.time()
+            for tell in self._tell:
+                tell(changes)
 
 
-def _newest(known: _Name) -> list[_Slot]:
+def _only(table: _Table) -> str:
+    names = [*table.models, *table.absent]
+    if len(names) == 1:
+        return names[0]
+    listed = ", ".join(map(repr, sorted(names))) or "none"
+    raise InvalidRequestError(f"the request names no model; there are: {listed}")
+
+
+def _unknown(table: _Table, name: str) -> Exception:
+    reason = table.absent.get(name)
+    if reason is None:
+        return NotFoundError(
+            f"there is no model {name!r}; {near_names(name, [*table.models, *table.absent])}"
+        )
+    return UnavailableError(f"model {name!r} is not loaded" + (f": {reason}" if reason else ""))
+
+
+def _why(known: _Name) -> str:
+    """Why nothing of this name answers."""
+    if not known.wanted:
+        return ""
+    return next((slot.reason for slot in known.slots.values() if slot.reason), "")
+
+
+def _complete(known: _Name) -> bool:
+    return not known.wanted or all(
+        slot.served is not None or not slot.vital for slot in known.slots.values()
+    )
+
+
+def _newest(known: _Name) -> list[Slot]:
     order = sorted(known.slots, key=lambda version: int(version or 0), reverse=True)
     return [known.slots[version] for version in order]
 
 
-def _entry(name: str, place: str | None, slot: _Slot, wanted: bool) -> Entry:
+def _entry(slot: Slot, wanted: bool) -> Entry:
     if slot.served is not None:
-        return Entry(name, slot.served.version, "READY", slot.reason)
-    return Entry(name, place or "", "UNAVAILABLE", slot.reason if wanted else "unloaded")
-
-
-def _removed(name: str, place: str | None, slot: _Slot) -> Change:
-    version = slot.served.version if slot.served else place or ""
-    return Change(name, version, "removed")
-
-
-def _places_in(source: Path) -> Iterator[tuple[str, Place]]:
-    """Names and places of the models in a file or folder, in the order of their names."""
-    if not source.is_dir():
-        if source.suffix not in SUFFIXES:
-            raise DataError(
-                f"{str(source)!r} is no model: give {' or '.join(SUFFIXES)} files, or folders"
-            )
-        yield source.stem, Place(source, None)
-        return
-    for path in sorted(source.iterdir()):
-        if path.name.startswith("."):
-            continue
-        if path.is_file() and path.suffix in SUFFIXES:
-            yield path.stem, Place(path, None)
-        elif path.is_dir():
-            yield from ((path.name, place) for place in _versions_in(path))
-
-
-def _versions_in(folder: Path) -> Iterator[Place]:
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and path.name.isascii() and path.name.isdigit():
-            for suffix in SUFFIXES:
-                file = path / f"{_VERSIONED}{suffix}"
-                if file.is_file():
-                    yield Place(file, path.name)
-                    break
+        return Entry(slot.name, slot.version, "READY", slot.reason)
+    return Entry(slot.name, slot.version, "UNAVAILABLE", slot.reason if wanted else "unloaded")

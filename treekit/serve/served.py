@@ -51,6 +51,8 @@ class Served(ABC):
         ``treekit`` or ``onnxruntime_onnx``.
     inputs : tuple of Spec
         As metadata have them.
+    other_inputs : tuple of tuple of Spec
+        Other forms of input, each of which may be given in their place.
     outputs : tuple of Spec
         All that may be asked for.
     usual : tuple of str
@@ -71,6 +73,7 @@ class Served(ABC):
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     usual: tuple[str, ...]
+    other_inputs: tuple[tuple[Spec, ...], ...] = ()
     explaining: frozenset[str] = frozenset()
     effort: float = 1.0
     model: Model | None = None

@@ -1,0 +1,247 @@
+"""Servers for tests: in this process, in a thread of it, and `treekit serve` as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import uvicorn
+
+import treekit
+from treekit.model.ensemble import Model
+from treekit.serve.app import make_app
+from treekit.serve.repository import Repository
+from treekit.serve.running import Runner
+from treekit.serve.service import Service
+from treekit.serve.settings import Limits, ServeSettings
+
+ROOT = Path(__file__).parents[1]
+STARTED = 90.0
+"""Seconds that a server has to start: kernels may have to be compiled first."""
+
+
+def service_of(*sources: str | Path, control: bool = False, **limits: Any) -> Service:
+    """A service of model files and folders, loaded."""
+    repository = Repository(sources)
+    repository.refresh()
+    return Service(repository, Runner(Limits(**limits)), control=control)
+
+
+def client_of(app: Any) -> httpx.AsyncClient:
+    """An HTTP client of an application in this process; its faults reach the test."""
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+    return httpx.AsyncClient(transport=transport, base_url="http://treekit.test")
+
+
+@contextlib.contextmanager
+def on_a_port(service: Service) -> Iterator[str]:
+    """Serve over HTTP from a thread; gives "host:port"."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(make_app(service), log_level="warning", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    try:
+        end = time.monotonic() + 20
+        while not server.started:
+            assert thread.is_alive(), "the server ended before it began"
+            assert time.monotonic() < end, "the server did not start in time"
+            time.sleep(0.01)
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()
+        service.runner.close()
+
+
+# -------------------------------------------------------------------------- models
+
+N_ROWS = 240
+
+
+def numbers(rows: int = N_ROWS) -> dict[str, np.ndarray]:
+    """Four columns of numbers."""
+    x = np.random.default_rng(8).normal(size=(rows, 4)).round(3)
+    return {f"x{place}": x[:, place] for place in range(4)}
+
+
+def people(rows: int = N_ROWS) -> dict[str, np.ndarray]:
+    """Columns of numbers, texts and flags, with missing cells."""
+    rng = np.random.default_rng(9)
+    age = np.where(rng.random(rows) < 0.15, np.nan, rng.normal(40, 9, rows).round(1))
+    towns = np.array(["Ulm", "Bonn", None, "São Paulo"], dtype=object)
+    return {
+        "age": age,
+        "town": towns[rng.integers(0, 4, rows)],
+        "member": rng.random(rows) < 0.4,
+    }
+
+
+@functools.cache
+def models() -> dict[str, Model]:
+    """One of each kind of answer, by name."""
+    x = numbers()
+    third = np.digitize(x["x0"] + x["x1"], [-0.5, 0.5])
+    who = people()
+    labels = {
+        "texts": np.array(['"low"\\', "mid", "hoch é"], dtype=object)[third],
+        "ints": third * 7 - 3,
+        "floats": third * 0.1 + 0.25,
+        "bools": third > 1,
+    }
+
+    def grown(table: dict[str, Any], target: Any = "y", **settings: Any) -> Model:
+        return treekit.train(table, target, seed=0, max_depth=5, **settings)
+
+    forest: dict[str, Any] = {"ensemble": "forest", "trees": 7}
+    return {
+        **{
+            name: grown(x | {"y": y}, task="classification", **forest) for name, y in labels.items()
+        },
+        "wide": grown(x | {"y": third}, dtype="float64"),
+        "value": grown(x | {"y": x["x0"] * x["x1"] * 1e3}, **forest),
+        "mixed": grown(who | {"y": (who["age"] > 40) ^ (who["town"] == "Ulm")}, **forest),
+        "classes": grown(x | {"a": third, "b": x["x1"] > 0}, ["a", "b"]),
+        "values": grown(x | {"a": x["x0"] * 2, "b": x["x1"] - x["x2"]}, ["a", "b"]),
+    }
+
+
+def save_models(folder: Path) -> Path:
+    """The files of `models`, for a server; gives the folder."""
+    for name, model in models().items():
+        model.save(folder / f"{name}.treekit")
+    return folder
+
+
+class ServerProcess:
+    """`treekit serve` with these arguments; its stderr is gathered in `lines`."""
+
+    def __init__(self, *args: object, env: dict[str, str] | None = None) -> None:
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "treekit", "serve", *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"} | (env or {}),
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self.lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+    @property
+    def said(self) -> str:
+        """All of stderr up to now."""
+        return "\n".join(self.lines)
+
+    def wait_for(self, pattern: str, seconds: float = STARTED) -> re.Match[str]:
+        """The first line that matches, once it is there; AssertionError if it does not come."""
+        end = time.monotonic() + seconds
+        seen = 0
+        with self._news:
+            while True:
+                for line in self.lines[seen:]:
+                    if match := re.search(pattern, line):
+                        return match
+                seen = len(self.lines)
+                left = end - time.monotonic()
+                ended = not self._reader.is_alive() or self.process.poll() is not None
+                if left <= 0 or (ended and not self._news.wait(0.5) and seen == len(self.lines)):
+                    raise AssertionError(f"no line {pattern!r} in:\n{self.said}")
+                self._news.wait(min(left, 0.2))
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once it does."""
+        return self.wait_for(r"listening on (https?://[^\s\"]+)")[1]
+
+    def end(self, seconds: float = 40.0) -> int:
+        """End it by SIGTERM; its exit code."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.wait(seconds)
+
+    def wait(self, seconds: float = 40.0) -> int:
+        """Its exit code, once it has ended by itself."""
+        code = self.process.wait(seconds)
+        self._reader.join(5)
+        return code
+
+
+@contextlib.contextmanager
+def server_process(*args: object, env: dict[str, str] | None = None) -> Iterator[ServerProcess]:
+    """`treekit serve ARGS` on a free port of 127.0.0.1 (unless the arguments say where).
+
+    It listens when this gives it, so that `url` is there at once.
+    """
+    where = () if "--port" in args else ("--port", 0)
+    server = ServerProcess(*args, *where, env=env)
+    try:
+        server.wait_for("listening on ")
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.terminate()
+            try:
+                server.process.wait(20)
+            except subprocess.TimeoutExpired:
+                server.process.kill()
+                server.process.wait(20)
+
+
+@contextlib.contextmanager
+def server_thread(*sources: object, **settings: object) -> Iterator[str]:
+    """A server of `ServeSettings(sources, ...)` in a thread; gives its URL.
+
+    Faster than a process, and what the test alters in this process holds for it.
+    """
+    from treekit.serve.listening import bind, url_of
+    from treekit.serve.process import Process, make_service
+    from treekit.serve.saying import teller
+
+    asked = ServeSettings(tuple(map(str, sources)), port=0, **settings)  # type: ignore[arg-type]
+    sockets = bind(asked.host, asked.port)
+    url = url_of(asked, sockets)
+    service = make_service(asked)
+    service.repository.refresh()
+    started = threading.Event()
+    process = Process(asked, service, teller(asked.log), lambda _: started.set())
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=process.loop_factory) as runner:
+            runner.run(process.run(sockets))
+
+    thread = threading.Thread(target=run, name="server", daemon=True)
+    thread.start()
+    try:
+        assert started.wait(STARTED), "the server did not start"
+        yield url
+    finally:
+        process.end()
+        thread.join(20)
+        assert not thread.is_alive(), "the server did not end"
