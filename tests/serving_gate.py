@@ -54,7 +54,7 @@ def service_of(*models: Twice, folder: Path, **limits: Any) -> Service:
     by_name = {model.name: model for model in models}
     for name in by_name:
         (folder / f"{name}.treekit").touch()
-    repository = Repository([folder], lambda path, name, version: (by_name[name], (0, 0, 0)))
+    repository = Repository([folder], lambda path, name, version, digest: by_name[name])
     repository.refresh()
     return Service(repository, Runner(Limits(**limits)))
 
@@ -113,7 +113,7 @@ def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto
     """The port of a uvicorn server with bounded connections, in a thread."""
     import uvicorn
 
-    from treekit.serve.protocol import bounded_protocol
+    from treekit.serve.connections import bounded_protocol
 
     config = uvicorn.Config(
         app,

@@ -116,7 +116,7 @@ def test_too_many_rows_are_413(server: Server) -> None:
     assert server.post(json.dumps(rows(*range(10))).encode()).status_code == 200
     answer = server.post(json.dumps(rows(*range(11))).encode())
     assert answer.status_code == 413
-    assert "11 rows; this server takes 10" in answer.json()["error"]
+    assert "this server takes 10" in answer.json()["error"]
 
 
 def test_too_many_rows_to_explain_are_413(server: Server) -> None:

@@ -286,8 +286,8 @@ except ImportError as error:
     for library, module in (
         ("prometheus_client", "app"),
         ("starlette.routing", "app"),
-        ("uvicorn", "protocol"),
-        ("httptools", "protocol"),
+        ("uvicorn", "connections"),
+        ("httptools", "connections"),
     ):
         done = subprocess.run(
             [sys.executable, "-c", code.format(library=library, module=module)],

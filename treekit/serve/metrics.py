@@ -292,6 +292,7 @@ _KINDS = {
     "/page.js": "page",
     "/explain": "explain",
     METRICS_PATH: "metrics",
+    "/openapi.json": "description",
     "/predict": "predict",
     "/v2": "server",
 }

@@ -27,6 +27,7 @@ from treekit.serve.plain_json import near, number_of, quoted, read_json, read_ob
 from treekit.serve.plain_models import described, models_said
 from treekit.serve.plain_rows import Rows, checked_rows
 from treekit.serve.plain_rules import Asked, Books
+from treekit.serve.record import note_answer
 from treekit.serve.served import Batch, Served
 from treekit.serve.service import Service
 from treekit.serve.tensors import Tensor
@@ -100,6 +101,7 @@ class _Plain:
         else:
             asked = await runner.beside(self._read, query, body)
         outputs = await runner.run(asked.served, asked.batch, asked.wanted)
+        note_answer(scope, asked.served, asked.batch.rows)
         if sum(output.cells.size for output in outputs) <= _SMALL >> 3:
             return Reply(self._answer(asked.served, outputs))
         return Reply(await runner.beside(self._answer, asked.served, outputs))
@@ -155,15 +157,15 @@ class _Plain:
         """Explain the answer of one row."""
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
-        return Reply(await runner.beside(self._explained, scope["query_string"], body))
+        return Reply(await runner.beside(self._explained, scope, body))
 
-    def _explained(self, query: bytes, body: bytes) -> bytes:
+    def _explained(self, scope: Scope, body: bytes) -> bytes:
         from treekit.data.table import make_table, objects
         from treekit.rules.explain import explain
         from treekit.rules.language import language
 
         given = read_object(read_json(body), _EXPLAIN, "the body")
-        served = self._served(query, given)
+        served = self._served(scope["query_string"], given)
         model = served.model
         if model is None:
             raise InvalidRequestError(
@@ -180,6 +182,7 @@ class _Plain:
             found = explain(model, table, budget=_PAIRS, **options)
         except (DataError, SettingError) as error:
             raise InvalidRequestError(f"model {served.name!r}: {error}") from error
+        note_answer(scope, served, 1)
         return msgspec.json.encode(
             {
                 "model": served.name,
