@@ -205,7 +205,7 @@ class OnnxServed(Served):
 def _first_null(cells: Cells, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
     """Where the first null is; None if there is none."""
     if cells.dtype.hasobject:
-        lost = np.equal(cells, None)
+        lost = np.array([cell is None for cell in cells.flat]).reshape(cells.shape)
     elif cells.dtype.kind == "f" and dtype.kind != "f":
         lost = np.isnan(cells)
     else:
