@@ -31,10 +31,14 @@ class Batch(NamedTuple):
     arrays : tuple of (rows, ...) arrays
         Batches of one model whose arrays have the same sizes but for their rows may be
         answered together: joined along the first axis.
+    alone : bool
+        Whether it is never to be joined with another: an ONNX graph need not have rows, and
+        may answer each in view of the others.
     """
 
     rows: int
     arrays: tuple[npt.NDArray[Any], ...]
+    alone: bool = False
 
 
 class Served(ABC):
