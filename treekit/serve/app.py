@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from treekit.serve.http import error_reply
-from treekit.serve.oip import oip_routes
+from treekit.serve.oip import Direct, oip_routes
 from treekit.serve.service import Service
 
 __all__ = ["make_app"]
@@ -17,10 +17,11 @@ __all__ = ["make_app"]
 
 def make_app(service: Service) -> ASGIApp:
     """The ASGI application of a service."""
-    return Starlette(
+    app = Starlette(
         routes=[*oip_routes(service)],
         exception_handlers={HTTPException: _refused},
     )
+    return Direct(service, app)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
