@@ -18,6 +18,7 @@ from treekit.serve.tensors import Spec, Tensor
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
+    from treekit.serve.quick import Quick
 
 __all__ = ["Batch", "Served"]
 
@@ -68,6 +69,8 @@ class Served(ABC):
         takes requests of many to a thread.
     model : Model, optional
         treekit's.
+    quick : Quick, optional
+        A shorter way from the commonest body to the same answer.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Served(ABC):
     explaining: frozenset[str] = frozenset()
     effort: float = 1.0
     model: Model | None = None
+    quick: Quick | None = None
 
     @abstractmethod
     def read(self, tensors: Sequence[Tensor]) -> Batch:
