@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from treekit.serve.http import error_reply
 from treekit.serve.oip import oip_routes
 from treekit.serve.page import page_routes
+from treekit.serve.plain import plain_routes
 from treekit.serve.service import Service
 
 __all__ = ["make_app"]
@@ -19,7 +20,7 @@ __all__ = ["make_app"]
 def make_app(service: Service) -> ASGIApp:
     """The ASGI application of a service."""
     return Starlette(
-        routes=[*oip_routes(service), *page_routes(service)],
+        routes=[*oip_routes(service), *plain_routes(service), *page_routes(service)],
         exception_handlers={HTTPException: _refused},
     )
 

@@ -23,6 +23,7 @@ from treekit.model.ensemble import Model
 from treekit.model.links import values_of
 from treekit.model.predict import label_codes, leaf_indices, probabilities, sums
 from treekit.serve.errors import InvalidRequestError
+from treekit.serve.reasons import Reasons
 from treekit.serve.served import Batch, Served
 from treekit.serve.tensors import Spec, Tensor
 
@@ -59,6 +60,7 @@ class TreekitServed(Served):
         self.explaining = frozenset({"rule", "contributions", "bias"})
         self.effort = model.n_trees * max(model.depth, 1)
         self._score = model.scorer()
+        self._why = Reasons(model)
 
     def _inputs(self) -> tuple[Spec, ...]:
         """One tensor where every column is a number, else one input a column."""
@@ -164,9 +166,7 @@ class TreekitServed(Served):
             return Tensor(name, spec.datatype, say(total))
         if name == "leaf":
             return Tensor(name, "INT32", leaf_indices(self._model, matrix))
-        from treekit.serve.reasons import reason
-
-        return reason(self._model, name, matrix)
+        return self._why.output(name, matrix)
 
 
 def _one_column(tensor: Tensor) -> npt.NDArray[Any]:

@@ -7,7 +7,6 @@ what they get into the page as text; its policy has the browser refuse everythin
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -25,7 +24,6 @@ from treekit.serve.errors import (
     InvalidRequestError,
     NotFoundError,
     TooLargeError,
-    UnavailableError,
 )
 from treekit.serve.http import Endpoint, Reply, header
 from treekit.serve.service import Service
@@ -146,22 +144,13 @@ class _Pictures:
                 marked=asked.numbers("path"),
             )
 
-        body = await self._within_time(lambda: _written(draw))
+        body = await self._service.runner.beside(_written, draw)
         headers = (
             (b"content-security-policy", PICTURE_POLICY.encode()),
             (b"cache-control", b"no-store"),
             *_GUARDED,
         )
         return Reply(body, 200, b"image/svg+xml; charset=utf-8", headers)
-
-    async def _within_time(self, make: Callable[[], bytes]) -> bytes:
-        seconds = self._service.limits.seconds
-        try:
-            return await asyncio.wait_for(asyncio.to_thread(make), seconds)
-        except TimeoutError:
-            raise UnavailableError(
-                f"the picture took longer than {seconds:g} s; ask for view=way and a path"
-            ) from None
 
 
 def _written(draw: Callable[[], Picture]) -> bytes:

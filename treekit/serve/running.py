@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from treekit.serve.errors import TooLargeError, UnavailableError
 from treekit.serve.served import Batch, Served
@@ -12,6 +13,8 @@ from treekit.serve.settings import Limits
 from treekit.serve.tensors import Tensor
 
 __all__ = ["Runner"]
+
+T = TypeVar("T")
 
 _AT_ONCE = 100_000.0
 """Visits of nodes that the event loop waits for: some 0.5 ms."""
@@ -30,6 +33,7 @@ class Runner:
     def __init__(self, limits: Limits, threads: int = 2) -> None:
         self.limits = limits
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="treekit-answer")
+        self._beside = ThreadPoolExecutor(threads, thread_name_prefix="treekit-beside")
 
     def check(self, served: Served, batch: Batch, wanted: Sequence[str]) -> None:
         """Raise `TooLargeError` for more rows, or rows to explain, than the limits allow."""
@@ -70,6 +74,26 @@ class Runner:
                 f"the answer took longer than {self.limits.seconds:g} s; send fewer rows at once"
             ) from None
 
+    async def beside(self, function: Callable[..., T], *given: Any) -> T:
+        """What a function gives that would keep the event loop, in a thread.
+
+        Explanations, lists of rules and large bodies have threads of their own: however many
+        are asked for, predictions do not wait for them.
+
+        Raises
+        ------
+        UnavailableError
+            If it takes too long; and whatever the function raises.
+        """
+        work = asyncio.get_running_loop().run_in_executor(self._beside, function, *given)
+        try:
+            return await asyncio.wait_for(work, self.limits.seconds)
+        except TimeoutError:
+            raise UnavailableError(
+                f"the answer took longer than {self.limits.seconds:g} s; ask for less at once"
+            ) from None
+
     def close(self) -> None:
         """Let threads end when they are done."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._beside.shutdown(wait=False, cancel_futures=True)
