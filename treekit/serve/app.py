@@ -19,6 +19,7 @@ from treekit.serve.logs import Log
 from treekit.serve.metrics import Metrics, metrics_route
 from treekit.serve.oip import Direct, oip_routes
 from treekit.serve.oip_description import oip_paths
+from treekit.serve.page import page_routes
 from treekit.serve.plain import plain_routes
 from treekit.serve.schemas import SCHEMAS
 from treekit.serve.service import Service
@@ -65,6 +66,7 @@ def make_app(
         [
             *oip_routes(service),
             *plain_routes(service),
+            *page_routes(service),
             *control_routes(service),
             _description(),
             metrics_route(metrics),
