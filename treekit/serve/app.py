@@ -17,8 +17,9 @@ from treekit.serve.gate import Gate
 from treekit.serve.http import Endpoint, Reply, json_reply
 from treekit.serve.logs import Log
 from treekit.serve.metrics import Metrics, metrics_route
-from treekit.serve.oip import oip_routes
+from treekit.serve.oip import Direct, oip_routes
 from treekit.serve.oip_description import oip_paths
+from treekit.serve.page import page_routes
 from treekit.serve.plain import plain_routes
 from treekit.serve.schemas import SCHEMAS
 from treekit.serve.service import Service
@@ -65,13 +66,14 @@ def make_app(
         [
             *oip_routes(service),
             *plain_routes(service),
+            *page_routes(service),
             *control_routes(service),
             _description(),
             metrics_route(metrics),
         ],
         redirect_slashes=False,
     )
-    return Gate(app, service, settings, access or Access(settings), metrics, log)
+    return Gate(Direct(service, app), service, settings, access or Access(settings), metrics, log)
 
 
 def _description() -> Route:

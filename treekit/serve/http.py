@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from treekit.serve.deadlines import Deadlines
 from treekit.serve.errors import InvalidRequestError, ServeError, TooLargeError, TooSlowError
 from treekit.serve.inflate import inflated
 from treekit.serve.settings import Limits
@@ -98,27 +99,43 @@ async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > most:
         raise TooLargeError(_too_long(most))
-    try:
-        async with asyncio.timeout(limits.seconds):
+    with _arriving(limits.seconds).watch():
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body"):
+            body: bytes = message.get("body", b"")
+            if len(body) > most:
+                raise TooLargeError(_too_long(most))
+            return body
+        parts = bytearray()
+        while message["type"] == "http.request":
+            parts += message.get("body", b"")
+            if len(parts) > most:
+                raise TooLargeError(_too_long(most))
+            if not message.get("more_body"):
+                return bytes(parts)
             message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body"):
-                body: bytes = message.get("body", b"")
-                if len(body) > most:
-                    raise TooLargeError(_too_long(most))
-                return body
-            parts = bytearray()
-            while message["type"] == "http.request":
-                parts += message.get("body", b"")
-                if len(parts) > most:
-                    raise TooLargeError(_too_long(most))
-                if not message.get("more_body"):
-                    return bytes(parts)
-                message = await receive()
-    except TimeoutError:
-        raise TooSlowError(
-            f"the body did not arrive within {limits.seconds:g} s; send it faster, or in parts"
-        ) from None
     raise InvalidRequestError("the client went before its body had arrived")
+
+
+class _OfThread(threading.local):
+    """Of each thread its own: only in its own thread may an event loop be touched."""
+
+    def __init__(self) -> None:
+        self.arriving: dict[float, Deadlines] = {}
+
+
+_of_thread = _OfThread()
+
+
+def _arriving(seconds: float) -> Deadlines:
+    """The bodies under way in this thread's event loop that may take so long."""
+    found = _of_thread.arriving.get(seconds)
+    if found is None:
+        late = TooSlowError(
+            f"the body did not arrive within {seconds:g} s; send it faster, or in parts"
+        )
+        found = _of_thread.arriving[seconds] = Deadlines(seconds, late)
+    return found
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:

@@ -23,6 +23,7 @@ from treekit.model.ensemble import Model
 from treekit.model.links import values_of
 from treekit.model.predict import label_codes, leaf_indices, probabilities, sums
 from treekit.serve.errors import InvalidRequestError
+from treekit.serve.quick import Quick
 from treekit.serve.reasons import Reasons
 from treekit.serve.served import Batch, Served
 from treekit.serve.tensors import Spec, Tensor
@@ -62,6 +63,9 @@ class TreekitServed(Served):
         self.effort = model.n_trees * max(model.depth, 1)
         self._score = model.scorer()
         self._why = Reasons(model)
+        labels = _labels(schema.outputs[0])[1].tolist() if schema.task == "classification" else ()
+        usual = [spec for spec, _ in self._say.values()]
+        self.quick = Quick(name, version, model, usual, labels, ONE_TENSOR, self._sums)
 
     def _inputs(self) -> list[tuple[Spec, ...]]:
         """One tensor where every column is a number, else one input a column; then the other.

@@ -8,7 +8,7 @@ Triton's extensions of it.
 from __future__ import annotations
 
 from starlette.routing import Route
-from starlette.types import Receive, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from treekit.serve.binary import LENGTH_HEADER
 from treekit.serve.errors import InvalidRequestError, UnavailableError
@@ -19,7 +19,7 @@ from treekit.serve.served import Served
 from treekit.serve.service import Service
 from treekit.serve.wire import answer_of, read_request, tensors_of
 
-__all__ = ["oip_routes"]
+__all__ = ["Direct", "oip_routes"]
 
 _BYTES = b"application/octet-stream"
 
@@ -38,7 +38,13 @@ class _Oip:
         """Answer an inference request."""
         served = self._served(scope)
         body = await read_body(scope, receive, self._service.limits)
-        request, rest = read_request(body, _length(scope))
+        length = _length(scope)
+        if length is None:
+            quick = self._service.infer_quick(served, body)
+            if quick is not None:
+                note_answer(scope, served, quick.rows)
+                return Reply(quick.body)
+        request, rest = read_request(body, length)
         tensors = tensors_of(request, rest, self._service.limits.rows)
         outputs = await self._service.infer(served, tensors, request.names)
         note_answer(scope, served, len(outputs[0].cells))
@@ -106,3 +112,46 @@ def oip_routes(service: Service) -> list[Route]:
         Route("/v2", Endpoint(oip.server), methods=["GET"]),
         Route("/v2/", Endpoint(oip.server), methods=["GET"]),  # so its own description has it
     ]
+
+
+class Direct:
+    """Inference requests go straight to their endpoint, all others through a router.
+
+    Starlette tries each route's regular expression, copies the scope and wraps the endpoint:
+    a fifth of what one row takes (measured).
+
+    Parameters
+    ----------
+    service : Service
+    others : ASGI application
+        Has the same paths, too: for those that are spelt in another way.
+    """
+
+    def __init__(self, service: Service, others: ASGIApp) -> None:
+        self._others = others
+        self._infer = Endpoint(_Oip(service).infer)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
+            asked = _asked(scope["path"])
+            if asked is not None:
+                scope["path_params"] = asked
+                await self._infer(scope, receive, send)
+                return
+        await self._others(scope, receive, send)
+
+
+def _asked(path: str) -> dict[str, str] | None:
+    """Name and version in the path of an inference request."""
+    parts = path.split("/")
+    if parts[-1] != "infer" or parts[:3] != _MODELS or "" in parts[3:]:
+        return None
+    if len(parts) == 5:
+        return {"name": parts[3]}
+    if len(parts) == 7 and parts[4] == "versions":
+        return {"name": parts[3], "version": parts[5]}
+    return None
+
+
+_MODELS = ["", "v2", "models"]

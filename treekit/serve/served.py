@@ -18,6 +18,7 @@ from treekit.serve.tensors import Spec, Tensor
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
+    from treekit.serve.quick import Quick
 
 __all__ = ["Batch", "Served"]
 
@@ -31,10 +32,14 @@ class Batch(NamedTuple):
     arrays : tuple of (rows, ...) arrays
         Batches of one model whose arrays have the same sizes but for their rows may be
         answered together: joined along the first axis.
+    alone : bool
+        Whether it is never to be joined with another: an ONNX graph need not have rows, and
+        may answer each in view of the others.
     """
 
     rows: int
     arrays: tuple[npt.NDArray[Any], ...]
+    alone: bool = False
 
 
 class Served(ABC):
@@ -64,6 +69,8 @@ class Served(ABC):
         takes requests of many to a thread.
     model : Model, optional
         treekit's.
+    quick : Quick, optional
+        A shorter way from the commonest body to the same answer.
     """
 
     name: str
@@ -77,6 +84,7 @@ class Served(ABC):
     explaining: frozenset[str] = frozenset()
     effort: float = 1.0
     model: Model | None = None
+    quick: Quick | None = None
 
     @abstractmethod
     def read(self, tensors: Sequence[Tensor]) -> Batch:
