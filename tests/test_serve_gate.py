@@ -17,6 +17,7 @@ from treekit.serve.access import Access
 from treekit.serve.errors import UnauthorisedError
 from treekit.serve.gate import Gate
 from treekit.serve.metrics import Metrics
+from treekit.serve.page import page_paths
 from treekit.serve.settings import ServeSettings
 from treekit.serve.tokens import Token
 
@@ -162,7 +163,7 @@ def test_a_request_from_another_site_without_origin_is_refused_but_for_the_page(
         headers = {"Sec-Fetch-Site": site}
         assert ask(app, "GET", "/v2/models/twice", headers=headers).status_code == status
         # A link to the page may stand anywhere.
-        assert ask(app, "GET", "/", headers=headers).status_code != 403
+        assert ask(app, "GET", "/", headers=headers).status_code == 200
 
 
 def test_an_allowed_origin_is_answered_and_told_what_it_may_read(service: Any) -> None:
@@ -223,8 +224,9 @@ def test_all_but_health_and_the_pages_files_need_the_token(service: Any, token_f
         assert answer.headers["www-authenticate"] == "Bearer"
         assert "Authorization: Bearer" in answer.json()["error"]
     assert ask(app, "POST", INFER, json=rows(1)).status_code == 401
-    for path in ("/v2/health/live", "/v2/health/ready", "/", "/page.css", "/page.js"):
-        assert ask(app, "GET", path).status_code != 401, path
+    assert {"/", "/page.css", "/page.js"} < page_paths()
+    for path in ("/v2/health/live", "/v2/health/ready", *page_paths()):
+        assert ask(app, "GET", path).status_code == 200, path
 
 
 @pytest.mark.parametrize(
@@ -337,12 +339,13 @@ def test_answers_carry_what_browsers_need_to_know(service: Any) -> None:
 
 def test_an_endpoints_own_headers_stay(service: Any) -> None:
     async def page(scope: Any, receive: Any, send: Any) -> None:
-        headers = [(b"cache-control", b"max-age=60")]
+        headers = [(b"cache-control", b"max-age=60"), (b"x-content-type-options", b"nosniff")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"page"})
 
     answer = ask(_before(page, service), "GET", "/page.css")
     assert answer.headers.get_list("cache-control") == ["max-age=60"]
+    assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
     assert answer.headers["referrer-policy"] == "no-referrer"
 
 

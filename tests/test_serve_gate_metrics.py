@@ -184,7 +184,10 @@ def test_a_model_that_is_made_anew_for_ever_keeps_a_bounded_number_of_versions(
         ("/models", "models"),
         ("/models/m/rules", "rules"),
         ("/metrics", "metrics"),
+        ("/models/m/tree.svg", "picture"),
+        ("/openapi.json", "description"),
         ("/page.js", "page"),
+        ("/page/form.js", "page"),
         ("/etc/passwd", "other"),
     ],
 )

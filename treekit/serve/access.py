@@ -25,11 +25,9 @@ from treekit.serve.errors import ForbiddenError, InvalidRequestError
 from treekit.serve.settings import ServeSettings
 from treekit.serve.tokens import Token
 
-__all__ = ["HEALTH_PATHS", "PAGE_PATHS", "Access"]
+__all__ = ["HEALTH_PATHS", "Access"]
 
 HEALTH_PATHS = frozenset({"/v2/health/live", "/v2/health/ready"})
-PAGE_PATHS = frozenset({"/", "/page.css", "/page.js"})
-"""What is answered without a token, being the same for all."""
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{0,5})?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")

@@ -19,7 +19,7 @@ from treekit.serve.logs import Log
 from treekit.serve.metrics import Metrics, metrics_route
 from treekit.serve.oip import Direct, oip_routes
 from treekit.serve.oip_description import oip_paths
-from treekit.serve.page import page_routes
+from treekit.serve.page import page_paths, page_routes
 from treekit.serve.plain import plain_routes
 from treekit.serve.schemas import SCHEMAS
 from treekit.serve.service import Service
@@ -62,7 +62,7 @@ def make_app(
     service.repository.subscribe(metrics.changed)
     # The gate answers what the router does not find, and whatever fails: Starlette's own
     # middleware for that would be passed by each request once more.
-    app = Router(
+    app: ASGIApp = Router(
         [
             *oip_routes(service),
             *plain_routes(service),
@@ -73,7 +73,8 @@ def make_app(
         ],
         redirect_slashes=False,
     )
-    return Gate(Direct(service, app), service, settings, access or Access(settings), metrics, log)
+    app = Direct(service, app)
+    return Gate(app, service, settings, access or Access(settings), metrics, log, page_paths())
 
 
 def _description() -> Route:

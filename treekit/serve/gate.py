@@ -15,7 +15,7 @@ from time import perf_counter
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from treekit.serve.access import HEALTH_PATHS, PAGE_PATHS, Access
+from treekit.serve.access import HEALTH_PATHS, Access
 from treekit.serve.errors import BusyError, InvalidRequestError, ServeError
 from treekit.serve.http import Reply, error_reply
 from treekit.serve.logs import Log
@@ -27,7 +27,6 @@ from treekit.serve.settings import ServeSettings
 __all__ = ["Gate"]
 
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_NOSNIFF = (b"x-content-type-options", b"nosniff")
 _VARY = (b"vary", b"Origin")
 _CLOSE = (b"connection", b"close")
 _PREFLIGHT = (
@@ -54,6 +53,8 @@ class Gate:
     access : Access
     metrics : Metrics
     log : Log
+    public : set of str
+        Paths that are answered without a token, being the same for all: the page's files.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class Gate:
         access: Access,
         metrics: Metrics,
         log: Log,
+        public: frozenset[str] = frozenset(),
     ) -> None:
         self._app, self._service = app, service
         self._access, self._metrics, self._log = access, metrics, log
+        self._public = public
         self._most = settings.limits.requests
         # Random, then counted: no two processes give the same, and one costs 0.2 us.
         self._ids = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
@@ -117,7 +120,7 @@ class Gate:
     def _admit(self, scope: Scope, record: Record) -> Reply | None:
         """Let a request in (None), answer it here, or raise the `ServeError` it is refused for."""
         add = record.add
-        add += ((b"x-request-id", record.id.encode()), _NOSNIFF)
+        add.append((b"x-request-id", record.id.encode()))
         if self._service.closing:
             add.append(_CLOSE)
         path = scope["path"]
@@ -132,14 +135,14 @@ class Gate:
         if access.cross_origin:
             add.append(_VARY)
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
-        if path in PAGE_PATHS:
+        if path in self._public:
             site = None  # links to it are on any page, and it shows nothing of its own
         if access.check_origin(scope["scheme"], host, origin, site):
             assert origin is not None  # noqa: S101 - it is what was let in
             add += ((b"access-control-allow-origin", origin), _EXPOSE)
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
                 return Reply(b"", media=b"text/plain", headers=_PREFLIGHT)
-        if path not in PAGE_PATHS:
+        if path not in self._public:
             access.check_token(headers.get(b"authorization"))
             if self._working.count > self._most and path not in _ALWAYS_ANSWERED:
                 raise BusyError(

@@ -282,10 +282,13 @@ def kind_of(path: str) -> str:
     if path.startswith("/v2/repository/"):
         return "repository"
     if path.startswith("/models"):
-        return "rules" if path.endswith("/rules") else "models"
+        return _OF_MODELS.get(path.rpartition("/")[2], "models")
+    if path.startswith("/page/"):
+        return "page"
     return _KINDS.get(path, "other")
 
 
+_OF_MODELS = {"rules": "rules", "tree.svg": "picture"}
 _KINDS = {
     "/": "page",
     "/page.css": "page",

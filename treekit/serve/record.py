@@ -16,7 +16,12 @@ Header = tuple[bytes, bytes]
 
 _AGAIN = (b"retry-after", b"1")
 _CLOSE = (b"connection", b"close")
-_ON_GET = ((b"cache-control", b"no-store"), (b"referrer-policy", b"no-referrer"))
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
+_ON_GET = (
+    _NOSNIFF,
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+)
 """Unless the endpoint has its own; an answer to POST is not stored, and refers to nothing."""
 
 _ON_STATUS: dict[int, tuple[Header, ...]] = {
@@ -71,7 +76,9 @@ class Record:
         return self._send(message)
 
     def _headers(self, headers: list[Header]) -> list[Header]:
-        if self.method != "POST":
+        if self.method == "POST":
+            headers.append(_NOSNIFF)
+        else:
             own = {name for name, _ in headers}
             headers += [header for header in _ON_GET if header[0] not in own]
         headers += self.add
