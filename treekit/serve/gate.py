@@ -29,7 +29,6 @@ __all__ = ["Gate"]
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
 _VARY = (b"vary", b"Origin")
-_CLOSE = (b"connection", b"close")
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, POST"),
     (
@@ -118,8 +117,6 @@ class Gate:
         """Let a request in (None), answer it here, or raise the `ServeError` it is refused for."""
         add = record.add
         add += ((b"x-request-id", record.id.encode()), _NOSNIFF)
-        if self._service.closing:
-            add.append(_CLOSE)
         path = scope["path"]
         if path in HEALTH_PATHS:
             return None
