@@ -333,6 +333,11 @@ def _run(work: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+def test_what_waits_is_written_when_the_process_ends() -> None:
+    done = _run("log('last', 'word'); sys.exit(0)", stderr=subprocess.PIPE)
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["before", "last"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX alone forks")
 def test_a_fork_writes_its_own_lines_and_not_its_parents() -> None:
     work = """

@@ -74,7 +74,7 @@ def make_app(
         redirect_slashes=False,
     )
     app = Direct(service, app)
-    return Gate(app, service, settings, access or Access(settings), metrics, log, page_paths())
+    return Gate(app, settings, access or Access(settings), metrics, log, page_paths())
 
 
 def _description() -> Route:

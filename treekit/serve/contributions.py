@@ -165,3 +165,4 @@ def _is_plain(model: Model, units: list[Integers]) -> bool:
         return False
     largest = sum(int(np.abs(own).max()) for own in units)
     return 2 * largest * max(model.depth, 1) < 1 << 62
+

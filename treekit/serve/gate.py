@@ -21,14 +21,12 @@ from treekit.serve.http import Reply, error_reply
 from treekit.serve.logs import Log
 from treekit.serve.metrics import METRICS_PATH, Metrics, kind_of
 from treekit.serve.record import Record
-from treekit.serve.service import Service
 from treekit.serve.settings import ServeSettings
 
 __all__ = ["Gate"]
 
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _VARY = (b"vary", b"Origin")
-_CLOSE = (b"connection", b"close")
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, POST"),
     (
@@ -48,7 +46,6 @@ class Gate:
     Parameters
     ----------
     app : ASGI application
-    service : Service
     settings : ServeSettings
     access : Access
     metrics : Metrics
@@ -60,15 +57,13 @@ class Gate:
     def __init__(
         self,
         app: ASGIApp,
-        service: Service,
         settings: ServeSettings,
         access: Access,
         metrics: Metrics,
         log: Log,
         public: frozenset[str] = frozenset(),
     ) -> None:
-        self._app, self._service = app, service
-        self._access, self._metrics, self._log = access, metrics, log
+        self._app, self._access, self._metrics, self._log = app, access, metrics, log
         self._public = public
         self._most = settings.limits.requests
         # Random, then counted: no two processes give the same, and one costs 0.2 us.
@@ -121,8 +116,6 @@ class Gate:
         """Let a request in (None), answer it here, or raise the `ServeError` it is refused for."""
         add = record.add
         add.append((b"x-request-id", record.id.encode()))
-        if self._service.closing:
-            add.append(_CLOSE)
         path = scope["path"]
         if path in HEALTH_PATHS:
             return None

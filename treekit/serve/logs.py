@@ -69,12 +69,17 @@ class Log:
     mode : {"text", "json", "quiet"}
     writer : Writer, optional
         Default: the one to stderr that all share.
+    worker : int
+        Which of several processes this is, from 1; 0 where there is but one.
     """
 
-    def __init__(self, mode: str = "text", writer: Writer | None = None) -> None:
+    def __init__(
+        self, mode: str = "text", writer: Writer | None = None, *, worker: int = 0
+    ) -> None:
         if mode not in _MODES:
             raise SettingError(f"there is no log {mode!r}; choose of: {', '.join(_MODES)}")
         self.mode = mode
+        self._whose = {"worker": worker} if worker else {}
         self._json = mode == "json"
         self._requests = mode != "quiet"
         self._writer = writer or _stderr
@@ -146,7 +151,7 @@ class Log:
             What the sentence is about, for programs: values that JSON has.
         """
         if self._json:
-            told = {"time": self._now(), "level": level, "event": event, **facts}
+            told = {"time": self._now(), "level": level, "event": event, **self._whose, **facts}
             line = _ascii({**told, "message": message})
         else:
             first, *more = message.splitlines() or [""]
@@ -217,19 +222,21 @@ class LogHandler(logging.Handler):
         self._log("message", message.rstrip(), level=level, logger=record.name)
 
 
-def configure_logging(mode: str) -> Log:
+def configure_logging(mode: str, *, worker: int = 0) -> Log:
     """The log of this process, into which all of Python's loggers and warnings go, too.
 
     Parameters
     ----------
     mode : {"text", "json", "quiet"}
+    worker : int
+        As for `Log`.
 
     Raises
     ------
     SettingError
         For another.
     """
-    log = Log(mode)
+    log = Log(mode, worker=worker)
     root = logging.getLogger()
     for handler in [h for h in root.handlers if isinstance(h, LogHandler)]:
         root.removeHandler(handler)

@@ -93,7 +93,9 @@ def _words() -> bytes:
     """The phrases of the page in each language that treekit brings, as JSON."""
     spoken = {
         code: {
-            key: phrase for key, phrase in language(code).phrases.items() if key.startswith(_SPOKEN)
+            key: phrase
+            for key, phrase in language(code).phrases.items()
+            if key.startswith(_SPOKEN)
         }
         for code in known_languages()
     }
@@ -208,10 +210,7 @@ def page_routes(service: Service) -> list[Route]:
     """The paths of the page, and of what it shows that no other endpoint has."""
     pictures = _Pictures(service)
     return [
-        *(
-            Route(path, Endpoint(_sender(reply)), methods=["GET"])
-            for path, reply in _files().items()
-        ),
+        *(Route(path, Endpoint(_sender(reply)), methods=["GET"]) for path, reply in _files().items()),
         Route("/models/{name}/tree.svg", Endpoint(pictures.tree), methods=["GET"]),
     ]
 

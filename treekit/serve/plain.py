@@ -113,7 +113,7 @@ class _Plain:
         given = read_object(value, _PREDICT, "the body")
         served = self._served(query, given)
         if "rows" not in given:
-            raise InvalidRequestError("the body has no 'rows'; write {\"rows\": [{...}]}")
+            raise InvalidRequestError('the body has no \'rows\'; write {"rows": [{...}]}')
         rows = checked_rows(given["rows"])
         outputs: list[Any] | None = given.get("outputs")
         if served.model is None:
@@ -124,11 +124,7 @@ class _Plain:
         return _Prediction(served, known.rows.batch(rows), wanted)
 
     def _answer(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
-        rows = (
-            foreign_rows(outputs)
-            if served.model is None
-            else self._of(served).answers.rows(outputs)
-        )
+        rows = foreign_rows(outputs) if served.model is None else self._of(served).answers.rows(outputs)
         return msgspec.json.encode({"model": served.name, "version": served.version, "rows": rows})
 
     def _served(self, query: bytes, given: dict[str, Any]) -> Served:
@@ -176,7 +172,7 @@ class _Plain:
                 f"model {served.name!r} is an ONNX file, whose answers this server cannot explain"
             )
         if "row" not in given:
-            raise InvalidRequestError("the body has no 'row'; write {\"row\": {...}}")
+            raise InvalidRequestError('the body has no \'row\'; write {"row": {...}}')
         row, lang = given["row"], _language(given.get("lang", "en"))
         self._of(served).rows.check(row)
         names = model.schema.names
@@ -244,9 +240,7 @@ def _language(code: str) -> str:
 
     if code in known_languages():
         return code
-    raise InvalidRequestError(
-        f"there is no language {quoted(code)}; {near(code, known_languages())}"
-    )
+    raise InvalidRequestError(f"there is no language {quoted(code)}; {near(code, known_languages())}")
 
 
 def _options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:

@@ -168,9 +168,7 @@ class _Edition:
         return [
             (
                 "; ".join(f"{n}: {said}" for n, (said, _) in zip(names, own, strict=True)),
-                "; ".join(
-                    f"{n}: {share}" for n, (_, share) in zip(names, own, strict=True) if share
-                ),
+                "; ".join(f"{n}: {share}" for n, (_, share) in zip(names, own, strict=True) if share),
             )
             for own in zip(*columns, strict=True)
         ]

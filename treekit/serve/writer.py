@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -139,10 +140,16 @@ class Writer:
 _writers: weakref.WeakSet[Writer] = weakref.WeakSet()
 
 
+def _at_exit() -> None:
+    for writer in _writers:
+        writer.flush()
+
+
 def _in_child() -> None:
     for writer in _writers:
         writer._begin_anew()
 
 
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
