@@ -113,7 +113,7 @@ def test_nothing_of_a_stranger_forges_a_line_or_moves_a_terminal(hostile: str, m
     lines = Lines()
     log = lines.log(mode)
     path = hostile.encode("utf-8", "surrogatepass")
-    record = _record(model=hostile, version=hostile, error=hostile, id=hostile)
+    record = _record(model=hostile, version=hostile, error=hostile)
     log.request(record, hostile, path, hostile, 0.1)
     log("event", "a message", model=hostile)
     log.changed([Change(hostile, hostile, "kept", hostile)])

@@ -144,7 +144,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         cycle = self._cycle
         if cycle is None:
-            return self.scope or self
+            scope: object = self.scope  # None before the first byte, which uvicorn's type has not
+            return self if scope is None else scope
         if not cycle.response_complete:
             return None
         if cycle.scope is not self.scope:

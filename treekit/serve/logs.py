@@ -11,9 +11,8 @@ import logging
 import time
 import traceback
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
 
 from treekit.errors import SettingError
 from treekit.serve.writer import Writer
@@ -38,27 +37,6 @@ _CHANGES = {
 _MILLISECONDS = [f".{number:03d}Z" for number in range(1000)]
 
 Level = Literal["info", "warning", "error"]
-
-
-class _RequestLine(msgspec.Struct, omit_defaults=True):
-    """A request, as JSON has it."""
-
-    time: str
-    level: str
-    event: str
-    id: str
-    method: str
-    path: str
-    status: int
-    ms: float
-    client: str
-    model: str = ""
-    version: str = ""
-    rows: int = 0
-    error: str = ""
-
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Log:
@@ -96,6 +74,7 @@ class Log:
         Parameters
         ----------
         record : Record
+            Its id is of letters, digits and ``._-``: the gate sees to it.
         method : str
         path : bytes
             As it was sent, without its query, which may hold what is nobody's business.
@@ -107,21 +86,32 @@ class Log:
         level = "info" if 0 < status < 400 else _level(status)
         if not self._requests and level != "error":
             return
-        shown = path[:_LONGEST_PATH].decode("latin-1")
+        path = path[:_LONGEST_PATH]
         if self._json:
-            line = _json_line(
-                _RequestLine(
-                    self._now(), level, "request", record.id, method, shown, status,
-                    int(seconds * 1e6) / 1e3, client, record.model, record.version, record.rows,
-                    record.error,
-                )
-            )  # fmt: skip
+            line = self._request_json(record, level, method, path, client, seconds)
         else:
-            line = self._request_text(record, level, method, shown, client, seconds)
+            line = self._request_text(record, level, method, path, client, seconds)
         self._writer.put(line, level == "error")
 
+    def _request_json(
+        self, record: Record, level: str, method: str, path: bytes, client: str, seconds: float
+    ) -> bytes:
+        more = ""
+        if record.model:
+            more = (
+                f',"model":{_quoted(record.model)},"version":{_quoted(record.version)}'
+                f',"rows":{record.rows}'
+            )
+        if record.error:
+            more += f',"error":{_quoted.__wrapped__(record.error)}'
+        return (
+            f'{{"time":"{self._now()}","level":"{level}","event":"request","id":"{record.id}"'
+            f',"method":{_quoted(method)},"path":{_quoted(path)},"status":{record.status}'
+            f',"ms":{int(seconds * 1e6) / 1e3},"client":{_quoted(client)}{more}}}\n'
+        ).encode()
+
     def _request_text(
-        self, record: Record, level: str, method: str, path: str, client: str, seconds: float
+        self, record: Record, level: str, method: str, path: bytes, client: str, seconds: float
     ) -> bytes:
         what = ""
         if record.model:
@@ -130,7 +120,8 @@ class Log:
         if record.error:
             what += f": {record.error}"
         text = (
-            f"{level:<7} {record.status} {method} {path} {seconds * 1e3:.1f} ms{what} "
+            f"{level:<7} {record.status} {method} {path.decode('latin-1')} "
+            f"{seconds * 1e3:.1f} ms{what} "
             f"[{client} {record.id}]"
         )
         return f"{self._now()} {_printable(text)}\n".encode()
@@ -264,15 +255,12 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def _json_line(line: _RequestLine) -> bytes:
-    try:
-        text = _encode(line)
-        if text.isascii() and b"\x7f" not in text:
-            return text + b"\n"
-    except UnicodeEncodeError:  # the name of a file that is not text
-        pass
-    # msgspec leaves DEL, and what is not ASCII, as they are; a terminal may act on them.
-    return _ascii(msgspec.structs.asdict(line))
+@lru_cache(1024)
+def _quoted(text: str | bytes) -> str:
+    """A text as JSON in ASCII that is printed as it is; of paths and names there are few."""
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    return json.dumps(text).replace("\x7f", "\\u007f")
 
 
 def _ascii(told: dict[str, Any]) -> bytes:

@@ -13,8 +13,10 @@ import contextlib
 import operator
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from starlette.routing import Route
 from starlette.types import Receive, Scope
@@ -33,6 +35,8 @@ try:
     from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
     from prometheus_client.process_collector import ProcessCollector
     from prometheus_client.registry import Collector
+
+    from treekit.serve.counts import BOUNDS, LATENCY, ROWS, Counts, Seconds, Total
 except ImportError as missing:
     raise MissingExtraError("prometheus_client", "serve") from missing
 
@@ -50,10 +54,6 @@ METRICS_PATH = "/metrics"
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """prometheus_client's name in the environment: several processes share counts in that folder."""
 
-_SECONDS = (
-    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-    30.0,
-)  # fmt: skip
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _VERSIONS = 64
 """Versions of a model whose rows are told apart: the last ones, since a model that is trained
@@ -107,21 +107,11 @@ class Metrics:
     def __init__(self, service: Service) -> None:
         self._folder = os.environ.get(FOLDER)
         self._registry = registry = CollectorRegistry()
-        self._latency = Histogram(
-            "treekit_request_duration_seconds",
-            "Time from a request's head to the end of its answer.",
-            ["endpoint", "model"],
-            registry=registry,
-            buckets=_SECONDS,
-        )
         self._errors = Counter(
             "treekit_request_errors",
             "Requests answered with a status of 400 or more.",
             ["endpoint", "status"],
             registry=registry,
-        )
-        self._rows = Counter(
-            "treekit_rows", "Rows answered.", ["model", "version"], registry=registry
         )
         self._changes = Counter(
             "treekit_model_changes",
@@ -135,12 +125,18 @@ class Metrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
-        self._latencies: dict[tuple[str, str], Histogram] = {}
-        self._rows_of: dict[tuple[str, str], Counter] = {}
+        self._latencies: dict[tuple[str, str], Any] = {}
+        self._rows: dict[tuple[str, str], Any] = {}
         self._models = _Models(service)
+        self._latency_of: Callable[[str, str], Any] = lambda *_: Seconds()
+        self._rows_of: Callable[[str, str], Any] = lambda *_: Total()
         if self._folder is None:
+            registry.register(Counts(self._latencies, self._rows))
             registry.register(self._models)
             ProcessCollector(registry=registry)
+        else:
+            self._latency_of = Histogram(*LATENCY, registry=registry, buckets=BOUNDS).labels
+            self._rows_of = Counter(*ROWS, registry=registry).labels
 
     def gauge_in_progress(self) -> Working:
         """What counts the requests in the works of this process."""
@@ -155,23 +151,24 @@ class Metrics:
         key = kind, record.model
         latency = self._latencies.get(key)
         if latency is None:
-            latency = self._latencies[key] = self._latency.labels(*key)
+            latency = self._latencies[key] = self._latency_of(*key)
         latency.observe(seconds)
         if record.status >= 400:
             self._errors.labels(kind, str(record.status)).inc()
         elif record.rows:
             answered = record.model, record.version
-            rows = self._rows_of.get(answered) or self._new_rows(*answered)
+            rows = self._rows.get(answered)
+            if rows is None:
+                rows = self._new_rows(*answered)
             rows.inc(record.rows)
 
-    def _new_rows(self, model: str, version: str) -> Counter:
-        same = [known for known in self._rows_of if known[0] == model]
+    def _new_rows(self, model: str, version: str) -> Any:
+        same = [known for known in self._rows if known[0] == model]
         if len(same) >= _VERSIONS:
             if self._folder is not None:  # what is in files stays: count no further ones apart
-                return self._rows.labels(model, "")
-            del self._rows_of[same[0]]
-            self._rows.remove(*same[0])
-        rows = self._rows_of[model, version] = self._rows.labels(model, version)
+                return self._rows_of(model, "")
+            del self._rows[same[0]]
+        rows = self._rows[model, version] = self._rows_of(model, version)
         return rows
 
     def changed(self, changes: Iterable[Change]) -> None:
@@ -272,6 +269,7 @@ def metrics_route(metrics: Metrics) -> Route:
     return Route(METRICS_PATH, Endpoint(answer), methods=["GET"])
 
 
+@lru_cache(256)
 def kind_of(path: str) -> str:
     """The kind of endpoint that a path is of, whether there is such a one or not."""
     if path.startswith("/v2/models/"):
