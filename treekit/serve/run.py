@@ -58,7 +58,7 @@ def _serve_here(settings: ServeSettings, sockets: list[socket.socket], say: Say)
     from treekit.serve.process import Process, load_first, make_service
 
     service = make_service(settings)
-    models = load_first(service, settings)
+    models = load_first(service)
     start = Start(settings, sockets)
 
     def tell(grpc_port: int | None) -> None:

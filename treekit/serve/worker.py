@@ -74,7 +74,7 @@ def work(
     service.repository.leave_out(left_out)
     service.repository.everywhere = told.everywhere
     try:
-        models = load_first(service, asked)
+        models = load_first(service)
         process = Process(asked, service, say, lambda port: told.send(Ready(models, port)))
         signal.signal(signal.SIGTERM, lambda *_: process.end())
         told.start(process)
