@@ -536,7 +536,7 @@ def test_an_estimator_is_drawn_by_its_model():
         ({"tree": 1}, "no tree 1; the model has 1"),
         ({"tree": -1}, "no tree -1"),
         ({"max_depth": -1}, "max_depth of a picture is -1"),
-        ({"max_depth": "deep"}, "give a depth from 0, 'auto', or None"),
+        ({"max_depth": "deep"}, "give a depth from 0, 'auto', 'way'"),
         ({"language": "fr"}, "unknown language 'fr'"),
         ({"path": "tree.png"}, "must end in .svg or .dot"),
     ],

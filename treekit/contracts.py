@@ -464,11 +464,13 @@ class Exporter:
     Attributes
     ----------
     suffix : str
-        File ending that names the target, dot included (``".c"``).
+        File ending that names the target, dot included (``".c"``); or, of a target that is
+        a folder of files, a slash and the name of the main one (``"/config.pbtxt"``).
     export : callable
         ``export(model, name, **settings) -> Mapping[str, bytes]``: `name` is the
         stem of the output file; the result maps file names to contents, the
-        main file (``name + suffix``) first.
+        main file (``name + suffix``) first.  Names are plain; only of a folder of files
+        they are paths, with ``/``, in the folder `name`.
     """
 
     name: str

@@ -130,8 +130,11 @@ def check_record(record: Any, kind: Kind) -> None:
     where = f"{kind.name} {name!r}"
     _check_task(getattr(record, "task", "classification"), kind, where)
     suffix = getattr(record, "suffix", ".x")
-    if not isinstance(suffix, str) or not suffix.startswith(".") or "/" in suffix:
-        raise PluginError(f"{where} has suffix {suffix!r}; a suffix is a dot and a file ending")
+    if not isinstance(suffix, str) or suffix[:1] not in (".", "/") or "/" in suffix[1:]:
+        raise PluginError(
+            f"{where} has suffix {suffix!r}; a suffix is a dot and a file ending, or, of a folder "
+            "of files, a slash and the name of the main one"
+        )
     summary: Any = record.summary
     if not isinstance(summary, str):
         raise PluginError(f"{where} has summary {_type_name(summary)}; a summary is a text")

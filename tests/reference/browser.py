@@ -39,7 +39,14 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 
 class Browser:
-    """One page of one browser, without any network.
+    """One page of one browser, without any network unless it is to ask a server.
+
+    Parameters
+    ----------
+    folder : Path
+        For the browser's own files.
+    online : bool
+        Whether pages may use the network: for pages of a server on this machine.
 
     Attributes
     ----------
@@ -49,7 +56,7 @@ class Browser:
         Dialogs that opened, exceptions of scripts, and what the console was told.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, online: bool = False) -> None:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self._number = 0
@@ -75,8 +82,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.call("Network.emulateNetworkConditions", offline=True, latency=0,
-                  downloadThroughput=-1, uploadThroughput=-1)  # fmt: skip
+        self.online(online)
 
     def close(self) -> None:
         """End the browser."""
@@ -99,12 +105,22 @@ class Browser:
                 assert "error" not in said, said["error"]
                 return said["result"]
 
-    def open(self, path: Path) -> None:
-        """Load a file, and wait until all of it is there."""
+    def online(self, yes: bool) -> None:
+        """Whether there is a network from now on."""
+        self.call("Network.emulateNetworkConditions", offline=not yes, latency=0,
+                  downloadThroughput=-1, uploadThroughput=-1)  # fmt: skip
+
+    def open(self, place: Path | str) -> None:
+        """Load a file, or an address, anew, and wait until all of it is there."""
+        address = place if isinstance(place, str) else place.resolve().as_uri()
+        # From one fragment to another of a page there is no load.
+        self.call("Page.navigate", url="about:blank")
+        self.wait("document.readyState === 'complete' && location.href === 'about:blank'")
         self.requests.clear()
         self.complaints.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
-        self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
+        self.call("Page.navigate", url=address)
+        there = f"location.href.startsWith({json.dumps(address.partition('#')[0])})"
+        self.wait(f"document.readyState === 'complete' && {there}")
 
     def wait(self, condition: str) -> None:
         """Return when an expression is true."""
@@ -123,7 +139,7 @@ class Browser:
 
     def press(self, key: str, text: str = "") -> None:
         """Press a key and let it go: ``Tab``, ``Enter``."""
-        pressed = {"key": key, "windowsVirtualKeyCode": {"Tab": 9, "Enter": 13}.get(key, 32)}
+        pressed = {"key": key, "windowsVirtualKeyCode": {"Tab": 9, "Enter": 13, "ArrowDown": 40}.get(key, 32)}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **pressed)
         self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
 

@@ -93,9 +93,8 @@ def export_command(
 
     given = dict(assignment.partition("=")[::2] for assignment in assignments)
     exporter = target_named(target, given)
-    stem = output.name.removesuffix(exporter.suffix)
-    for name in (output.name, stem + exporter.suffix, f"{stem}.h"):
-        check_place(output.with_name(name), model)
+    for place in _places(output, exporter.suffix):
+        check_place(place, model)
     where = f"exporter {exporter.name!r}"
     settings = parse_assignments(exporter.settings, assignments, where)
     paths = export(load(model), exporter, output, **settings)
@@ -105,6 +104,15 @@ def export_command(
         text = header.read_bytes().decode(errors="replace") if header.suffix == ".h" else ""
         if said := sizes_in(text):
             click.echo(said, err=True)  # not a file, so it stands beside their list
+
+
+def _places(output: Path, suffix: str) -> list[Path]:
+    """Where an export may write, whatever is left out of `output`."""
+    if suffix.startswith("/"):
+        folder = output.parent if output.name == suffix[1:] else output
+        return [folder / suffix[1:]]
+    stem = output.name.removesuffix(suffix)
+    return [output.with_name(name) for name in (output.name, stem + suffix, f"{stem}.h")]
 
 
 @click.command("verify", short_help="Prove artifacts equal to a model, bit for bit.")

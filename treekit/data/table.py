@@ -22,6 +22,9 @@ from treekit.errors import DataError
 
 __all__ = ["Table", "make_table", "near_names", "read_table"]
 
+_COMPARED = 200
+"""Characters of an unknown name that are compared with known ones."""
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -101,7 +104,8 @@ class Table:
 
 def near_names(name: str, names: Collection[str]) -> str:
     """A hint for an unknown name: what is near it, else some of what there is."""
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    # A name from the network may be of any length, and the comparison is quadratic in it.
+    near = difflib.get_close_matches(name[:_COMPARED], names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(map(repr, near)) + "?"
     shown = ", ".join(map(repr, list(names)[:12]))

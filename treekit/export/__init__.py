@@ -27,7 +27,8 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
         Name of an installed exporter (``treekit plugins`` lists them), or one.
     path : str or Path
         The main file.  The target's ending is added where it is left out;
-        missing folders are made.
+        missing folders are made.  A target that is a folder of files
+        (``triton``) may be given that folder.
     **settings
         Of the exporter.
 
@@ -70,6 +71,9 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
 
 def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
     """Folder and stem of the main file."""
+    within = exporter.suffix.startswith("/")
+    if within and path.name == exporter.suffix[1:]:
+        path = path.parent
     name = path.name
     # Of ".rules.txt" the file may already have ".rules".
     parts = exporter.suffix.split(".")
@@ -79,7 +83,10 @@ def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
             return path.parent, name.removesuffix(begun)
     if not name or any(name.lower().endswith(ending.lower()) for ending in _endings(exporter)):
         raise ExportError(
-            f"{str(path)!r} cannot be a file of the target {exporter.name!r}: "
+            f"{str(path)!r} cannot be the folder of a model for the target {exporter.name!r}: "
+            "give it a name, and no file's"
+            if within
+            else f"{str(path)!r} cannot be a file of the target {exporter.name!r}: "
             f"its name must end in {exporter.suffix!r}"
         )
     return path.parent, name

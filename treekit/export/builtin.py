@@ -14,6 +14,7 @@ from treekit.errors import ExportError
 from treekit.export.languages import TEMPLATES, known_languages
 from treekit.export.onnx import ONNX_SETTINGS
 from treekit.export.sql_settings import SQL_SETTINGS
+from treekit.export.triton import TRITON_SETTINGS, TRITON_SUFFIX
 from treekit.hookspecs import hookimpl
 from treekit.model.ensemble import Model
 from treekit.rules import RULES_SETTINGS
@@ -55,6 +56,12 @@ def _onnx(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     return export_onnx(model, name, **settings)
 
 
+def _triton(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+    from treekit.export.triton import export_triton
+
+    return export_triton(model, name, **settings)
+
+
 def _c(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     from treekit.export.c import export_c
 
@@ -90,6 +97,9 @@ def treekit_exporters() -> list[Exporter]:
     """List the targets of this package."""
     own = [
         Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
+        Exporter(
+            "triton", TRITON_SUFFIX, _triton, TRITON_SETTINGS, "a model's folder for NVIDIA Triton"
+        ),
         Exporter("c", ".c", _c, (*_C_SETTINGS, TEMPLATES), "C99 source and header, no libraries"),
         Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
         Exporter("sql", ".sql", _sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"),

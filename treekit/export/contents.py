@@ -15,7 +15,7 @@ from treekit.errors import PluginError, TreekitError
 from treekit.isolation import FOREIGN, cause, isolated
 from treekit.model.ensemble import Model
 
-__all__ = ["contents_of"]
+__all__ = ["contents_of", "is_place"]
 
 _NOTHING = "; nothing was written"
 
@@ -30,8 +30,9 @@ def contents_of(
     ExportError
         If the target cannot express the model.
     PluginError
-        If the exporter fails, or returns anything but files of plain names that
-        no file system takes for one another, the main one first.
+        If the exporter fails, or returns anything but files of plain names (in the
+        folder `name`, if that is where its main file is) that no file system takes
+        for one another, the main one first.
     """
     if not registry.is_foreign(exporter):
         return dict(exporter.export(model, name, **settings))
@@ -56,9 +57,11 @@ def contents_of(
 def _problem(contents: Mapping[Any, Any], main: str) -> str:
     """What is wrong with the files, as the end of a sentence, or nothing."""
     seen: dict[str, str] = {}
+    folder = main.partition("/")[0] if "/" in main else ""
     for name, content in contents.items():
-        if not isinstance(name, str) or not _is_plain(name):
-            return f"wants to write {name!r}; files need plain names, without a folder"
+        if not isinstance(name, str) or not is_place(name, folder):
+            where = f"in the folder {folder!r}" if folder else "without a folder"
+            return f"wants to write {name!r}; files need plain names, {where}"
         if not isinstance(content, bytes):
             got = type(content).__name__
             remedy = "; encode it: text.encode()" if isinstance(content, str) else ""
@@ -70,6 +73,14 @@ def _problem(contents: Mapping[Any, Any], main: str) -> str:
     if next(iter(contents), None) != main:
         return f"returned the files {list(contents)!r}, of which the first is to be {main!r}"
     return ""
+
+
+def is_place(name: str, folder: str = "") -> bool:
+    """Whether a file's name is plain; or its path, of plain parts, begins with `folder`."""
+    parts = name.split("/")
+    return (parts[0] == folder and len(parts) > 1 if folder else len(parts) == 1) and all(
+        map(_is_plain, parts)
+    )
 
 
 def _is_plain(name: str) -> bool:

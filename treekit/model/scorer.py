@@ -178,12 +178,9 @@ def _walker(model: Model) -> tuple[Callable[..., int] | None, tuple[Any, ...]]:
     schema = model.schema
     refuse = REFUSE_MISSING * (model.missing == "error")
     refuse |= REFUSE_UNKNOWN * (model.unknown == "error")
-    tops = trees.tops
     return sum_row, (
-        *(trees.nodes, trees.roots),
-        *(tops.start, tops.depth, tops.below, tops.key, tops.cell, tops.ends),
-        np.zeros(1, np.uint8) if trees.table is None else trees.table,
-        *(trees.child_shift, trees.columns, trees.n_codes),
+        *(trees.nodes, trees.roots, trees.table, trees.child_shift),
+        *(trees.columns, trees.n_codes),
         np.where(schema.nominal, schema.n_levels + 1, 0).astype(np.uint64),
         np.uint64(refuse),
         model.units,

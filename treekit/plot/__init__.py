@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def plot(
     tree: int = 0,
     max_depth: MaxDepth = "auto",
     language: str = "en",
+    marked: Collection[int] = (),
 ) -> Picture:
     """Draw one tree of a model.
 
@@ -35,12 +37,15 @@ def plot(
         File to write, ``.svg`` or ``.dot``; missing folders are made.
     tree : int
         Which tree, from 0.
-    max_depth : int, "auto" or None
+    max_depth : int, "auto", "way" or None
         Deepest level to draw, the root being 0; None: everything.  ``auto``
         stops at the deepest level that has at most `MOST_ENDS` ends.
         The picture says what it leaves out.
     language : {"en", "zh"}
         Of the few words that are not the model's own.
+    marked : collection of int
+        Nodes of the tree: the ways from the root to them are drawn bolder.  ``way`` draws
+        only these and what branches off them; so does ``auto`` where it would cut the tree.
 
     Returns
     -------
@@ -49,7 +54,7 @@ def plot(
     Raises
     ------
     SettingError
-        If there is no such tree, depth, language or format.
+        If there is no such tree, node, depth, language or format.
     TypeError
         If there is no model in what is given as one.
     OSError
@@ -64,7 +69,7 @@ def plot(
     if not 0 <= tree < model.n_trees:
         raise SettingError(f"there is no tree {tree}; the model has {model.n_trees}, from 0")
     suffix = "" if path is None else suffix_of(Path(path))
-    picture = make_picture(model, tree, max_depth, language_named(language))
+    picture = make_picture(model, tree, max_depth, language_named(language), marked)
     if path is not None:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True)

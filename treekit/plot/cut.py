@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -10,12 +11,15 @@ import numpy.typing as npt
 from treekit.errors import SettingError
 from treekit.model.tree import Tree
 
-__all__ = ["MOST_ENDS", "Cut", "MaxDepth", "cut"]
+__all__ = ["MOST_ENDS", "MOST_LEVELS", "Cut", "MaxDepth", "cut", "way_to"]
 
 MOST_ENDS = 40
 """``max_depth="auto"`` ends at the deepest level with no more ends (leaves and cuts) than these."""
 
-MaxDepth = int | Literal["auto"] | None
+MOST_LEVELS = 30
+"""So deep a marked way is followed where ``auto`` does not draw the whole tree."""
+
+MaxDepth = int | Literal["auto", "way"] | None
 
 
 class Cut(NamedTuple):
@@ -30,6 +34,8 @@ class Cut(NamedTuple):
     hidden : (drawn,) int64
         Leaves below a node at which the tree is cut; 0 elsewhere.
     depth : (drawn,) int64
+    along : bool
+        Whether nothing but a marked way, and what lies beside it, is drawn.
     """
 
     nodes: npt.NDArray[np.int64]
@@ -37,10 +43,20 @@ class Cut(NamedTuple):
     n_children: npt.NDArray[np.int64]
     hidden: npt.NDArray[np.int64]
     depth: npt.NDArray[np.int64]
+    along: bool
 
 
-def cut(tree: Tree, max_depth: MaxDepth) -> Cut:
-    """The nodes down to a depth: a number, "auto" (see `MOST_ENDS`), or None for all.
+def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = None) -> Cut:
+    """The nodes down to a depth: a number, "auto" (see `MOST_ENDS`), "way", or None for all.
+
+    Parameters
+    ----------
+    tree : Tree
+    max_depth : int, "auto", "way" or None
+    way : (nodes,) bool, optional
+        A part of the tree that begins at its root (see `way_to`).  ``way`` draws this part
+        and its nodes' other branches, as far as `MOST_LEVELS`; so does ``auto`` where it
+        would cut the tree.
 
     Raises
     ------
@@ -48,12 +64,17 @@ def cut(tree: Tree, max_depth: MaxDepth) -> Cut:
         If `max_depth` is none of these.
     """
     depths = tree.depths
-    limit = _limit(tree, depths, max_depth)
-    nodes = np.flatnonzero(depths <= limit)
-    depth = depths[nodes]
-    inner = (tree.n_children[nodes] > 0) & (depth < limit)
-    # Siblings are of one depth, so they stay side by side and in order.
-    place = np.cumsum(depths <= limit) - 1
+    limit = _limit(tree, depths, "auto" if max_depth == "way" and way is not None else max_depth)
+    opened = (tree.n_children > 0) & (depths < limit)
+    too_large = max_depth == "auto" and limit < int(depths.max())
+    along = way is not None and (max_depth == "way" or too_large)
+    if along:
+        opened = (tree.n_children > 0) & (depths < MOST_LEVELS) & way
+    # Siblings have one parent, so they stay side by side and in order.
+    drawn = opened[tree.parent]
+    drawn[0] = True
+    nodes, inner = np.flatnonzero(drawn), opened[drawn]
+    place = np.cumsum(drawn) - 1
     return Cut(
         nodes=nodes,
         first_child=np.where(inner, place[tree.first_child[nodes]], -1),
@@ -61,8 +82,29 @@ def cut(tree: Tree, max_depth: MaxDepth) -> Cut:
         hidden=np.where(
             (tree.n_children[nodes] > 0) & ~inner, _leaves_below(tree, depths)[nodes], 0
         ),
-        depth=depth,
+        depth=depths[nodes],
+        along=along,
     )
+
+
+def way_to(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
+    """(nodes,) bool: the marked nodes, and those on the ways from the root to them.
+
+    Raises
+    ------
+    SettingError
+        For a node that the tree does not have.
+    """
+    way = np.zeros(tree.n_nodes, dtype=np.bool_)
+    parent = tree.parent
+    for node in marked:
+        if not 0 <= node < tree.n_nodes:
+            raise SettingError(f"there is no node {node}; the tree has {tree.n_nodes}, from 0")
+        at = node
+        while not way[at]:
+            way[at] = True
+            at = int(parent[at]) if at else 0
+    return way
 
 
 def _limit(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> int:
@@ -72,7 +114,8 @@ def _limit(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> in
         return max_depth
     if max_depth != "auto":
         raise SettingError(
-            f"max_depth of a picture is {max_depth!r}; give a depth from 0, 'auto', or None for all"
+            f"max_depth of a picture is {max_depth!r}; give a depth from 0, 'auto', 'way' with "
+            "marked nodes, or None for all"
         )
     leaf = tree.n_children == 0
     of_depth = np.bincount(depths)

@@ -10,6 +10,9 @@ from treekit.plot.words import percent_text, weight_text
 
 __all__ = ["dot", "quoted"]
 
+_WAY = 3.0
+"""Width of lines on the marked way, in points."""
+
 
 def quoted(*lines: str) -> str:
     r"""A DOT string of some lines.
@@ -42,7 +45,10 @@ def _lines(picture: Picture) -> Iterator[str]:
             branch = below.branch
             said = f"{branch.label} {branch.rest}".strip() if branch else ""
             width = 1 + 4 * below.share
-            yield f"  n{drawn.node} -> n{below.node} [label={quoted(said)}, penwidth={width:.2f}];"
+            look = f"penwidth={width:.2f}"
+            if below.marked:
+                look = f'penwidth={max(width, _WAY):.2f}, color="{INK}"'
+            yield f"  n{drawn.node} -> n{below.node} [label={quoted(said)}, {look}];"
     yield "}"
 
 
@@ -65,11 +71,13 @@ def _label(picture: Picture, at: int) -> Iterator[str]:
 
 def _look(picture: Picture, at: int) -> str:
     drawn = picture.nodes[at]
-    look = ""
+    look, edge = "", INK if drawn.marked else ""
     entry = picture.targets[0].answers[at].entry
     if not drawn.question and not drawn.hidden and len(picture.targets) == 1 and entry >= 0:
         colour = class_colour(entry)
-        look = f', fillcolor="{mixed(PAPER, colour, 0.13)}", color="{mixed(colour, INK, 0.2)}"'
+        look, edge = f', fillcolor="{mixed(PAPER, colour, 0.13)}"', edge or mixed(colour, INK, 0.2)
+    look += f', color="{edge}"' if edge else ""
+    look += f", penwidth={_WAY:.2f}" if drawn.marked else ""
     styles = ["filled"]
     if not drawn.question:
         styles.append("rounded")

@@ -33,6 +33,9 @@ class Language(NamedTuple):
     title: str
     of_tree: str
     cut: str
+    along: str
+    goes_on: str
+    marked: str
     described: str
     missing: dict[str, str]
 
@@ -59,6 +62,9 @@ ENGLISH = Language(
     title="Decision tree for {}",
     of_tree="tree {} of {}",
     cut="Cut at depth {}: {} of {} leaves are drawn.",
+    along="Only the marked way and what branches off it is drawn: {} of {} leaves.",
+    goes_on="The marked way goes on below depth {}.",
+    marked="on the marked way",
     described="{} leaves, depth {}; {} asks first.",
     missing={
         "direction": "A missing value goes where “or missing” stands.",
@@ -92,6 +98,9 @@ CHINESE = Language(
     title="决策树: {}",
     of_tree="第 {} 棵, 共 {} 棵",
     cut="在深度 {} 处截断: 画出 {} / {} 个叶结点。",
+    along="只画出标记的路径及其旁支: {} / {} 个叶结点。",
+    goes_on="标记的路径在深度 {} 以下继续。",
+    marked="在标记的路径上",
     described="{} 个叶结点, 深度 {}; 根结点: {}。",
     missing={
         "direction": "缺失值走标有“或缺失”的分支。",

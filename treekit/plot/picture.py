@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treekit.plot.asks import Branch, Question, question
-from treekit.plot.cut import MaxDepth, cut
+from treekit.plot.cut import MOST_LEVELS, MaxDepth, cut, way_to
 from treekit.plot.language import Language
 from treekit.plot.says import Target, targets
 from treekit.plot.words import percent_text, shown_name, weight_text
@@ -38,6 +39,8 @@ class Drawn:
         Leaves below a node at which the picture is cut; else 0.
     weight, share : float
         Training weight that reached it, and its share of the root's.
+    marked : bool
+        Whether it lies on the way that was asked for.
     """
 
     node: int
@@ -49,6 +52,7 @@ class Drawn:
     hidden: int
     weight: float
     share: float
+    marked: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Picture:
     def hover(self, at: int) -> str:
         """All that the picture knows of one node, a line for each fact."""
         drawn, words = self.nodes[at], self.language
-        lines = []
+        lines = [words.marked] if drawn.marked else []
         if drawn.branch:
             lines.append(f"{drawn.branch.full} {drawn.branch.rest}".rstrip())
         if drawn.question:
@@ -111,22 +115,30 @@ class Picture:
         return f'<div style="overflow-x:auto">{self.svg()}</div>'
 
 
-def make_picture(model: Model, number: int, max_depth: MaxDepth, language: Language) -> Picture:
+def make_picture(
+    model: Model,
+    number: int,
+    max_depth: MaxDepth,
+    language: Language,
+    marked: Collection[int] = (),
+) -> Picture:
     """The picture of one tree of a model, counted from 0, down to a depth (see `cut`)."""
     tree = model.trees[number]
-    part = cut(tree, max_depth)
+    way = way_to(tree, marked) if marked else None
+    part = cut(tree, max_depth, way)
     reached: list[Branch | None] = [None] * len(part.nodes)
     root = float(tree.weight[0])
     nodes = []
     for at, (node, first, n, hidden, depth) in enumerate(
-        zip(*(array.tolist() for array in part), strict=True)
+        zip(*(array.tolist() for array in part[:5]), strict=True)
     ):
         asked = question(model, tree, node, language) if n else None
         if asked:
             reached[first : first + n] = asked.branches
         weight = float(tree.weight[node])
         share = weight / root if root > 0 else 0.0
-        nodes.append(Drawn(node, depth, first, n, reached[at], asked, hidden, weight, share))
+        own = Drawn(node, depth, first, n, reached[at], asked, hidden, weight, share)
+        nodes.append(own if way is None or not way[node] else replace(own, marked=True))
     names = ", ".join(shown_name(output.name) for output in model.schema.outputs)
     title = language.title.format(names)
     if model.n_trees > 1:
@@ -134,7 +146,7 @@ def make_picture(model: Model, number: int, max_depth: MaxDepth, language: Langu
     return Picture(
         title=title,
         described=_described(nodes, tree.n_leaves, tree.depth, language),
-        notes=_notes(model, nodes, tree.n_leaves, language),
+        notes=_notes(model, nodes, tree.n_leaves, part.along, language),
         targets=targets(model, number, np.asarray(part.nodes), language),
         nodes=tuple(nodes),
         language=language,
@@ -146,10 +158,16 @@ def _described(nodes: list[Drawn], leaves: int, depth: int, language: Language) 
     return language.described.format(leaves, depth, asked.text if asked else "—")
 
 
-def _notes(model: Model, nodes: list[Drawn], leaves: int, language: Language) -> tuple[str, ...]:
+def _notes(
+    model: Model, nodes: list[Drawn], leaves: int, along: bool, language: Language
+) -> tuple[str, ...]:
     notes = []
     hidden = sum(drawn.hidden for drawn in nodes)
-    if hidden:
+    if hidden and along:
+        notes.append(language.along.format(f"{leaves - hidden:,}", f"{leaves:,}"))
+        if any(drawn.marked and drawn.hidden for drawn in nodes):
+            notes.append(language.goes_on.format(MOST_LEVELS))
+    elif hidden:
         depth = max(drawn.depth for drawn in nodes)
         notes.append(language.cut.format(depth, f"{leaves - hidden:,}", f"{leaves:,}"))
     if nodes[0].question:

@@ -30,6 +30,7 @@ LEVEL, LABEL = 66.0, 24.0
 TITLE, SWATCH = 16.0, 11.0
 LEAST_WIDTH, MOST_TITLE, MOST_ENTRY = 300.0, 700.0, 160.0
 BAR_TEXT = 9.5
+WAY = 3.0  # of lines on the marked way
 
 
 def svg(picture: Picture) -> str:
@@ -121,7 +122,11 @@ def _tops(picture: Picture, boxes: list[Box], top: float) -> list[float]:
 
 
 def _edges(picture: Picture, boxes: list[Box], places: list[tuple[float, float]]) -> Iterator[str]:
-    """Curves from parents to children, as wide as the share of the rows that takes them."""
+    """Curves from parents to children, as wide as the share of the rows that takes them.
+
+    Those of the marked way come last, so that it crosses over the others.
+    """
+    marked = []
     for at, drawn in enumerate(picture.nodes):
         x, y = places[at][0], places[at][1] + boxes[at].height
         for child in range(drawn.first_child, drawn.first_child + drawn.n_children):
@@ -130,9 +135,16 @@ def _edges(picture: Picture, boxes: list[Box], places: list[tuple[float, float]]
             middle = (y + end) / 2
             points = (x, y, x, middle, to_x, middle, to_x, end, to_y)
             path = "M{} {}C{} {} {} {} {} {}V{}".format(*map(number, points))
-            share = picture.nodes[child].share
-            dashes = {} if picture.nodes[child].weight else {"stroke_dasharray": "3 3"}
-            yield element("path", d=path, stroke_width=1.25 + 7 * share, **dashes)
+            below = picture.nodes[child]
+            look: dict[str, str | float] = {"stroke_width": 1.25 + 7 * below.share}
+            if not below.weight:
+                look["stroke_dasharray"] = "3 3"
+            if below.marked:
+                look |= {"stroke": INK, "stroke_width": max(1.25 + 7 * below.share, WAY)}
+                marked.append(element("path", d=path, **look))
+            else:
+                yield element("path", d=path, **look)
+    yield from marked
 
 
 def _node(picture: Picture, at: int, own: Box, x: float, top: float) -> str:
@@ -145,6 +157,8 @@ def _node(picture: Picture, at: int, own: Box, x: float, top: float) -> str:
     frame: dict[str, str | float] = {"fill": fill, "stroke": stroke, "stroke_width": 1.25}
     if drawn.hidden or drawn.weight == 0:
         frame["stroke_dasharray"] = "4 3"
+    if drawn.marked:
+        frame |= {"stroke": INK, "stroke_width": WAY}
     parts.append(
         element("rect", x=x - own.width / 2, y=top, width=own.width, height=own.height,
                 rx=4.0 if drawn.question else 10.0, **frame)

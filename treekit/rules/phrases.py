@@ -97,9 +97,18 @@ def _choice(column: Column, codes: Sequence[int], words: Language) -> str:
 
 
 def condition_texts(
-    rules: RuleList, start: int, stop: int, words: Language | None = None
+    rules: RuleList,
+    start: int,
+    stop: int,
+    words: Language | None = None,
+    *,
+    whole: bool = False,
 ) -> list[str]:
-    """The conditions from `start` to `stop` in words, by default English ones."""
+    """The conditions from `start` to `stop` in words, by default English ones.
+
+    With `whole` tests are said in full where they are asked, for texts that stand alone:
+    ``(age <= 30; if that is unknown: town is Ulm) fails``.  Else by their numbers.
+    """
     table = rules.conditions
     fields = zip(
         range(start, stop),
@@ -110,25 +119,38 @@ def condition_texts(
         table.missing[start:stop].tolist(),
         strict=True,
     )
-    told = _Conditions(rules, words or language())
+    told = _Conditions(rules, words or language(), whole=whole)
     return [told.text(*some) for some in fields]
 
 
 class _Conditions:
     """Says conditions of one list; names, levels and tests are put into words once."""
 
-    def __init__(self, rules: RuleList, words: Language) -> None:
+    def __init__(self, rules: RuleList, words: Language, *, whole: bool) -> None:
         self.rules, self.table, self.words = rules, rules.conditions, words
+        self.whole = whole
         self.columns = rules.schema.columns
         self.numeric = [column.kind == "numeric" for column in self.columns]
         self.names = [name_text(column.name, words) for column in self.columns]
-        tests = range(1, len(rules.tests) + 1)
-        self.names += [words.say("test_name", number=str(number)) for number in tests]
+        self.test_names: dict[int, str] = {}
         self.is_level, self.is_known = words.sayer("if_is"), words.sayer("if_known")
         self.above, self.upto = words.sayer("if_above"), words.sayer("if_upto")
         self.between, self.or_missing = words.sayer("if_between"), words.sayer("if_or_missing")
         self.choices: dict[tuple[int, ...], str] = {}
         self.outcomes: dict[tuple[int, bool], str] = {}
+
+    def name(self, column: int) -> str:
+        """What a column, or a test behind the columns, is called."""
+        if column < len(self.columns):
+            return self.names[column]
+        if column not in self.test_names:
+            number = column - len(self.columns)
+            if self.whole:
+                text = test_text(self.rules.tests[number], self.rules.schema, self.words)
+                self.test_names[column] = f"({text})"
+            else:
+                self.test_names[column] = self.words.say("test_name", number=str(number + 1))
+        return self.test_names[column]
 
     def text(self, at: int, column: int, low: str, high: str, known: bool, missing: bool) -> str:
         """Condition `at`; bounds are empty where there are none."""
@@ -171,10 +193,12 @@ class _Conditions:
 
     def _outcome(self, column: int, low: str, high: str) -> str:
         """Whether a test holds or fails, and, if that is short, what it asks."""
-        name = self.names[column]
+        name = self.name(column)
         if not low and not high:
             return self.words.say("if_decided", test=name)
         key = column, bool(high)
+        if key not in self.outcomes and self.whole:
+            self.outcomes[key] = self.words.say("if_holds" if high else "if_fails", test=name)
         if key not in self.outcomes:
             test = self.rules.tests[column - len(self.columns)]
             gist = test_gist(test, self.rules.schema, self.words, holds=bool(high))
@@ -186,10 +210,10 @@ class _Conditions:
     def _never(self, column: int) -> str:
         if column < len(self.columns):
             return self.words.say("if_never", name=self.names[column])
-        return self.words.say("if_undecidable", test=self.names[column])
+        return self.words.say("if_undecidable", test=self.name(column))
 
     def _absent(self, at: int, column: int) -> str:
-        name = self.names[column]
+        name = self.name(column)
         if column >= len(self.columns):
             return self.words.say("if_unknown", test=name)
         if self.table.dividing[at]:

@@ -8,5 +8,6 @@
 | `loading`, `repository` | files to models in service; names, versions, load, unload, refresh |
 | `running`, `service` | requests on an event loop, within limits; what all faces share |
 | `wire`, `binary` | the protocol's JSON, and its tensors as bytes |
+| `rpc` | the protocol over gRPC |
 | `http`, `oip`, `app` | bodies and errors over ASGI; the protocol's paths; the application |
 """

@@ -1,31 +1,87 @@
-"""The server over HTTP: a thin face of Starlette on the core."""
+"""The server over HTTP: a thin face of Starlette on the core, behind its gate."""
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp
+from treekit.errors import MissingExtraError
 
-from treekit.serve.http import error_reply
-from treekit.serve.oip import oip_routes
+try:
+    from starlette.routing import Route, Router
+    from starlette.types import ASGIApp, Receive, Scope
+except ImportError as missing:
+    raise MissingExtraError("starlette", "serve") from missing
+
+from treekit.serve.access import Access
+from treekit.serve.control import control_routes
+from treekit.serve.description import document
+from treekit.serve.gate import Gate
+from treekit.serve.http import Endpoint, Reply, json_reply
+from treekit.serve.logs import Log
+from treekit.serve.metrics import Metrics, metrics_route
+from treekit.serve.oip import Direct, oip_routes
+from treekit.serve.oip_description import oip_paths
+from treekit.serve.page import page_routes
+from treekit.serve.plain import plain_routes
+from treekit.serve.schemas import SCHEMAS
 from treekit.serve.service import Service
+from treekit.serve.settings import ServeSettings
 
 __all__ = ["make_app"]
 
 
-def make_app(service: Service) -> ASGIApp:
-    """The ASGI application of a service."""
-    return Starlette(
-        routes=[*oip_routes(service)],
-        exception_handlers={HTTPException: _refused},
+def make_app(
+    service: Service,
+    settings: ServeSettings | None = None,
+    log: Log | None = None,
+    access: Access | None = None,
+) -> ASGIApp:
+    """The ASGI application of a service.
+
+    Parameters
+    ----------
+    service : Service
+    settings : ServeSettings, optional
+        None is for a service inside somebody else's application, who knows what hosts it has,
+        who may ask and what is written down: requests to any Host pass, and only what fails is
+        logged.  Pages of other origins do not pass.
+    log : Log, optional
+        Of the process; default one of its own.
+    access : Access, optional
+        Of the process, where other faces ask it, too.
+
+    Raises
+    ------
+    SettingError
+        For hosts, origins or a token file that are none.
+    MissingExtraError
+        Without the extra ``serve``.
+    """
+    if settings is None:
+        settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
+    log, metrics = log or Log(settings.log), Metrics(service)
+    service.repository.subscribe(log.changed)
+    service.repository.subscribe(metrics.changed)
+    # The gate answers what the router does not find, and whatever fails: Starlette's own
+    # middleware for that would be passed by each request once more.
+    app = Router(
+        [
+            *oip_routes(service),
+            *plain_routes(service),
+            *page_routes(service),
+            *control_routes(service),
+            _description(),
+            metrics_route(metrics),
+        ],
+        redirect_slashes=False,
     )
+    return Gate(Direct(service, app), service, settings, access or Access(settings), metrics, log)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """A path or method that is not there, as JSON."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for these alone
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    reply = error_reply(error.status_code, message)
-    return Response(reply.body, reply.status, error.headers, media_type="application/json")
+def _description() -> Route:
+    """The description; faces beside the protocol add their paths and schemas here."""
+    reply = json_reply(document(oip_paths(), SCHEMAS))
+
+    async def describe(scope: Scope, receive: Receive) -> Reply:
+        del scope, receive
+        return reply
+
+    return Route("/openapi.json", Endpoint(describe), methods=["GET"])

@@ -1,7 +1,7 @@
 """What a request or a model file is refused for: one error for each way out of the server.
 
 The HTTP face answers with `status`, the gRPC face with the code that it stands for
-(`treekit.serve.grpc`); both give the message, which names the value, the rule and the remedy.
+(`treekit.serve.rpc`); both give the message, which names the value, the rule and the remedy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ __all__ = [
     "TooSlowError",
     "UnauthorisedError",
     "UnavailableError",
+    "UnsupportedError",
+    "shown",
 ]
+
+_SHOWN = 80
+
+
+def shown(text: object) -> str:
+    """The representation of something that a request brought, short enough for a message."""
+    written = repr(text)
+    return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."
 
 
 class ServeError(TreekitError):
@@ -61,6 +71,12 @@ class TooLargeError(ServeError):
     """A request of more bytes, rows or explanations than the server takes."""
 
     status = 413
+
+
+class UnsupportedError(ServeError):
+    """A body in a coding that the server does not read."""
+
+    status = 415
 
 
 class BusyError(ServeError):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from treekit.serve.deadlines import Deadlines
 from treekit.serve.errors import InvalidRequestError, ServeError, TooLargeError, TooSlowError
+from treekit.serve.inflate import inflated
 from treekit.serve.settings import Limits
 
 __all__ = ["Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_body"]
@@ -17,6 +19,7 @@ __all__ = ["Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_bo
 Headers = Iterable[tuple[bytes, bytes]]
 
 _JSON = b"application/json"
+_MESSAGE = 2_000
 
 
 class Reply(NamedTuple):
@@ -44,7 +47,10 @@ def json_reply(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
 
 
 def error_reply(status: int, message: str, headers: Headers = ()) -> Reply:
-    """The protocol's ``$error_response``."""
+    """The protocol's ``$error_response``; what a request brought is cut where it is long."""
+    if len(message) > _MESSAGE:
+        message = f"{message[:_MESSAGE]}..."
+    message = message.encode(errors="backslashreplace").decode()  # names of files may be no UTF-8
     return json_reply({"error": message}, status, headers)
 
 
@@ -70,42 +76,66 @@ class Endpoint:
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """The whole body of a request.
+    """The whole body of a request, inflated.
 
     Raises
     ------
     TooLargeError
-        If it is longer than the limit, by its header or as it arrives.
+        If it is longer than the limit, by its header, as it arrives or when inflated.
     TooSlowError
         If it is not there in time.
+    UnsupportedError
+        If it is in a coding that is not known.
     InvalidRequestError
-        If the client goes before it is there.
+        If the client goes before it is there, or it is not of its coding.
     """
+    body = await _arrived(scope, receive, limits)
+    coding = header(scope, b"content-encoding")
+    return body if coding is None else inflated(body, coding, limits.body_bytes)
+
+
+async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     most = limits.body_bytes
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > most:
         raise TooLargeError(_too_long(most))
-    try:
-        async with asyncio.timeout(limits.seconds):
+    with _arriving(limits.seconds).watch():
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body"):
+            body: bytes = message.get("body", b"")
+            if len(body) > most:
+                raise TooLargeError(_too_long(most))
+            return body
+        parts = bytearray()
+        while message["type"] == "http.request":
+            parts += message.get("body", b"")
+            if len(parts) > most:
+                raise TooLargeError(_too_long(most))
+            if not message.get("more_body"):
+                return bytes(parts)
             message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body"):
-                body: bytes = message.get("body", b"")
-                if len(body) > most:
-                    raise TooLargeError(_too_long(most))
-                return body
-            parts = bytearray()
-            while message["type"] == "http.request":
-                parts += message.get("body", b"")
-                if len(parts) > most:
-                    raise TooLargeError(_too_long(most))
-                if not message.get("more_body"):
-                    return bytes(parts)
-                message = await receive()
-    except TimeoutError:
-        raise TooSlowError(
-            f"the body did not arrive within {limits.seconds:g} s; send it faster, or in parts"
-        ) from None
     raise InvalidRequestError("the client went before its body had arrived")
+
+
+class _OfThread(threading.local):
+    """Of each thread its own: only in its own thread may an event loop be touched."""
+
+    def __init__(self) -> None:
+        self.arriving: dict[float, Deadlines] = {}
+
+
+_of_thread = _OfThread()
+
+
+def _arriving(seconds: float) -> Deadlines:
+    """The bodies under way in this thread's event loop that may take so long."""
+    found = _of_thread.arriving.get(seconds)
+    if found is None:
+        late = TooSlowError(
+            f"the body did not arrive within {seconds:g} s; send it faster, or in parts"
+        )
+        found = _of_thread.arriving[seconds] = Deadlines(seconds, late)
+    return found
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import math
 import socket
 import time
@@ -13,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from treekit.serve.connections import bounded_protocol
 from treekit.serve.service import Service
 from treekit.serve.settings import ServeSettings
 
@@ -101,7 +101,7 @@ class HttpServer(uvicorn.Server):
 def _config(app: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="httptools" if importlib.util.find_spec("httptools") else "h11",
+        http=bounded_protocol(settings.limits),
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -23,6 +23,8 @@ from treekit.model.ensemble import Model
 from treekit.model.links import values_of
 from treekit.model.predict import label_codes, leaf_indices, probabilities, sums
 from treekit.serve.errors import InvalidRequestError
+from treekit.serve.quick import Quick
+from treekit.serve.reasons import Reasons
 from treekit.serve.served import Batch, Served
 from treekit.serve.tensors import Spec, Tensor
 
@@ -52,23 +54,33 @@ class TreekitServed(Served):
         self._model = model
         self._plain = not schema.nominal.any()
         self._number = {"float32": "FP32", "float64": "FP64"}[schema.dtype]
-        self.inputs = self._inputs()
+        self.inputs, *others = self._inputs()
+        self.other_inputs = tuple(others)
         self._say = _answers(model)
         self.outputs = (*(spec for spec, _ in self._say.values()), *_reasons(model))
         self.usual = tuple(self._say)
         self.explaining = frozenset({"rule", "contributions", "bias"})
         self.effort = model.n_trees * max(model.depth, 1)
         self._score = model.scorer()
+        self._why = Reasons(model)
+        labels = _labels(schema.outputs[0])[1].tolist() if schema.task == "classification" else ()
+        usual = [spec for spec, _ in self._say.values()]
+        self.quick = Quick(name, version, model, usual, labels, ONE_TENSOR, self._sums)
 
-    def _inputs(self) -> tuple[Spec, ...]:
-        """One tensor where every column is a number, else one input a column."""
+    def _inputs(self) -> list[tuple[Spec, ...]]:
+        """One tensor where every column is a number, else one input a column; then the other.
+
+        A tensor of texts does for both: they are read as those of a CSV file are.
+        """
         schema = self._model.schema
-        if self._plain:
-            return (Spec(ONE_TENSOR, self._number, (-1, schema.n_features)),)
-        return tuple(
+        whole = (-1, schema.n_features)
+        columns = tuple(
             Spec(column.name, self._number if column.kind == "numeric" else "BYTES", (-1,))
             for column in schema.columns
         )
+        numbers = (Spec(ONE_TENSOR, self._number, whole),)
+        texts = (Spec(ONE_TENSOR, "BYTES", whole),)
+        return [numbers, columns, texts] if self._plain else [columns, texts]
 
     def read(self, tensors: Sequence[Tensor]) -> Batch:
         """Check inputs: one tensor of all columns, or one named input a column.
@@ -164,9 +176,7 @@ class TreekitServed(Served):
             return Tensor(name, spec.datatype, say(total))
         if name == "leaf":
             return Tensor(name, "INT32", leaf_indices(self._model, matrix))
-        from treekit.serve.reasons import reason
-
-        return reason(self._model, name, matrix)
+        return self._why.output(name, matrix)
 
 
 def _one_column(tensor: Tensor) -> npt.NDArray[Any]:

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from starlette.types import ASGIApp
-
 from treekit.errors import ModelFileError
+from treekit.serve.access import Access
+from treekit.serve.app import make_app
 from treekit.serve.http_server import HttpServer, new_event_loop
+from treekit.serve.logs import Log
 from treekit.serve.repository import Repository
 from treekit.serve.running import Runner
-from treekit.serve.saying import Say, tell_changes
 from treekit.serve.service import Service
 from treekit.serve.settings import ServeSettings
 from treekit.serve.watch import Watcher
@@ -32,7 +32,7 @@ def make_service(settings: ServeSettings) -> Service:
     """The service that settings ask for, its models not yet looked at."""
     return Service(
         repository=Repository(settings.sources),
-        runner=Runner(settings.limits),
+        runner=Runner.of(settings),
         control=settings.control,
     )
 
@@ -63,13 +63,6 @@ def load_first(service: Service) -> list[dict[str, Any]]:
     ]
 
 
-def _application(service: Service, settings: ServeSettings) -> ASGIApp:
-    from treekit.serve.app import make_app
-
-    del settings  # helper: gate
-    return make_app(service)
-
-
 class Process:
     """A service that is served, in the thread that runs it.
 
@@ -78,7 +71,7 @@ class Process:
     settings : ServeSettings
     service : Service
         With its models loaded.
-    say : Say
+    log : Log
     started : callable, optional
         Called, in the event loop, when it answers, with the port of gRPC or None.
     """
@@ -87,16 +80,15 @@ class Process:
         self,
         settings: ServeSettings,
         service: Service,
-        say: Say,
+        log: Log,
         started: Callable[[int | None], None] = lambda _: None,
     ) -> None:
         self._settings, self._service, self._started = settings, service, started
-        service.repository.subscribe(lambda changes: tell_changes(changes, say))
-        self._watcher = Watcher(service.repository, settings.reload_seconds, say)
+        self._watcher = Watcher(service.repository, settings.reload_seconds, log)
         self._grpc: Any = None
-        self._http = HttpServer(
-            _application(service, settings), service, settings, self._tell_started, self._end_grpc
-        )
+        self._access = Access(settings)
+        app = make_app(service, settings, log, self._access)
+        self._http = HttpServer(app, service, settings, self._tell_started, self._end_grpc)
 
     async def run(self, sockets: list[socket.socket]) -> None:
         """Serve on these sockets, which are closed at the end, until `end`."""
@@ -107,7 +99,9 @@ class Process:
         if self._settings.grpc_port is not None:
             # By its name: it stands behind an extra of its own.
             rpc = importlib.import_module("treekit.serve.rpc")
-            self._grpc = await rpc.start_grpc(self._service, self._settings, _token_check())
+            self._grpc = await rpc.start_grpc(
+                self._service, self._settings, self._access.check_token
+            )
         if self._settings.reload_seconds:
             self._watcher.start()
         try:
@@ -133,7 +127,3 @@ class Process:
     def loop_factory() -> asyncio.AbstractEventLoop:
         """The fastest event loop there is."""
         return new_event_loop()
-
-
-def _token_check() -> Callable[[bytes | None], None] | None:
-    return None  # helper: gate

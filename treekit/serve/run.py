@@ -16,7 +16,9 @@ import msgspec
 
 from treekit.serve.checks import check_settings
 from treekit.serve.listening import bind, bind_shared
-from treekit.serve.saying import Say, Start, teller
+from treekit.serve.logs import Log, configure_logging
+from treekit.serve.metrics import shared_metrics
+from treekit.serve.saying import Start
 from treekit.serve.settings import ServeSettings
 
 __all__ = ["serve"]
@@ -41,19 +43,20 @@ def serve(settings: ServeSettings) -> None:
         Without the extra ``serve``, or ``grpc`` where that is asked for.
     """
     check_settings(settings)
-    say = teller(settings.log)
+    log = configure_logging(settings.log)
     sockets = bind(settings.host, settings.port)
     try:
         if settings.workers == 1:
-            _serve_here(settings, sockets, say)
+            _serve_here(settings, sockets, log)
         else:
-            _serve_by_workers(settings, sockets, say)
+            _serve_by_workers(settings, sockets, log)
     finally:
         for opened in sockets:
             opened.close()
+        log.close()
 
 
-def _serve_here(settings: ServeSettings, sockets: list[socket.socket], say: Say) -> None:
+def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
     """Serve in this process."""
     from treekit.serve.process import Process, load_first, make_service
 
@@ -62,26 +65,31 @@ def _serve_here(settings: ServeSettings, sockets: list[socket.socket], say: Say)
     start = Start(settings, sockets)
 
     def tell(grpc_port: int | None) -> None:
-        start.tell(say, models, grpc_port)
+        start.tell(log, models, grpc_port)
 
-    process = Process(settings, service, say, tell)
-    # Not by an exception: nobody is to catch it, and no thread to be waited for.
+    process = Process(settings, service, log, tell)
+
+    def leave(code: int) -> None:
+        log.close()
+        os._exit(code)  # not an exception: nobody is to catch it, and no thread to be waited for
+
     with (
-        stopping(process.end, os._exit),
+        stopping(process.end, leave),
         asyncio.Runner(loop_factory=process.loop_factory) as runner,
     ):
         runner.run(process.run(sockets))
 
 
-def _serve_by_workers(settings: ServeSettings, sockets: list[socket.socket], say: Say) -> None:
+def _serve_by_workers(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
     """Serve in processes of their own, which this one starts, and again if they die."""
     from treekit.serve.workers import Workers
 
     with contextlib.ExitStack() as held:
+        held.enter_context(shared_metrics(settings.workers))
         if settings.grpc_port is not None:
             shared = held.enter_context(bind_shared(settings.host, settings.grpc_port))
             settings = msgspec.structs.replace(settings, grpc_port=shared.getsockname()[1])
-        workers = Workers(settings, sockets, say, Start(settings, sockets))
+        workers = Workers(settings, sockets, log, Start(settings, sockets))
         with stopping(workers.end, sys.exit):
             workers.run()
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
+from treekit.serve.batching import Batcher
+from treekit.serve.deadlines import Deadlines
 from treekit.serve.errors import TooLargeError, UnavailableError
 from treekit.serve.served import Batch, Served
-from treekit.serve.settings import Limits
+from treekit.serve.settings import Limits, ServeSettings
 from treekit.serve.tensors import Tensor
 
 __all__ = ["Runner"]
+
+T = TypeVar("T")
 
 _AT_ONCE = 100_000.0
 """Visits of nodes that the event loop waits for: some 0.5 ms."""
@@ -25,11 +31,48 @@ class Runner:
     limits : Limits
     threads : int
         For what would keep the event loop.
+    queued : int
+        Answers that may wait for a thread; one more is refused.  An answer that takes too
+        long is given up, not ended: until it is done its thread is not there for others.
+    batch_rows, batch_delay : int, float
+        See `ServeSettings`.
     """
 
-    def __init__(self, limits: Limits, threads: int = 2) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        threads: int = 2,
+        queued: int = 32,
+        *,
+        batch_rows: int = 0,
+        batch_delay: float = 0.002,
+    ) -> None:
         self.limits = limits
+        self._answering = Deadlines(
+            limits.seconds,
+            UnavailableError(
+                f"the answer took longer than {limits.seconds:g} s; send fewer rows at once"
+            ),
+        )
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="treekit-answer")
+        self._beside = ThreadPoolExecutor(threads, thread_name_prefix="treekit-beside")
+        self._places = threading.Semaphore(threads + queued)
+        self._queued = queued
+        self._closed = False
+        most = min(batch_rows, limits.rows)
+        self._batcher = Batcher(self._alone, most, batch_delay) if most else None
+
+    @classmethod
+    def of(cls, settings: ServeSettings) -> Runner:
+        """One as the settings have it."""
+        return cls(
+            settings.limits, batch_rows=settings.batch_rows, batch_delay=settings.batch_delay
+        )
+
+    @property
+    def batches(self) -> bool:
+        """Whether small requests wait for each other."""
+        return self._batcher is not None
 
     def check(self, served: Served, batch: Batch, wanted: Sequence[str]) -> None:
         """Raise `TooLargeError` for more rows, or rows to explain, than the limits allow."""
@@ -46,9 +89,13 @@ class Runner:
                 "send them in parts"
             )
 
+    def rows_at_once(self, served: Served) -> int:
+        """Rows whose usual answer is there before anybody would notice."""
+        return min(self.limits.rows, int(_AT_ONCE // served.effort))
+
     def at_once(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
         """Whether the answer is there before anybody would notice."""
-        return batch.rows * served.effort <= _AT_ONCE and served.explaining.isdisjoint(wanted)
+        return batch.rows <= self.rows_at_once(served) and served.explaining.isdisjoint(wanted)
 
     async def run(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         """The outputs that are wanted.
@@ -56,20 +103,51 @@ class Runner:
         Raises
         ------
         ServeError
-            As `Served.answer` and `check`; `UnavailableError` if it takes too long.
+            As `Served.answer` and `check`; `UnavailableError` if it takes too long, or
+            would have to wait behind too many others.
         """
         self.check(served, batch, wanted)
+        batcher = self._batcher
+        if batcher is not None and batcher.takes(served, batch, wanted):
+            return await batcher.run(served, batch, tuple(wanted))
+        return await self._alone(served, batch, wanted)
+
+    async def _alone(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         if self.at_once(served, batch, wanted):
             return served.answer(batch, wanted)
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._pool, served.answer, batch, wanted)
+        if self._closed:
+            raise UnavailableError("the server is closing; ask another, or come again")
+        if not self._places.acquire(blocking=False):
+            raise UnavailableError(
+                f"{self._queued} large requests wait for a thread already; come again, or send "
+                "fewer rows at once"
+            )
+        work = self._pool.submit(served.answer, batch, wanted)
+        work.add_done_callback(lambda _: self._places.release())
+        with self._answering.watch():
+            return await asyncio.wrap_future(work)
+
+    async def beside(self, function: Callable[..., T], *given: Any) -> T:
+        """What a function gives that would keep the event loop, in a thread.
+
+        Explanations, lists of rules and large bodies have threads of their own: however many
+        are asked for, predictions do not wait for them.
+
+        Raises
+        ------
+        UnavailableError
+            If it takes too long; and whatever the function raises.
+        """
+        work = asyncio.get_running_loop().run_in_executor(self._beside, function, *given)
         try:
             return await asyncio.wait_for(work, self.limits.seconds)
         except TimeoutError:
             raise UnavailableError(
-                f"the answer took longer than {self.limits.seconds:g} s; send fewer rows at once"
+                f"the answer took longer than {self.limits.seconds:g} s; ask for less at once"
             ) from None
 
     def close(self) -> None:
-        """Let threads end when they are done."""
+        """Take no more for threads, give up what waits for one; threads end when they are done."""
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._beside.shutdown(wait=False, cancel_futures=True)

@@ -5,18 +5,14 @@ As text for people, or as JSON for programs that collect lines.
 
 from __future__ import annotations
 
-import json
 import socket
-import sys
-import time
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TextIO
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 from treekit.serve.listening import is_loopback, url_of
 from treekit.serve.settings import ServeSettings
-from treekit.serve.slots import Change
 
-__all__ = ["Say", "Start", "tell_changes", "teller"]
+__all__ = ["Say", "Start"]
 
 _LISTED = 20
 """Models that are told of at the start, each in a line."""
@@ -38,62 +34,6 @@ class Say(Protocol):
         **facts
             What the sentence is about, as values that JSON has.
         """
-
-
-def teller(form: str, stream: TextIO | None = None) -> Say:
-    """One who tells: in lines of JSON for ``json``, else of text.
-
-    Every line is written at once, so that lines of several processes and threads do not mix.
-    """
-
-    def tell(event: str, message: str, *, level: str = "info", **facts: Any) -> None:
-        if form == "json":
-            line = json.dumps(
-                {"time": _now(), "level": level, "event": event, **facts, "message": message}
-            )
-        else:
-            line = _printable(message if level == "info" else f"{level}: {message}")
-        out = sys.stderr if stream is None else stream
-        out.write(f"{line}\n")
-        out.flush()
-
-    return tell
-
-
-def _now() -> str:
-    """The time in UTC, to the millisecond, as RFC 3339 has it."""
-    now = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
-
-
-def _printable(text: str) -> str:
-    """Names of files and models may hold what moves a cursor, or begins a line of its own."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-_WORDS = {
-    "loaded": "model {name!r} {version} is loaded",
-    "replaced": "model {name!r} is replaced by {version}",
-    "kept": "model {name!r} {version} goes on; its new file is refused: {reason}",
-    "refused": "model {name!r} is refused: {reason}",
-    "removed": "model {name!r} {version} is removed",
-    "unloaded": "model {name!r} {version} is unloaded",
-}
-
-
-def tell_changes(changes: Iterable[Change], say: Say) -> None:
-    """Tell the operator what became of models."""
-    for change in changes:
-        say(
-            f"model-{change.what}",
-            _WORDS[change.what].format(**change._asdict()),
-            level="error" if change.what in ("kept", "refused") else "info",
-            model=change.name,
-            version=change.version,
-            **({"reason": change.reason} if change.reason else {}),
-        )
 
 
 class Start(NamedTuple):
@@ -119,12 +59,12 @@ class Start(NamedTuple):
         for model in served[:_LISTED]:
             trees = model.get("trees")
             size = model["platform"] if trees is None else f"{trees} tree{'s' * (trees != 1)}"
-            say("model", f"model {model['name']!r} {model['version']}: {size}", **model)
+            say("model", f"model {model['name']!r} {model['version']}: {size}", **_told(model))
         if len(served) > _LISTED:
             say("models", f"and {len(served) - _LISTED} more models", models=len(served))
-        tell_changes(
-            [Change(one["name"], one["version"], "refused", one["reason"]) for one in refused], say
-        )
+        for one in refused:
+            message = f"model {one['name']!r} is refused: {one['reason']}"
+            say("model-refused", message, level="error", **_told(one))
         if not models:
             say("no-models", "there is no model yet; waiting for one", level="warning")
         if settings.token_file is None and not is_loopback(settings.host):
@@ -142,3 +82,8 @@ class Start(NamedTuple):
         page = f"{url_of(settings, self.sockets, nearby=True)}/"
         say("page", f"the page is {page}", url=page)
         say("listening", f"listening on {url}", url=url)
+
+
+def _told(model: dict[str, Any]) -> dict[str, Any]:
+    """A model by the names that lines about it have throughout."""
+    return {("model" if name == "name" else name): value for name, value in model.items()}

@@ -18,6 +18,7 @@ from treekit.serve.tensors import Spec, Tensor
 
 if TYPE_CHECKING:
     from treekit.model.ensemble import Model
+    from treekit.serve.quick import Quick
 
 __all__ = ["Batch", "Served"]
 
@@ -31,10 +32,14 @@ class Batch(NamedTuple):
     arrays : tuple of (rows, ...) arrays
         Batches of one model whose arrays have the same sizes but for their rows may be
         answered together: joined along the first axis.
+    alone : bool
+        Whether it is never to be joined with another: an ONNX graph need not have rows, and
+        may answer each in view of the others.
     """
 
     rows: int
     arrays: tuple[npt.NDArray[Any], ...]
+    alone: bool = False
 
 
 class Served(ABC):
@@ -51,6 +56,8 @@ class Served(ABC):
         ``treekit`` or ``onnxruntime_onnx``.
     inputs : tuple of Spec
         As metadata have them.
+    other_inputs : tuple of tuple of Spec
+        Other forms of input, each of which may be given in their place.
     outputs : tuple of Spec
         All that may be asked for.
     usual : tuple of str
@@ -62,6 +69,8 @@ class Served(ABC):
         takes requests of many to a thread.
     model : Model, optional
         treekit's.
+    quick : Quick, optional
+        A shorter way from the commonest body to the same answer.
     """
 
     name: str
@@ -71,9 +80,11 @@ class Served(ABC):
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     usual: tuple[str, ...]
+    other_inputs: tuple[tuple[Spec, ...], ...] = ()
     explaining: frozenset[str] = frozenset()
     effort: float = 1.0
     model: Model | None = None
+    quick: Quick | None = None
 
     @abstractmethod
     def read(self, tensors: Sequence[Tensor]) -> Batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from treekit.serve.quick import QuickAnswer
 from treekit.serve.repository import Repository
 from treekit.serve.running import Runner
 from treekit.serve.served import Served
@@ -43,6 +44,13 @@ class Service:
     def ready(self) -> bool:
         """Whether every model that is wanted answers, and goes on to."""
         return not self.closing and self.repository.ready
+
+    def infer_quick(self, served: Served, body: bytes) -> QuickAnswer | None:
+        """The answer to a body that is plainly the commonest; None: ask the general way."""
+        runner = self.runner
+        if served.quick is None or runner.batches:
+            return None
+        return served.quick.answer(body, runner.rows_at_once(served))
 
     async def infer(
         self, served: Served, tensors: Sequence[Tensor], names: Sequence[str] | None

@@ -1,7 +1,7 @@
 """Tensors of the Open Inference Protocol: names, datatypes, shapes and cells.
 
 What crosses the wire, as JSON (`treekit.serve.wire`), as bytes (`treekit.serve.binary`) or
-as protocol buffers (`treekit.serve.grpc`), is one of these on the inner side.
+as protocol buffers (`treekit.serve.rpc`), is one of these on the inner side.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.serve.errors import InvalidRequestError
+from treekit.serve.errors import InvalidRequestError, shown
 
 __all__ = ["DATATYPES", "Spec", "Tensor", "datatype_of", "numpy_type"]
 
@@ -50,8 +50,8 @@ class Tensor(NamedTuple):
     datatype : str
         One of `DATATYPES`.
     cells : array of the tensor's shape
-        Of the datatype's NumPy type; BYTES are ``str``.  Where a request has nulls:
-        float64 with NaN for numbers, objects with None for BOOL and BYTES.
+        Of the datatype's NumPy type; BYTES are ``str``.  Where a request has nulls: NaN for
+        numbers (integers are float64 then), objects with None for BOOL and BYTES.
     """
 
     name: str
@@ -75,8 +75,10 @@ def numpy_type(name: str, datatype: str) -> np.dtype[Any]:
     try:
         return DATATYPES[datatype]
     except KeyError:
+        remedy = "; send it as FP32" if datatype == "BF16" else ""
         raise InvalidRequestError(
-            f"input {name!r} has datatype {datatype!r}; known: {', '.join(DATATYPES)}"
+            f"input {shown(name)} has datatype {shown(datatype)}, which this server does not "
+            f"have{remedy}; known: {', '.join(DATATYPES)}"
         ) from None
 
 

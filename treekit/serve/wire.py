@@ -1,149 +1,180 @@
-"""Requests and answers of the Open Inference Protocol v2 as JSON, with or without bytes.
+"""Requests and answers of the Open Inference Protocol v2: JSON, with or without bytes after it.
 
 Read with types, never by the request's Content-Type, which clients leave out.
+
+What the protocol leaves open, and what is done here:
+
+- Members and parameters that are not known are passed over; parameters that ask for another
+  kind of answer (Triton's classification and shared memory) are refused by name.
+- A member twice in one object is refused: each reader takes another of the two.
+- null is a missing value, in requests and answers.  JSON has no NaN and no infinities: an
+  answer as JSON has null for them too, and the output's parameter ``not_finite`` counts them;
+  binary data have them as they are.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from treekit.serve.errors import InvalidRequestError
+from treekit.serve.binary import bytes_of, cells_of_bytes, split_body
+from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
+from treekit.serve.malformed import malformed, refuse_repeats
+from treekit.serve.protocol import InferRequest, InputRequest
 from treekit.serve.served import Served
 from treekit.serve.tensors import Tensor, numpy_type
+from treekit.serve.values import cells_of_json
 
-__all__ = ["InferRequest", "answer_json", "read_request", "tensors_of"]
+__all__ = ["InferRequest", "answer_json", "answer_of", "read_request", "tensors_of"]
 
-
-class InputRequest(msgspec.Struct):
-    """``$request_input`` of the protocol; `data` is read when its datatype is known."""
-
-    name: str
-    shape: list[int]
-    datatype: str
-    data: msgspec.Raw = msgspec.Raw()
-    parameters: dict[str, bool | int | float | str | None] = {}
-
-
-class OutputRequest(msgspec.Struct):
-    """``$request_output``."""
-
-    name: str
-    parameters: dict[str, bool | int | float | str | None] = {}
-
-
-class InferRequest(msgspec.Struct):
-    """``$inference_request``."""
-
-    inputs: list[InputRequest]
-    id: str | None = None
-    outputs: list[OutputRequest] | None = None
-    parameters: dict[str, bool | int | float | str | None] = {}
-
-
+_NO_BYTES = memoryview(b"")
 _request = msgspec.json.Decoder(InferRequest)
-_FLAT: dict[str, msgspec.json.Decoder[Any]] = {
-    **dict.fromkeys(("FP16", "FP32", "FP64"), msgspec.json.Decoder(list[float | None])),
-    **dict.fromkeys(
-        ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
-        msgspec.json.Decoder(list[int | None]),
-    ),
-    "BOOL": msgspec.json.Decoder(list[bool | None]),
-    "BYTES": msgspec.json.Decoder(list[str | None]),
-}
 
 
-def read_request(body: bytes | bytearray) -> InferRequest:
-    """The request in a JSON body.
+# ------------------------------------------------------------------------- requests
+
+
+def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest, memoryview]:
+    """The request in a body, and the bytes of its tensors.
+
+    Parameters
+    ----------
+    body : bytes
+    length : bytes, optional
+        The header `treekit.serve.binary.LENGTH_HEADER`; None: all is JSON.
 
     Raises
     ------
     InvalidRequestError
         If it is no JSON, or not what the protocol asks for.
     """
+    text, rest = split_body(body, length)
     try:
-        return _request.decode(body)
+        request = _request.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"the body is no inference request: {error}") from None
+        raise malformed(text, error) from None
+    if text.count(b'"') != request.quotes:
+        refuse_repeats(text)
+    request.check()
+    return request, rest
 
 
-def tensors_of(request: InferRequest) -> list[Tensor]:
-    """The tensors of a request whose data are all JSON.
+def tensors_of(
+    request: InferRequest, rest: memoryview = _NO_BYTES, rows: int | None = None
+) -> list[Tensor]:
+    """The tensors of a request.
+
+    Parameters
+    ----------
+    request : InferRequest
+    rest : memoryview
+        The bytes after the JSON.
+    rows : int, optional
+        More are refused before data are read.
 
     Raises
     ------
     InvalidRequestError
         Names the input, and what is wrong with its datatype, shape or data.
+    TooLargeError
+        If there are more rows.
     """
-    return [_tensor(given) for given in request.inputs]
+    tensors = []
+    for given in request.inputs:
+        if rows is not None and given.shape and given.shape[0] > rows:
+            raise TooLargeError(
+                f"input {shown(given.name)} has shape {shown(given.shape)}; this server takes "
+                f"{rows:,} rows at once: send them in parts"
+            )
+        tensor, rest = _tensor(given, rest)
+        tensors.append(tensor)
+    if len({tensor.name for tensor in tensors}) < len(tensors):
+        raise InvalidRequestError("an input is given twice; give each name once")
+    if rest:
+        raise InvalidRequestError(
+            f"the body has {len(rest):,} bytes after the data of its last input; give each "
+            "binary input's bytes as its parameter binary_data_size"
+        )
+    return tensors
 
 
-def _tensor(given: InputRequest) -> Tensor:
-    dtype = numpy_type(given.name, given.datatype)
-    size = checked_size(given.name, given.shape)
-    raw = given.data
+def _tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memoryview]:
+    """The tensor of one input, and the bytes that are not its own."""
+    name, datatype, shape, raw = given.name, given.datatype, given.shape, given.data
+    dtype = numpy_type(name, datatype)
+    if "binary_data_size" in given.parameters:
+        size = given.parameters["binary_data_size"]
+        if raw:
+            raise InvalidRequestError(
+                f"input {shown(name)} has both data and binary_data_size; give one of them"
+            )
+        if type(size) is not int or not 0 <= size <= len(rest):
+            raise InvalidRequestError(
+                f"input {shown(name)} has binary_data_size {shown(size)}; {len(rest):,} bytes "
+                "are left after the JSON of the body and the inputs before it, whose end the "
+                "header Inference-Header-Content-Length tells"
+            )
+        cells = cells_of_bytes(name, datatype, shape, rest[:size], dtype)
+        return Tensor(name, datatype, cells), rest[size:]
     if not raw:
-        raise InvalidRequestError(f"input {given.name!r} has no data")
-    try:
-        values = _FLAT[given.datatype].decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        values = _nested(given, error)
-    if len(values) != size:
         raise InvalidRequestError(
-            f"input {given.name!r} has {len(values)} values, and shape {given.shape} holds {size}"
+            f"input {shown(name)} has no data; give data, or binary_data_size and bytes"
         )
-    return Tensor(given.name, given.datatype, _cells(given, values, dtype).reshape(given.shape))
+    return Tensor(name, datatype, cells_of_json(name, datatype, shape, raw, dtype)), rest
 
 
-def checked_size(name: str, shape: list[int]) -> int:
-    """How many cells a shape has; InvalidRequestError for one that is none."""
-    if not shape or any(length < 0 for length in shape):
-        raise InvalidRequestError(
-            f"input {name!r} has shape {shape}; a shape is one or more lengths, none negative"
-        )
-    return math.prod(shape)
-
-
-def _nested(given: InputRequest, error: Exception) -> list[Any]:
-    """The values of data that are nested as the shape is, in row-major order."""
-    raise InvalidRequestError(f"input {given.name!r}: its data do not fit: {error}") from None
-
-
-def _cells(given: InputRequest, values: list[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """(values,) of the datatype's type; with nulls float64, or objects."""
-    if dtype.hasobject:
-        cells = np.empty(len(values), dtype=object)
-        cells[:] = values
-        return cells
-    if None in values:
-        if given.datatype == "BOOL":
-            return np.array(values, dtype=object)
-        return np.array(values, dtype=np.float64)
-    try:
-        return np.array(values, dtype=dtype)
-    except OverflowError as error:
-        raise InvalidRequestError(f"input {given.name!r}: {error}") from None
-
+# -------------------------------------------------------------------------- answers
 
 _encode = msgspec.json.Encoder().encode
 
 
 def answer_json(served: Served, request_id: str | None, outputs: list[Tensor]) -> bytes:
-    """``$inference_response``, all data as JSON; NaN and infinities, which it lacks, are null."""
+    """``$inference_response``, all data as JSON."""
+    return _head(served, request_id, [_in_json(output) for output in outputs])
+
+
+def answer_of(
+    served: Served, request: InferRequest, outputs: list[Tensor]
+) -> tuple[bytes, int | None]:
+    """``$inference_response`` as the request wants it, and how many bytes of it are JSON.
+
+    None: all are.  The bytes of tensors follow in the order of the outputs.
+    """
+    binary = [request.binary(output.name) for output in outputs]
+    if not any(binary):
+        return answer_json(served, request.id, outputs), None
+    parts, said = [], []
+    for output, as_bytes in zip(outputs, binary, strict=True):
+        if as_bytes:
+            data = bytes_of(output)
+            parts.append(data)
+            said.append(_said(output) | {"parameters": {"binary_data_size": len(data)}})
+        else:
+            said.append(_in_json(output))
+    head = _head(served, request.id, said)
+    return b"".join((head, *parts)), len(head)
+
+
+def _head(served: Served, request_id: str | None, outputs: list[dict[str, Any]]) -> bytes:
     answer: dict[str, Any] = {"model_name": served.name, "model_version": served.version}
     if request_id is not None:
         answer["id"] = request_id
-    answer["outputs"] = [
-        {
-            "name": output.name,
-            "datatype": output.datatype,
-            "shape": output.cells.shape,
-            "data": output.cells.ravel().tolist(),
-        }
-        for output in outputs
-    ]
+    answer["outputs"] = outputs
     return _encode(answer)
+
+
+def _said(output: Tensor) -> dict[str, Any]:
+    return {"name": output.name, "datatype": output.datatype, "shape": output.cells.shape}
+
+
+def _in_json(output: Tensor) -> dict[str, Any]:
+    said = _said(output)
+    cells = output.cells
+    said["data"] = cells.ravel().tolist()  # msgspec writes null for what is not finite
+    if cells.dtype.kind == "f":
+        lost = cells.size - int(np.count_nonzero(np.isfinite(cells)))
+        if lost:
+            said["parameters"] = {"not_finite": lost}
+    return said

@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -30,7 +29,6 @@ from treekit.serve.messages import (
     refusal_of,
 )
 from treekit.serve.repository import Change, Repository
-from treekit.serve.saying import teller
 from treekit.serve.settings import ServeSettings
 
 __all__ = ["work"]
@@ -65,23 +63,26 @@ def work(
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
+    from treekit.serve.logs import configure_logging
     from treekit.serve.process import Process, load_first, make_service
 
     asked = msgspec.json.decode(settings, type=ServeSettings)
-    say = partial(teller(asked.log), worker=number)
+    log = configure_logging(asked.log, worker=number)
     service = make_service(asked)
     told = _Link(link, service.repository, asked.limits.seconds + _MORE)
     service.repository.leave_out(left_out)
     service.repository.everywhere = told.everywhere
     try:
         models = load_first(service)
-        process = Process(asked, service, say, lambda port: told.send(Ready(models, port)))
+        process = Process(asked, service, log, lambda port: told.send(Ready(models, port)))
         signal.signal(signal.SIGTERM, lambda *_: process.end())
         told.start(process)
         with asyncio.Runner(loop_factory=process.loop_factory) as runner:
             runner.run(process.run(sockets))
     except (TreekitError, OSError) as error:
         told.send(Failed(refusal_of(error)))
+    finally:
+        log.close()
 
 
 class _Link:

@@ -20,6 +20,7 @@ import msgspec
 
 from treekit.errors import SettingError
 from treekit.serve.messages import Answer, Ask, Do, Done, Failed, Ready, Refusal, error_of
+from treekit.serve.metrics import forget_process
 from treekit.serve.saying import Say, Start
 from treekit.serve.settings import ServeSettings
 from treekit.serve.worker import work
@@ -155,6 +156,8 @@ class Workers:
         code, pid = worker.process.exitcode, worker.process.pid
         worker.link.close()
         worker.process, worker.link = None, None
+        if pid is not None:
+            forget_process(pid)
         for number, order in list(self._orders.items()):
             order.waiting.discard(worker.number)
             self._close_if_done(number, order)

@@ -82,7 +82,9 @@ def difference(
     wanted = expected(model, rows, n_refused)
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
         for name, content in files.items():
-            (Path(folder) / name).write_bytes(content)
+            place = Path(folder) / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
         main = Path(folder) / next(iter(files))
         try:
             for _, given in execute(main, model.schema, rows):

@@ -11,6 +11,7 @@ from typing import Any
 
 from treekit.contracts import Exporter
 from treekit.errors import ExportError
+from treekit.export.contents import is_place
 from treekit.model.ensemble import Model
 from treekit.model.store import load
 from treekit.model.tree import DTYPES
@@ -33,7 +34,8 @@ WRITES_OR_REFUSES = Law(
 )
 FILES = Law(
     "main-file-first",
-    "`export(model, name)` returns a mapping of plain file names to bytes, first `name + suffix`.",
+    "`export(model, name)` returns a mapping of plain file names to bytes, first `name + suffix`; "
+    "where the suffix begins with a slash, paths in the folder `name`.",
     "what `export` returns: `.encode()` texts, and put the main file first",
 )
 SOMETHING = Law(
@@ -124,8 +126,9 @@ class Subject:
         """What is wrong with the files of a model, or nothing."""
         if not isinstance(files, Mapping) or not files:
             return f"{files!r:.80}"
+        folder = STEM if self.record.suffix.startswith("/") else ""
         for name, content in files.items():
-            if not isinstance(name, str) or name != Path(name).name or "\\" in name or not name:
+            if not isinstance(name, str) or not is_place(name, folder):
                 return f"a file {name!r}, which is no plain name"
             if not isinstance(content, bytes):
                 return f"{name!r} holds a {type(content).__name__}"

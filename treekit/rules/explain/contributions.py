@@ -115,13 +115,15 @@ def _means(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
 
 
 def shared(
-    walks: Sequence[tuple[NodeUnits, Sequence[Passage], int]], row: list[float], n_values: int
+    walks: Sequence[tuple[NodeUnits | Integers, Sequence[Passage], int]],
+    row: list[float],
+    n_values: int,
 ) -> Contributions:
     """The contributions of all trees.
 
     Parameters
     ----------
-    walks : sequence of (NodeUnits, sequence of Passage, int)
+    walks : sequence of (NodeUnits, or its (nodes, values) int64; sequence of Passage; int)
         Of each tree, and the mass of the row.
     row : (features,) list of float
     n_values : int

@@ -1,0 +1,860 @@
+"""The gRPC face: tritonclient as it is, messages made by hand, and whatever a stranger sends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+import treekit
+from tests.serving import on_a_port, service_of
+from tests.serving_rpc import event_loop, grpc_server
+from treekit.errors import MissingExtraError, SettingError
+from treekit.serve.app import make_app
+from treekit.serve.errors import UnauthorisedError
+from treekit.serve.rpc import start_grpc
+from treekit.serve.rpc.describe import described
+from treekit.serve.rpc.messages import DESCRIPTION, SERVICE, message, methods
+from treekit.serve.served import Batch, Served
+from treekit.serve.settings import ServeSettings
+from treekit.serve.tensors import DATATYPES, Spec, Tensor
+
+ROWS = 40
+CODES = ("INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED")
+
+
+class Echo(Served):
+    """Gives back what it is given, or what the test puts in the place of `say`."""
+
+    name, version, digest, platform = "echo", "7", "0" * 64, "test"
+    inputs = outputs = tuple(Spec(f"of {name}", name, (-1,)) for name in DATATYPES)
+    usual = ()
+    effort = 1e9  # answers in a thread
+
+    def read(self, tensors: Sequence[Tensor]) -> Batch:
+        self.given = list(tensors)
+        return Batch(len(tensors[0].cells), ())
+
+    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+        return self.say(self.given)
+
+    say = staticmethod(lambda given: given)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models of every kind of answer."""
+    place = tmp_path_factory.mktemp("models")
+    rng = np.random.default_rng(0)
+    numbers = {name: rng.normal(size=ROWS).round(2) for name in "abc"}
+    words = rng.choice(["oak", "elm", "行"], ROWS).tolist()
+    high = numbers["a"] > 0.1
+    targets = {
+        "text": np.where(high, "yes, 'so'", "naïve"),
+        "whole": np.where(high, 7, -1),
+        "real": np.where(high, 0.5, 1e-300),
+        "bool": high,
+        "number": numbers["a"] * 3 + numbers["b"],
+    }
+    for name, target in targets.items():
+        table = {**numbers, "y": target}
+        settings = {"task": "regression"} if name == "number" else {"task": "classification"}
+        treekit.train(table, "y", seed=1, **settings).save(place / f"{name}.treekit")
+    mixed = {"n": numbers["a"], "kind of tree": words, "y": targets["text"]}
+    treekit.train(mixed, "y", ensemble="forest", trees=5, seed=1).save(place / "mixed.treekit")
+    return place
+
+
+@pytest.fixture(scope="module")
+def rows(folder: Path) -> Any:
+    rng = np.random.default_rng(1)
+    matrix = rng.normal(size=(ROWS, 3)).round(2).astype(np.float32)
+    matrix[3, 1], matrix[4, 0], matrix[5, 2] = np.nan, np.inf, -np.inf
+    return matrix
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[SimpleNamespace]:
+    """One server over HTTP and gRPC, of one service; with `echo` beside its models."""
+    service = service_of(folder)
+    echo = Echo()
+    service.repository._by_name = {**service.repository._by_name, "echo": {"7": echo}}
+    with (
+        on_a_port(service) as http,
+        grpc_server(service) as port,
+        triton.InferenceServerClient(f"127.0.0.1:{port}") as client,
+    ):
+        address = f"127.0.0.1:{port}"
+        yield SimpleNamespace(
+            service=service, echo=echo, http=http, port=port, client=client, address=address
+        )
+
+
+def given(name: str, cells: Any, datatype: str | None = None) -> Any:
+    tensor = triton.InferInput(name, cells.shape, datatype or np_to_triton_dtype(cells.dtype))
+    tensor.set_data_from_numpy(cells)
+    return tensor
+
+
+def call(address: str, name: str, data: bytes, **options: Any) -> Any:
+    """The answer to a message of whatever bytes, over a channel of its own."""
+    with grpc.insecure_channel(address) as channel:
+        method = channel.unary_unary(
+            f"/{SERVICE}/{name}", response_deserializer=methods()[name][1].FromString
+        )
+        return method(data, timeout=10, **options)
+
+
+def refused(work: Any, *arguments: Any, **options: Any) -> tuple[str, str]:
+    """The code and the message of an error."""
+    with pytest.raises((grpc.RpcError, InferenceServerException)) as found:
+        work(*arguments, **options)
+    error = found.value
+    if isinstance(error, InferenceServerException):
+        return error.status().removeprefix("StatusCode."), error.message()
+    return error.code().name, error.details()
+
+
+def request_of(model: str = "echo", **fields: Any) -> Any:
+    return message("ModelInferRequest")(model_name=model, **fields)
+
+
+# ------------------------------------------------------------------ the description
+
+
+def test_the_description_is_that_of_the_proto():
+    assert FileDescriptorProto.FromString(
+        DESCRIPTION.read_bytes()
+    ) == FileDescriptorProto.FromString(described())
+
+
+def _forget_json(found: Any) -> None:
+    """Drop the fields' names in JSON, which generated modules leave out."""
+    for field in found.field:
+        field.ClearField("json_name")
+    for nested in found.nested_type:
+        _forget_json(nested)
+
+
+def test_the_messages_are_those_of_tritonclient_on_the_wire():
+    theirs, ours = FileDescriptorProto(), FileDescriptorProto.FromString(DESCRIPTION.read_bytes())
+    service_pb2.DESCRIPTOR.CopyToProto(theirs)
+    known = {found.name: found for found in theirs.message_type}
+    assert len(ours.message_type) == 21
+    for found in ours.message_type:
+        _forget_json(found)
+        assert found == known[found.name]
+    (service,) = ours.service
+    calls = {method.name: method for method in theirs.service[0].method}
+    assert [(m.input_type, m.output_type) for m in service.method] == [
+        (calls[m.name].input_type, calls[m.name].output_type) for m in service.method
+    ]
+    assert message("ModelInferRequest") is not service_pb2.ModelInferRequest
+
+
+# --------------------------------------------------------------- health and metadata
+
+
+def test_tritonclient_reads_health_and_metadata(server: SimpleNamespace):
+    client = server.client
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("whole")
+    assert not client.is_model_ready("nobody")
+    assert not client.is_model_ready("whole", "1")
+    told = client.get_server_metadata()
+    assert (told.name, told.version) == ("treekit", treekit.__version__)
+    model = client.get_model_metadata("mixed")
+    served = server.service.repository.get("mixed")
+    assert (model.name, model.platform, list(model.versions)) == (
+        "mixed",
+        "treekit",
+        [served.version],
+    )
+    for theirs, specs in ((model.inputs, served.inputs), (model.outputs, served.outputs)):
+        assert [(t.name, t.datatype, tuple(t.shape)) for t in theirs] == list(map(tuple, specs))
+    assert client.get_model_metadata("mixed", served.version) == model
+
+
+def test_a_server_that_closes_is_live_and_not_ready(folder: Path):
+    service = service_of(folder / "whole.treekit")
+    service.closing = True
+    with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        assert client.is_server_live()
+        assert not client.is_server_ready()
+
+
+# ------------------------------------------------------------------------- inference
+
+
+@pytest.mark.parametrize("name", ["text", "whole", "real", "bool", "number"])
+def test_answers_are_those_of_the_model_and_of_rest_bit_for_bit(
+    name: str, server: SimpleNamespace, folder: Path, rows: Any
+):
+    model = treekit.load(folder / f"{name}.treekit")
+    said = server.client.infer(name, [given("input", rows)], request_id="an id")
+    assert said.get_response().id == "an id"
+    version = server.service.repository.get(name).version
+    assert said.get_response().model_version == version
+    finite = np.where(np.isinf(rows), 1.5, rows)  # JSON has no infinity
+    cells = [None if cell != cell else cell for cell in finite.ravel().tolist()]
+    body = {"inputs": [{"name": "input", "datatype": "FP32", "shape": rows.shape, "data": cells}]}
+    url = f"http://{server.http}/v2/models/{name}/infer"
+    with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=10) as answer:
+        rest = {output["name"]: output for output in json.load(answer)["outputs"]}
+    twin = server.client.infer(name, [given("input", finite)])
+    if name == "number":
+        assert said.as_numpy("value").tolist() == model.predict(rows).tolist()
+    else:
+        labels = said.as_numpy("label")
+        labels = [x.decode() for x in labels] if name == "text" else labels.tolist()
+        assert labels == model.predict(rows).tolist()
+        assert {type(label) for label in labels} == {type(model.schema.classes[0])}
+        assert said.as_numpy("probabilities").tobytes() == model.predict_proba(rows).tobytes()
+    assert {output.name for output in twin.get_response().outputs} == set(rest)
+    for output in twin.get_response().outputs:
+        cells = twin.as_numpy(output.name).ravel().tolist()
+        cells = [c.decode() if isinstance(c, bytes) else c for c in cells]
+        assert cells == rest[output.name]["data"]
+        assert (output.datatype, list(output.shape)) == (
+            rest[output.name]["datatype"],
+            rest[output.name]["shape"],
+        )
+
+
+def test_columns_are_inputs_of_their_own_with_texts_and_missing_cells(
+    server: SimpleNamespace, folder: Path
+):
+    model = treekit.load(folder / "mixed.treekit")
+    words = ["oak", "行", "", "beech", "elm", "?"]
+    numbers = [0.5, np.nan, -1.0, 2.0, 0.0, 0.1]
+    inputs = [
+        given("kind of tree", np.array([w.encode() for w in words], dtype=object), "BYTES"),
+        given("n", np.array(numbers, dtype=np.float32)),
+    ]
+    said = server.client.infer("mixed", inputs)
+    shares = model.predict_proba({"n": numbers, "kind of tree": words})
+    assert said.as_numpy("probabilities").tobytes() == shares.tobytes()
+    assert len(np.unique(shares, axis=0)) > 2
+
+
+def test_the_outputs_that_are_asked_for_come_in_that_order(server: SimpleNamespace, rows: Any):
+    asked = [triton.InferRequestedOutput("leaf"), triton.InferRequestedOutput("label")]
+    said = server.client.infer("whole", [given("input", rows)], outputs=asked)
+    assert [output.name for output in said.get_response().outputs] == ["leaf", "label"]
+    assert said.as_numpy("leaf").dtype == np.int32
+
+
+def test_parameters_that_change_nothing_are_accepted(server: SimpleNamespace, rows: Any):
+    said = server.client.infer(
+        "whole",
+        [given("input", rows)],
+        priority=3,
+        timeout=10,
+        sequence_id=9,
+        parameters={"x": "y"},
+    )
+    assert len(said.as_numpy("label")) == ROWS
+
+
+def extremes(datatype: str) -> Any:
+    """(2, 3) of the largest and least of a type, and whatever is odd in it."""
+    dtype = DATATYPES[datatype]
+    if datatype == "BYTES":
+        cells = np.empty(6, dtype=object)
+        cells[:] = ["", "a", "行\0列", "\U0001f333", "x" * 300, "\r\n"]
+    elif datatype == "BOOL":
+        cells = np.array([True, False, False, True, True, False])
+    elif dtype.kind == "f":
+        limits = np.finfo(dtype)
+        cells = np.array([limits.max, -np.inf, limits.smallest_subnormal, np.nan, -0.0, 1.5], dtype)
+    else:
+        limits = np.iinfo(dtype)
+        cells = np.array([limits.max, limits.min, 0, 1, 2, 3], dtype)
+    return cells.reshape(2, 3)
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if ours.dtype.hasobject:
+        return ours.tolist() == theirs.tolist()
+    return ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_every_datatype_passes_raw_as_it_is(datatype: str, server: SimpleNamespace):
+    cells = extremes(datatype)
+    sent = cells
+    if datatype == "BYTES":
+        sent = np.array([x.encode() for x in cells.ravel()], dtype=object).reshape(2, 3)
+    said = server.client.infer("echo", [given("x", sent, datatype)])
+    (arrived,) = server.echo.given
+    assert (arrived.name, arrived.datatype) == ("x", datatype)
+    assert same(arrived.cells, cells)
+    assert same(said.as_numpy("x"), sent)
+    (output,) = said.get_response().outputs
+    assert (output.datatype, list(output.shape)) == (datatype, [2, 3])
+
+
+FIELD = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "INT64": "int64_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+TYPED = [datatype for datatype in DATATYPES if datatype != "FP16"]
+
+
+def typed(name: str, datatype: str, shape: Sequence[int], values: list[Any]) -> dict[str, Any]:
+    contents = {FIELD.get(datatype, "fp32_contents"): values}
+    return {"name": name, "datatype": datatype, "shape": shape, "contents": contents}
+
+
+@pytest.mark.parametrize("datatype", TYPED)
+def test_every_datatype_passes_in_the_field_of_its_type(datatype: str, server: SimpleNamespace):
+    cells = extremes(datatype)
+    values = cells.ravel().tolist()
+    if datatype == "BYTES":
+        values = [value.encode() for value in values]
+    request = request_of(id="i", inputs=[typed("x", datatype, [2, 3], values)])
+    said = call(server.address, "ModelInfer", request.SerializeToString())
+    (arrived,) = server.echo.given
+    assert same(arrived.cells, cells)
+    (output,) = said.outputs
+    assert not said.raw_output_contents
+    back = list(getattr(output.contents, FIELD[datatype]))
+    assert np.array(back, object).tolist() == values or np.isnan(back).any()
+    assert [field.name for field, _ in output.contents.ListFields()] == [FIELD[datatype]]
+    assert (said.id, said.model_name, said.model_version) == ("i", "echo", "7")
+
+
+def test_an_output_without_a_field_makes_the_answer_raw(server: SimpleNamespace, monkeypatch: Any):
+    half = Tensor("h", "FP16", np.array([1.5, 2], np.float16))
+    monkeypatch.setattr(server.echo, "say", lambda given: [*given, half], raising=False)
+    request = request_of(inputs=[typed("x", "INT8", [2], [1, -2])])
+    said = call(server.address, "ModelInfer", request.SerializeToString())
+    assert list(said.raw_output_contents) == [b"\x01\xfe", half.cells.tobytes()]
+    assert not any(output.HasField("contents") for output in said.outputs)
+
+
+def test_large_requests_are_read_beside_the_event_loop(server: SimpleNamespace):
+    words = np.array([f"w{i}".encode() for i in range(20_000)], dtype=object)
+    said = server.client.infer("echo", [given("x", words, "BYTES")])
+    assert said.as_numpy("x").tolist() == words.tolist()
+
+
+def test_requests_may_be_compressed(server: SimpleNamespace, rows: Any):
+    plain = server.client.infer("whole", [given("input", rows)])
+    packed = server.client.infer("whole", [given("input", rows)], compression_algorithm="gzip")
+    assert packed.as_numpy("label").tolist() == plain.as_numpy("label").tolist()
+
+
+# ----------------------------------------------------------------------- what is refused
+
+
+def test_wrong_names_are_refused_with_those_that_are_near(server: SimpleNamespace, rows: Any):
+    client, inputs = server.client, [given("input", rows)]
+    assert refused(client.infer, "wole", inputs) == (
+        "NOT_FOUND",
+        "there is no model 'wole'; did you mean 'whole'?",
+    )
+    assert refused(client.get_model_metadata, "nobody")[0] == "NOT_FOUND"
+    code, text = refused(client.infer, "whole", inputs, model_version="3")
+    assert code == "NOT_FOUND"
+    assert "has no version '3'" in text
+    code, text = refused(client.infer, "whole", [given("inputs", rows)])
+    assert code == "INVALID_ARGUMENT"
+    assert "no input 'inputs'" in text
+    asked = [triton.InferRequestedOutput("lable")]
+    code, text = refused(client.infer, "whole", inputs, outputs=asked)
+    assert (code, "no output 'lable'" in text) == ("INVALID_ARGUMENT", True)
+
+
+def test_an_error_has_the_same_text_as_over_rest(server: SimpleNamespace, rows: Any):
+    body = {"inputs": [{"name": "in", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
+    url = f"http://{server.http}/v2/models/whole/infer"
+    with pytest.raises(urllib.error.HTTPError) as found:
+        urllib.request.urlopen(url, json.dumps(body).encode(), timeout=10)
+    with found.value as answer:
+        text = json.load(answer)["error"]
+    assert refused(server.client.infer, "whole", [given("in", rows[:1, :1])]) == (
+        "INVALID_ARGUMENT",
+        text,
+    )
+
+
+def raw(name: str, datatype: str, shape: Sequence[int]) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": shape}
+
+
+def text_bytes(*elements: bytes) -> bytes:
+    return b"".join(len(element).to_bytes(4, "little") + element for element in elements)
+
+
+HOSTILE = {
+    "too few bytes": (
+        {"inputs": [raw("x", "FP32", [3])], "raw_input_contents": [b"12345678"]},
+        "12",
+    ),
+    "too many bytes": (
+        {"inputs": [raw("x", "INT8", [1])], "raw_input_contents": [b"12"]},
+        "takes 1",
+    ),
+    "a huge shape": (
+        {"inputs": [raw("x", "FP64", [9, 2**20, 2**20])], "raw_input_contents": [b""]},
+        "takes 79,164,837,199,872",
+    ),
+    "a huge empty shape": (
+        {"inputs": [raw("x", "FP64", [0, 2**62])], "raw_input_contents": [b""]},
+        "larger than any",
+    ),
+    "a huge shape of texts": (
+        {"inputs": [raw("x", "BYTES", [9, 2**40])], "raw_input_contents": [b""]},
+        "alone",
+    ),
+    "a huge shape of values": ({"inputs": [typed("x", "BOOL", [9, 2**40], [True])]}, "1 values"),
+    "a negative length": (
+        {"inputs": [raw("x", "BOOL", [-1])], "raw_input_contents": [b""]},
+        "negative",
+    ),
+    "no shape": ({"inputs": [typed("x", "INT8", [], [1])]}, "1 to 8 lengths"),
+    "a shape without end": ({"inputs": [typed("x", "INT8", [9] * 100_000, [1])]}, "1 to 8 lengths"),
+    "too many rows": ({"inputs": [typed("x", "INT8", [2**50], [1])]}, "100,000 at once"),
+    "an unknown datatype": (
+        {"inputs": [raw("x", "BF16", [1])], "raw_input_contents": [b"12"]},
+        "'BF16'",
+    ),
+    "no datatype": ({"inputs": [typed("x", "", [1], [1])]}, "''"),
+    "a BOOL of two": (
+        {"inputs": [raw("x", "BOOL", [2])], "raw_input_contents": [b"\1\2"]},
+        "0 or 1",
+    ),
+    "a text beyond the end": (
+        {
+            "inputs": [raw("x", "BYTES", [2])],
+            "raw_input_contents": [text_bytes(b"a") + b"\xff" * 4],
+        },
+        "element 1",
+    ),
+    "texts that end early": (
+        {"inputs": [raw("x", "BYTES", [1])], "raw_input_contents": [text_bytes(b"a", b"b")]},
+        "end after 5",
+    ),
+    "a text that is none": (
+        {"inputs": [raw("x", "BYTES", [1])], "raw_input_contents": [text_bytes(b"\xff")]},
+        "no UTF-8",
+    ),
+    "a typed text that is none": ({"inputs": [typed("x", "BYTES", [1], [b"\xc3"])]}, "no UTF-8"),
+    "raw and typed": (
+        {"inputs": [typed("x", "INT8", [1], [1])], "raw_input_contents": [b"1"]},
+        "beside",
+    ),
+    "raw for some": (
+        {"inputs": [raw("x", "INT8", [1]), raw("y", "INT8", [1])], "raw_input_contents": [b"1"]},
+        "1 tensors for 2",
+    ),
+    "another type's field": (
+        {"inputs": [raw("x", "FP64", [1]) | {"contents": {"fp32_contents": [1]}}]},
+        "fp64_contents",
+    ),
+    "half typed": ({"inputs": [typed("x", "FP16", [1], [1])]}, "raw_input_contents"),
+    "a value beyond its type": ({"inputs": [typed("x", "INT8", [2], [1, 128])]}, "holds 128"),
+    "an unsigned value beyond": ({"inputs": [typed("x", "UINT16", [1], [65536])]}, "holds 65536"),
+    "no values": ({"inputs": [raw("x", "FP32", [3])]}, "0 values"),
+    "shared memory": (
+        {
+            "inputs": [
+                raw("x", "INT8", [1])
+                | {"parameters": {"shared_memory_region": {"string_param": "r"}}}
+            ]
+        },
+        "'shared_memory_region'",
+    ),
+    "classification": (
+        {
+            "inputs": [typed("x", "INT8", [1], [1])],
+            "outputs": [{"name": "of INT8", "parameters": {"classification": {"int64_param": 2}}}],
+        },
+        "'classification'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_tensors_are_refused_and_named(case: str, server: SimpleNamespace):
+    fields, text = HOSTILE[case]
+    data = request_of(**fields).SerializeToString()
+    code, said = refused(call, server.address, "ModelInfer", data)
+    assert (code, text in said) == (
+        "RESOURCE_EXHAUSTED" if case == "too many rows" else "INVALID_ARGUMENT",
+        True,
+    ), said
+
+
+def test_bytes_that_are_no_message_are_refused(server: SimpleNamespace, rows: Any):
+    good = request_of(inputs=[typed("x", "INT8", [1], [1])]).SerializeToString()
+    deep = b"".join(b"\x2a" + bytes([n]) for n in range(120, 0, -2))
+    for data in (b"\xff" * 9, good[:-1], b"\x0a\x01\xff", b"\x0a\xff\xff\xff\xff\x0f", deep):
+        code, said = refused(call, server.address, "ModelInfer", data)
+        assert (code, "no ModelInferRequest" in said) == ("INVALID_ARGUMENT", True)
+    assert call(server.address, "ModelInfer", good).model_name == "echo"
+
+
+def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNamespace, rows: Any):
+    rng = np.random.default_rng(5)
+    inputs = [typed("n", "FP32", [1], [1]), typed("kind of tree", "BYTES", [1], [b"oak"])]
+    cells = {"inputs": [raw("input", "FP32", [2, 3])], "raw_input_contents": [rows[:2].tobytes()]}
+    seeds = [request_of("whole", **cells), request_of("mixed", inputs=inputs)]
+    codes: dict[str, int] = {}
+    with grpc.insecure_channel(server.address) as channel:
+        method = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        for number in range(1000):
+            data = bytearray(seeds[number % 2].SerializeToString())
+            for place in rng.integers(0, len(data), rng.integers(1, 4)):
+                data[place] = rng.integers(0, 256)
+            try:
+                method(bytes(data), timeout=10)
+                code = "OK"
+            except grpc.RpcError as error:
+                code = error.code().name
+            codes[code] = codes.get(code, 0) + 1
+    assert set(codes) <= {"OK", *CODES}, codes
+    assert codes["OK"] > 50
+    assert codes["INVALID_ARGUMENT"] > 200
+    model = server.service.repository.get("whole").model
+    said = server.client.infer("whole", [given("input", rows)])
+    assert said.as_numpy("label").tolist() == model.predict(rows).tolist()
+
+
+def test_calls_without_a_message_with_two_or_of_no_method_harm_nobody(server: SimpleNamespace):
+    with grpc.insecure_channel(server.address) as channel:
+        stream = channel.stream_stream(f"/{SERVICE}/ServerLive")
+        with pytest.raises(grpc.RpcError) as found:
+            list(stream(iter([]), timeout=10))
+        assert found.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert list(stream(iter([b"", b"", b""]), timeout=10)) == [b"\x08\x01"]
+        with pytest.raises(grpc.RpcError) as found:
+            channel.unary_unary(f"/{SERVICE}/ModelConfig")(b"", timeout=10)
+        assert found.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_message_of_an_error_fits_in_a_trailer(server: SimpleNamespace):
+    request = request_of("行" * 40_000, inputs=[typed("x", "INT8", [1], [1])])
+    code, text = refused(call, server.address, "ModelInfer", request.SerializeToString())
+    assert code == "NOT_FOUND"
+    assert text.startswith("there is no model '行行")
+    assert text.endswith(" ...")
+
+
+def test_an_unforeseen_error_tells_nothing_but_its_id(
+    server: SimpleNamespace, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+):
+    def broken(given: Any) -> Any:
+        raise RuntimeError("the secret of the house")
+
+    monkeypatch.setattr(server.echo, "say", broken, raising=False)
+    data = request_of(inputs=[typed("x", "INT8", [1], [1])]).SerializeToString()
+    code, text = refused(call, server.address, "ModelInfer", data)
+    assert code == "INTERNAL"
+    assert "secret" not in text
+    (number,) = re.findall(r"request (\w{16})$", text)
+    assert number in caplog.text
+    assert "the secret of the house" in caplog.text
+
+
+# ------------------------------------------------------------------------------ bounds
+
+
+def test_what_is_larger_than_the_limits_is_refused(folder: Path, rows: Any):
+    service = service_of(folder / "whole.treekit", rows=10, body_bytes=4096)
+    with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        code, text = refused(client.infer, "whole", [given("input", rows[:11])])
+        assert (code, "10 at once: send them in parts" in text) == ("RESOURCE_EXHAUSTED", True)
+        large = np.zeros((2000, 3), np.float32)
+        for packed in (None, "gzip"):  # a few bytes may become very many
+            options = {"compression_algorithm": packed}
+            assert refused(client.infer, "whole", [given("input", large)], **options)[0] == (
+                "RESOURCE_EXHAUSTED"
+            )
+        assert len(client.infer("whole", [given("input", rows[:10])]).as_numpy("label")) == 10
+
+
+@pytest.fixture
+def slow(folder: Path) -> Iterator[SimpleNamespace]:
+    """A service whose echo answers when `go` is set."""
+    service = service_of(folder / "whole.treekit", requests=2, seconds=1)
+    echo, go, started = Echo(), threading.Event(), threading.Semaphore(0)
+
+    def say(given: Any) -> Any:
+        started.release()
+        assert go.wait(10)
+        return given
+
+    echo.say = say  # type: ignore[method-assign]
+    service.repository._by_name = {"echo": {"7": echo}}
+    yield SimpleNamespace(service=service, go=go, started=started)
+    go.set()
+
+
+ONE = request_of(inputs=[typed("x", "INT8", [1], [1])]).SerializeToString()
+
+
+def test_more_calls_than_the_limit_are_told_to_come_again(slow: SimpleNamespace):
+    with grpc_server(slow.service) as port, ThreadPoolExecutor(2) as pool:
+        address = f"127.0.0.1:{port}"
+        works = [pool.submit(call, address, "ModelInfer", ONE) for _ in range(2)]
+        for _ in works:
+            assert slow.started.acquire(timeout=10)
+        code, text = refused(call, address, "ModelInfer", ONE)
+        assert (code, "2 requests in the works" in text) == ("RESOURCE_EXHAUSTED", True)
+        assert call(address, "ServerLive", b"").live  # how it is can be asked all the same
+        slow.go.set()
+        assert [work.result().model_name for work in works] == ["echo", "echo"]
+        assert call(address, "ModelInfer", ONE).model_name == "echo"
+
+
+def test_an_answer_that_takes_too_long_is_unavailable(slow: SimpleNamespace):
+    with grpc_server(slow.service) as port:
+        code, text = refused(call, f"127.0.0.1:{port}", "ModelInfer", ONE)
+        assert (code, "longer than 1 s" in text) == ("UNAVAILABLE", True)
+
+
+def test_a_message_that_does_not_come_is_not_waited_for(slow: SimpleNamespace):
+    never = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        never.wait(20)
+        yield ONE
+
+    with grpc_server(slow.service) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        calls = [
+            channel.stream_unary(f"/{SERVICE}/ModelInfer").future(nothing(), timeout=10)
+            for _ in range(2)
+        ]
+        found = [c.exception() for c in calls]
+        never.set()
+        assert [error.code().name for error in found] == ["DEADLINE_EXCEEDED"] * 2
+        assert "did not arrive within 1 s" in found[0].details()
+        slow.go.set()
+        assert call(f"127.0.0.1:{port}", "ModelInfer", ONE).model_name == "echo"  # places are free
+
+
+def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
+    with grpc_server(slow.service) as port:
+        address = f"127.0.0.1:{port}"
+        for _ in range(3):
+            with grpc.insecure_channel(address) as channel:
+                work = channel.unary_unary(f"/{SERVICE}/ModelInfer").future(ONE, timeout=10)
+                assert slow.started.acquire(timeout=10)
+                work.cancel()
+            time.sleep(0.1)
+            slow.go.set()
+        assert call(address, "ModelInfer", ONE).model_name == "echo"
+
+
+# ------------------------------------------------------------------------ who may ask
+
+
+def test_every_call_but_health_needs_the_token(folder: Path, rows: Any):
+    def check(value: bytes | None) -> None:
+        if value != b"Bearer of good news":
+            raise UnauthorisedError("bring the token")
+
+    service = service_of(folder / "whole.treekit", control=True)
+    with grpc_server(service, check) as port:
+        address = f"127.0.0.1:{port}"
+        assert call(address, "ServerLive", b"").live
+        assert call(address, "ServerReady", b"").ready
+        for name in set(methods()) - {"ServerLive", "ServerReady"}:
+            for metadata in ((), [("authorization", "Bearer of bad news")]):
+                code, text = refused(call, address, name, b"", metadata=metadata)
+                assert (code, text) == ("UNAUTHENTICATED", "bring the token")
+        with triton.InferenceServerClient(address) as client:
+            headers = {"authorization": "Bearer of good news"}
+            said = client.infer("whole", [given("input", rows)], headers=headers)
+            assert len(said.as_numpy("label")) == ROWS
+
+
+def test_a_token_file_that_nobody_checks_is_no_way_to_start(folder: Path):
+    service = service_of(folder / "whole.treekit")
+    with pytest.raises(SettingError, match="token"):
+        asyncio.run(start_grpc(service, ServeSettings(("-",), grpc_port=0, token_file="t")))
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return cert, key
+
+
+def test_tls_is_spoken_with_the_certificate_of_the_settings(
+    folder: Path, rows: Any, tmp_path: Path
+):
+    cert, key = certificate(tmp_path)
+    service = service_of(folder / "whole.treekit")
+    with grpc_server(service, tls_cert=cert, tls_key=key) as port:
+        with triton.InferenceServerClient(
+            f"localhost:{port}", ssl=True, root_certificates=cert
+        ) as client:
+            assert len(client.infer("whole", [given("input", rows)]).as_numpy("label")) == ROWS
+        assert refused(call, f"127.0.0.1:{port}", "ServerLive", b"")[0] == "UNAVAILABLE"
+    Path(key).write_text("no key", encoding="ascii")
+    with (
+        pytest.raises(SettingError, match="belong together"),
+        grpc_server(service, tls_cert=cert, tls_key=key),
+    ):
+        pass
+
+
+# -------------------------------------------------------------------------- repository
+
+
+def test_models_are_loaded_and_unloaded_where_that_is_allowed(
+    folder: Path, tmp_path: Path, rows: Any
+):
+    for name in ("whole", "text"):
+        (tmp_path / f"{name}.treekit").write_bytes((folder / f"{name}.treekit").read_bytes())
+    (tmp_path / "bad.treekit").write_bytes(b"no model")
+    service = service_of(tmp_path, control=True)
+    inputs = [given("input", rows)]
+    with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        index = {model.name: model for model in client.get_model_repository_index().models}
+        assert {name: model.state for name, model in index.items()} == {
+            "bad": "UNAVAILABLE", "text": "READY", "whole": "READY",
+        }  # fmt: skip
+        assert "bad.treekit" in index["bad"].reason
+        assert index["text"].version == service.repository.get("text").version
+        client.unload_model("whole")
+        assert not client.is_model_ready("whole")
+        assert refused(client.infer, "whole", inputs) == (
+            "UNAVAILABLE",
+            "model 'whole' is not loaded",
+        )
+        ready = message("RepositoryIndexRequest")(ready=True).SerializeToString()
+        said = call(f"127.0.0.1:{port}", "RepositoryIndex", ready)
+        assert [model.name for model in said.models] == ["text"]
+        client.load_model("whole")
+        assert len(client.infer("whole", inputs).as_numpy("label")) == ROWS
+        assert refused(client.load_model, "bad")[0] == "INVALID_ARGUMENT"
+        assert refused(client.load_model, "whale") == (
+            "NOT_FOUND",
+            "there is no file of a model 'whale'; did you mean 'whole'?",
+        )
+        assert refused(client.unload_model, "whale")[0] == "NOT_FOUND"
+        code, text = refused(client.load_model, "whole", config="{}")
+        assert (code, "'config'" in text) == ("INVALID_ARGUMENT", True)
+        load = message("RepositoryModelLoadRequest")(repository_name="r", model_name="whole")
+        code, text = refused(
+            call, f"127.0.0.1:{port}", "RepositoryModelLoad", load.SerializeToString()
+        )
+        assert (code, "'r'" in text) == ("INVALID_ARGUMENT", True)
+
+
+def test_models_stay_as_they_are_where_it_is_not(server: SimpleNamespace):
+    for work in (server.client.load_model, server.client.unload_model):
+        code, text = refused(work, "whole")
+        assert (code, "--control" in text) == ("PERMISSION_DENIED", True)
+    assert server.client.is_model_ready("whole")
+
+
+# -------------------------------------------------------------------- start and stop
+
+
+def test_a_stop_lets_calls_in_the_works_end(slow: SimpleNamespace):
+    with event_loop() as run, ThreadPoolExecutor(2) as pool:
+        server = run(start_grpc(slow.service, ServeSettings(("-",), grpc_port=0)))
+        address = f"127.0.0.1:{server.port}"
+        work = pool.submit(call, address, "ModelInfer", ONE)
+        assert slow.started.acquire(timeout=10)
+        stopping = pool.submit(run, server.stop(5))
+        time.sleep(0.1)
+        assert not stopping.done()
+        assert refused(call, address, "ServerLive", b"")[0] == "UNAVAILABLE"
+        slow.go.set()
+        assert work.result().model_name == "echo"
+        stopping.result(5)
+
+
+def test_a_stop_waits_no_longer_than_its_grace(slow: SimpleNamespace):
+    with event_loop() as run, ThreadPoolExecutor(1) as pool:
+        server = run(start_grpc(slow.service, ServeSettings(("-",), grpc_port=0)))
+        work = pool.submit(call, f"127.0.0.1:{server.port}", "ModelInfer", ONE)
+        assert slow.started.acquire(timeout=10)
+        begun = time.monotonic()
+        run(server.stop(0.2))
+        assert time.monotonic() - begun < 0.9  # the call would be given up after a second
+        with pytest.raises(grpc.RpcError):
+            work.result(5)
+
+
+def test_http_and_grpc_share_an_event_loop_of_uvloop(folder: Path, rows: Any):
+    uvicorn, uvloop = pytest.importorskip("uvicorn"), pytest.importorskip("uvloop")
+    service = service_of(folder / "whole.treekit")
+
+    def ask(http: int, port: int) -> list[bool]:
+        with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            found = []
+            for _ in range(20):
+                found.append(
+                    len(client.infer("whole", [given("input", rows)]).as_numpy("label")) == ROWS
+                )
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{http}/v2/health/live", timeout=10
+                ) as r:
+                    found.append(r.status == 200)
+            return found
+
+    async def both() -> list[bool]:
+        assert type(asyncio.get_running_loop()).__module__ == "uvloop"
+        config = uvicorn.Config(make_app(service), port=0, log_config=None, lifespan="off")
+        http = uvicorn.Server(config)
+        serving = asyncio.create_task(http.serve())
+        server = await start_grpc(service, ServeSettings(("-",), grpc_port=0))
+        while not http.started:
+            await asyncio.sleep(0.01)
+        place = http.servers[0].sockets[0].getsockname()[1]
+        found = await asyncio.to_thread(ask, place, server.port)
+        http.should_exit = True
+        await serving
+        await server.stop(1)
+        return found
+
+    assert uvloop.run(both()) == [True] * 40
+
+
+def test_a_port_that_is_taken_is_said(server: SimpleNamespace):
+    settings = ServeSettings(("-",), grpc_port=server.port)
+    with pytest.raises(SettingError, match=f"cannot listen on 127.0.0.1:{server.port}"):
+        asyncio.run(start_grpc(server.service, settings))
+
+
+def test_without_grpcio_the_extra_is_named(server: SimpleNamespace, monkeypatch: Any):
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(MissingExtraError, match=r"treekit\[grpc\]"):
+        asyncio.run(start_grpc(server.service, ServeSettings(("-",), grpc_port=0)))

@@ -1,0 +1,277 @@
+"""Endpoints for people and for the page: rows as JSON objects, answers with their reasons.
+
+| path | answers |
+|---|---|
+| ``POST /predict`` | labels, probabilities or numbers of rows, and the rules that fired |
+| ``POST /explain`` | why one row is answered so, and what would alter the answer |
+| ``GET /models`` | what the models are: columns, levels, targets |
+| ``GET /models/NAME/rules`` | the rules of a model, searched, a page at a time |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+from starlette.routing import Route
+from starlette.types import Receive, Scope
+
+from treekit.errors import DataError, SettingError
+from treekit.serve.errors import InvalidRequestError, NotFoundError
+from treekit.serve.http import Endpoint, Reply, json_reply, read_body
+from treekit.serve.plain_answers import Answers, foreign_rows
+from treekit.serve.plain_foreign import foreign_tensors
+from treekit.serve.plain_json import near, number_of, quoted, read_json, read_object, read_query
+from treekit.serve.plain_models import described, models_said
+from treekit.serve.plain_rows import Rows, checked_rows
+from treekit.serve.plain_rules import Asked, Books
+from treekit.serve.served import Batch, Served
+from treekit.serve.service import Service
+from treekit.serve.tensors import Tensor
+
+__all__ = ["plain_routes"]
+
+_SMALL = 1 << 16
+"""Bytes, and cells of an answer, that the event loop reads or writes itself: some ms."""
+
+_LONG_NAME = 255
+_LONG_SEARCH = 200
+_LONG_TEXT = 10_000
+_MOST_RULES = 500
+_MOST_FIRST = 999_999_999
+
+_PAIRS = 5_000_000
+"""Cells that a search for changes of two columns looks at: below a second."""
+
+_PREDICT: dict[str, tuple[type, ...]] = {
+    "model": (str,),
+    "version": (str,),
+    "rows": (list,),
+    "outputs": (list,),
+}
+_EXPLAIN: dict[str, tuple[type, ...]] = {
+    "model": (str,),
+    "version": (str,),
+    "row": (dict,),
+    "lang": (str,),
+    "tree": (int,),
+    "changes": (int,),
+    "wish": (str, int, float, bool),
+    "target": (str,),
+    "fixed": (list,),
+}
+
+
+class _Known(NamedTuple):
+    """What was made of a model of treekit when it was first asked."""
+
+    rows: Rows
+    answers: Answers
+
+
+class _Prediction(NamedTuple):
+    """A request for predictions, read."""
+
+    served: Served
+    batch: Batch
+    wanted: tuple[str, ...]
+
+
+class _Plain:
+    """The endpoints on one service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._known: WeakKeyDictionary[Served, _Known] = WeakKeyDictionary()
+        self._facts: WeakKeyDictionary[Served, dict[str, Any]] = WeakKeyDictionary()
+        self._books = Books()
+
+    # ------------------------------------------------------------- predicting
+
+    async def predict(self, scope: Scope, receive: Receive) -> Reply:
+        """Answer rows."""
+        runner = self._service.runner
+        body = await read_body(scope, receive, runner.limits)
+        query = scope["query_string"]
+        if len(body) <= _SMALL:
+            asked = self._read(query, body)
+        else:
+            asked = await runner.beside(self._read, query, body)
+        outputs = await runner.run(asked.served, asked.batch, asked.wanted)
+        if sum(output.cells.size for output in outputs) <= _SMALL >> 3:
+            return Reply(self._answer(asked.served, outputs))
+        return Reply(await runner.beside(self._answer, asked.served, outputs))
+
+    def _read(self, query: bytes, body: bytes) -> _Prediction:
+        value = read_json(body)
+        if type(value) is list:
+            value = {"rows": value}
+        given = read_object(value, _PREDICT, "the body")
+        served = self._served(query, given)
+        if "rows" not in given:
+            raise InvalidRequestError('the body has no \'rows\'; write {"rows": [{...}]}')
+        rows = checked_rows(given["rows"])
+        outputs: list[Any] | None = given.get("outputs")
+        if served.model is None:
+            wanted = served.wanted(outputs and list(map(_output_name, outputs)))
+            return _Prediction(served, served.read(foreign_tensors(served, rows)), wanted)
+        known = self._of(served)
+        wanted = known.answers.wanted(outputs, len(rows), self._service.limits.explained_rows)
+        return _Prediction(served, known.rows.batch(rows), wanted)
+
+    def _answer(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
+        rows = foreign_rows(outputs) if served.model is None else self._of(served).answers.rows(outputs)
+        return msgspec.json.encode({"model": served.name, "version": served.version, "rows": rows})
+
+    def _served(self, query: bytes, given: dict[str, Any]) -> Served:
+        """The model that the body or the URL names."""
+        asked = read_query(query, ("model", "version"))
+        for name, value in asked.items():
+            if given.setdefault(name, value) != value:
+                raise InvalidRequestError(
+                    f"the URL says {name} {quoted(value)}, and the body {quoted(given[name])}"
+                )
+        return self._get(given.get("model"), given.get("version"))
+
+    def _get(self, name: str | None, version: str | None) -> Served:
+        for text in (name, version):
+            if text is not None and len(text) > _LONG_NAME:
+                raise NotFoundError(f"there is no model or version {quoted(text)}")
+        return self._service.repository.get(name, version)
+
+    def _of(self, served: Served) -> _Known:
+        known = self._known.get(served)
+        if known is None:
+            assert served.model is not None  # noqa: S101 - for the type checker
+            known = _Known(Rows(served.model, served.name), Answers(served.model))
+            self._known[served] = known
+        return known
+
+    # ------------------------------------------------------------- explaining
+
+    async def explain(self, scope: Scope, receive: Receive) -> Reply:
+        """Explain the answer of one row."""
+        runner = self._service.runner
+        body = await read_body(scope, receive, runner.limits)
+        return Reply(await runner.beside(self._explained, scope["query_string"], body))
+
+    def _explained(self, query: bytes, body: bytes) -> bytes:
+        from treekit.data.table import make_table, objects
+        from treekit.rules.explain import explain
+        from treekit.rules.language import language
+
+        given = read_object(read_json(body), _EXPLAIN, "the body")
+        served = self._served(query, given)
+        model = served.model
+        if model is None:
+            raise InvalidRequestError(
+                f"model {served.name!r} is an ONNX file, whose answers this server cannot explain"
+            )
+        if "row" not in given:
+            raise InvalidRequestError('the body has no \'row\'; write {"row": {...}}')
+        row, lang = given["row"], _language(given.get("lang", "en"))
+        self._of(served).rows.check(row)
+        names = model.schema.names
+        options = _options(given, model.n_trees)
+        try:
+            table = make_table(names, [objects([row[name]]) for name in names])
+            found = explain(model, table, budget=_PAIRS, **options)
+        except (DataError, SettingError) as error:
+            raise InvalidRequestError(f"model {served.name!r}: {error}") from error
+        return msgspec.json.encode(
+            {
+                "model": served.name,
+                "version": served.version,
+                "explanation": found.plain(),
+                "text": list(found.lines(language(lang))),
+            }
+        )
+
+    # ---------------------------------------------------------------- telling
+
+    async def models(self, scope: Scope, receive: Receive) -> Reply:
+        """Say what the models are."""
+        del receive
+        read_query(scope["query_string"], ())
+        return Reply(await self._service.runner.beside(self._models))
+
+    def _models(self) -> bytes:
+        repository = self._service.repository
+        facts = {}
+        for served in list(repository.served):
+            own = self._facts.get(served)
+            facts[served] = self._facts[served] = described(served) if own is None else own
+        return msgspec.json.encode(models_said(repository, facts))
+
+    async def rules(self, scope: Scope, receive: Receive) -> Reply:
+        """Say some rules of a model."""
+        del receive
+        query = read_query(
+            scope["query_string"], ("version", "lang", "search", "first", "count", "tree")
+        )
+        served = self._get(scope["path_params"]["name"], query.get("version"))
+        search = query.get("search", "")
+        if len(search) > _LONG_SEARCH:
+            raise InvalidRequestError(f"'search' has more than {_LONG_SEARCH} characters")
+        asked = Asked(
+            _language(query.get("lang", "en")),
+            search,
+            number_of("first", query.get("first", "0"), 0, _MOST_FIRST),
+            number_of("count", query.get("count", "50"), 1, _MOST_RULES),
+            number_of("tree", query["tree"], 1, _MOST_FIRST) if "tree" in query else 0,
+        )
+        return json_reply(await self._service.runner.beside(self._books.page, served, asked))
+
+
+def _output_name(value: Any) -> str:
+    if type(value) is str:
+        return value
+    raise InvalidRequestError(f"'outputs' holds {quoted(value)}, and an output's name is a text")
+
+
+def _language(code: str) -> str:
+    """A language that treekit brings; never a file's name."""
+    from treekit.rules.language import known_languages
+
+    if code in known_languages():
+        return code
+    raise InvalidRequestError(f"there is no language {quoted(code)}; {near(code, known_languages())}")
+
+
+def _options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
+    """What `treekit.rules.explain.explain` is told."""
+    from treekit.data.schema import level_text
+
+    options: dict[str, Any] = {"changes": given.get("changes", 1), "fixed": given.get("fixed", ())}
+    for name in options["fixed"]:
+        if type(name) is not str or len(name) > _LONG_TEXT:
+            raise InvalidRequestError(f"'fixed' lists names of columns, and holds {quoted(name)}")
+    if "tree" in given:
+        if not 1 <= given["tree"] <= n_trees:
+            raise InvalidRequestError(
+                f"there is no tree {quoted(given['tree'])}; they are 1 to {n_trees}"
+            )
+        options["tree"] = given["tree"] - 1
+    if options["changes"] not in (0, 1, 2):
+        raise InvalidRequestError(f"'changes' is 0, 1 or 2, not {quoted(options['changes'])}")
+    if "wish" in given:
+        options["wish"] = level_text(given["wish"])
+    if "target" in given:
+        options["target"] = given["target"]
+    for name in ("wish", "target"):
+        if len(options.get(name) or "") > _LONG_TEXT:
+            raise InvalidRequestError(f"{name!r} has more than {_LONG_TEXT:,} characters")
+    return options
+
+
+def plain_routes(service: Service) -> list[Route]:
+    """The paths for people."""
+    plain = _Plain(service)
+    return [
+        Route("/predict", Endpoint(plain.predict), methods=["POST"]),
+        Route("/explain", Endpoint(plain.explain), methods=["POST"]),
+        Route("/models", Endpoint(plain.models), methods=["GET"]),
+        Route("/models/{name}/rules", Endpoint(plain.rules), methods=["GET"]),
+    ]
