@@ -226,16 +226,16 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
     Faster than a process, and what the test alters in this process holds for it.
     """
     from treekit.serve.listening import bind, url_of
+    from treekit.serve.logs import Log
     from treekit.serve.process import Process, make_service
-    from treekit.serve.saying import teller
 
-    asked = ServeSettings(tuple(map(str, sources)), port=0, **settings)  # type: ignore[arg-type]
+    asked = ServeSettings(tuple(map(str, sources)), **{"port": 0, "log": "quiet"} | settings)  # type: ignore[arg-type]
     sockets = bind(asked.host, asked.port)
     url = url_of(asked, sockets)
     service = make_service(asked)
     service.repository.refresh()
     started = threading.Event()
-    process = Process(asked, service, teller(asked.log), lambda _: started.set())
+    process = Process(asked, service, Log(asked.log), lambda _: started.set())
 
     def run() -> None:
         with asyncio.Runner(loop_factory=process.loop_factory) as runner:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import importlib.util
 import json
 import os
 import shutil
@@ -155,7 +154,7 @@ def test_a_bad_file_is_told_once_and_its_model_goes_on(tmp_path, forests):
     bad.write_bytes(forests[1].read_bytes()[:-100])
     with server_process(target, "--reload", 0.02) as running, Clients(running.url, 1) as clients:
         put(bad, target)
-        running.wait_for("error: model 'said' .* goes on; its new file is refused: ")
+        running.wait_for("error   model 'said' .* goes on; its new file is refused: ")
         time.sleep(0.3)
         assert running.said.count("refused") == 1
         put(forests[1], target)
@@ -191,10 +190,6 @@ def test_a_server_that_is_told_never_to_look_does_not(tmp_path, forests):
 
 
 # ------------------------------------------------ load and unload by request
-
-control = pytest.mark.skipif(
-    importlib.util.find_spec("treekit.serve.control") is None, reason="comes with its paths"
-)
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +228,6 @@ def many(url: str) -> set[tuple[int, str]]:
     return set(found)
 
 
-@control
 def test_after_a_load_or_unload_no_worker_answers_with_the_state_before(workers, forests):
     running, folder = workers
     for turn in range(1, 5):
@@ -245,7 +239,6 @@ def test_after_a_load_or_unload_no_worker_answers_with_the_state_before(workers,
     assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
 
 
-@control
 def test_a_load_that_is_refused_is_refused_by_all(workers, forests):
     running, folder = workers
     put(forests[0], folder / "said.treekit")
@@ -260,7 +253,6 @@ def test_a_load_that_is_refused_is_refused_by_all(workers, forests):
     assert "no model 'sad'" in said["error"]
 
 
-@control
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_worker_that_begins_later_knows_what_was_unloaded(workers, forests):
     from tests.test_serve_run import children

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -31,7 +32,7 @@ from tests.serving import (
 from treekit.cli import main
 from treekit.errors import SettingError
 from treekit.serve.listening import bind, is_loopback, url_of
-from treekit.serve.saying import Start, teller
+from treekit.serve.saying import Start
 from treekit.serve.settings import ServeSettings
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -43,13 +44,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "said.treekit"
     save_forest(path)
     return path
-
-
-@pytest.fixture(scope="module")
-def server(model: Path) -> Iterator[ServerProcess]:
-    """One server for the tests that do not end theirs."""
-    with server_process(model) as running:
-        yield running
 
 
 def connect(url: str, timeout: float = 20) -> Any:
@@ -213,12 +207,14 @@ def told_of(**settings: Any) -> list[dict[str, Any]]:
     return lines
 
 
-def test_a_server_says_its_models_its_page_and_last_that_it_listens(server):
-    assert server.lines[0].startswith("model 'said' ")
-    assert server.lines[0].endswith(": 5 trees")
-    assert server.lines[1] == f"the page is {server.url}/"
-    assert server.lines[2] == f"listening on {server.url}"
-    assert len(server.lines) == 3
+def test_a_server_says_its_models_its_page_and_last_that_it_listens(model):
+    with server_process(model) as running:
+        url = running.url
+        assert running.end() == 0
+    said = [line.split(maxsplit=2)[1:] for line in running.lines]
+    assert [level for level, _ in said] == ["info"] * 3
+    assert re.fullmatch(r"model 'said' [0-9a-f]{12}: 5 trees", said[0][1])
+    assert [message for _, message in said[1:]] == [f"the page is {url}/", f"listening on {url}"]
 
 
 def test_who_opens_a_server_without_a_token_is_warned():
@@ -257,11 +253,6 @@ def test_all_addresses_of_a_host_have_one_port():
             opened.close()
 
 
-def test_names_of_files_cannot_forge_a_line(capsys):
-    teller("text")("model", "model 'a\nlistening on http://evil\x1b[2J'")
-    assert capsys.readouterr().err == "model 'a\\nlistening on http://evil\\x1b[2J'\n"
-
-
 def test_lines_of_json_are_for_programs(model):
     with server_process(model, "--log", "json") as running:
         lines = [json.loads(line) for line in running.lines]
@@ -280,7 +271,7 @@ def test_a_bad_file_in_a_folder_keeps_readiness_away_and_not_the_others(tmp_path
     shutil.copy(model, tmp_path / "said.treekit")
     (tmp_path / "bad.treekit").write_text("no model")
     with server_process(tmp_path, "--reload", 0.05) as running:
-        assert "error: model 'bad' is refused: " in running.said
+        assert "error   model 'bad' is refused: " in running.said
         assert httpx.get(f"{running.url}/v2/health/live").status_code == 200
         assert httpx.get(f"{running.url}/v2/health/ready").status_code == 503
         assert ask_once(running.url)[0] == 200
@@ -291,7 +282,7 @@ def test_a_bad_file_in_a_folder_keeps_readiness_away_and_not_the_others(tmp_path
 
 def test_an_empty_folder_waits_for_its_first_model(tmp_path, model):
     with server_process(tmp_path, "--reload", 0.05) as running:
-        assert "warning: there is no model yet" in running.said
+        assert "warning there is no model yet" in running.said
         assert httpx.get(f"{running.url}/v2/health/ready").status_code == 503
         shutil.copy(model, tmp_path / ".draft")
         (tmp_path / ".draft").rename(tmp_path / "said.treekit")
@@ -493,7 +484,7 @@ def two_workers(model: Path) -> Iterator[ServerProcess]:
 def test_a_worker_that_dies_is_told_of_and_started_again(two_workers):
     _, second = children(two_workers.process.pid)
     os.kill(second, signal.SIGKILL)
-    two_workers.wait_for("error: worker . ended: signal 9; it is started again")
+    two_workers.wait_for("error   worker . ended: signal 9; it is started again")
     assert ask_once(two_workers.url)[0] == 200  # the other one answers
     two_workers.wait_for("worker . answers")
     now = children(two_workers.process.pid)
