@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import os
 import re
 import socket
@@ -190,7 +191,17 @@ class ServerProcess:
         """Its exit code, once it has ended by itself."""
         code = self.process.wait(seconds)
         self._reader.join(5)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
         return code
+
+    def stop(self) -> None:
+        """End it, by force where it takes long."""
+        try:
+            self.end(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.wait(20)
 
 
 @contextlib.contextmanager
@@ -205,13 +216,7 @@ def server_process(*args: object, env: dict[str, str] | None = None) -> Iterator
         server.wait_for("listening on ")
         yield server
     finally:
-        if server.process.poll() is None:
-            server.process.terminate()
-            try:
-                server.process.wait(20)
-            except subprocess.TimeoutExpired:
-                server.process.kill()
-                server.process.wait(20)
+        server.stop()
 
 
 @contextlib.contextmanager
@@ -221,16 +226,16 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
     Faster than a process, and what the test alters in this process holds for it.
     """
     from treekit.serve.listening import bind, url_of
+    from treekit.serve.logs import Log
     from treekit.serve.process import Process, make_service
-    from treekit.serve.saying import teller
 
-    asked = ServeSettings(tuple(map(str, sources)), port=0, **settings)  # type: ignore[arg-type]
+    asked = ServeSettings(tuple(map(str, sources)), **{"port": 0, "log": "quiet"} | settings)  # type: ignore[arg-type]
     sockets = bind(asked.host, asked.port)
     url = url_of(asked, sockets)
     service = make_service(asked)
     service.repository.refresh()
     started = threading.Event()
-    process = Process(asked, service, teller(asked.log), lambda _: started.set())
+    process = Process(asked, service, Log(asked.log), lambda _: started.set())
 
     def run() -> None:
         with asyncio.Runner(loop_factory=process.loop_factory) as runner:
@@ -245,3 +250,26 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
         process.end()
         thread.join(20)
         assert not thread.is_alive(), "the server did not end"
+
+
+def save_forest(path: Path, seed: int = 0, trees: int = 5) -> None:
+    """Train a forest that tells "no" from "yes" by two numbers, another for each seed."""
+    import numpy as np
+
+    import treekit
+
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (200, 2))
+    said = np.where(x[:, 0] + (seed % 7 - 3) * x[:, 1] > 0, "yes", "no")
+    table = {"a": x[:, 0], "b": x[:, 1], "said": said}
+    model = treekit.train(
+        table, target="said", algorithm="cart", ensemble="forest", trees=trees, seed=seed
+    )
+    model.save(path)
+
+
+def infer_body(*rows: tuple[float, float]) -> bytes:
+    """A request of these rows of the columns of `save_forest`."""
+    data = [cell for row in rows for cell in row]
+    tensor = {"name": "input", "shape": [len(rows), 2], "datatype": "FP32", "data": data}
+    return json.dumps({"inputs": [tensor]}).encode()

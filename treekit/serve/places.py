@@ -55,6 +55,7 @@ class Places:
     def __init__(self, sources: Sequence[Path]) -> None:
         self._sources = sources
         self._last: dict[Path, list[tuple[str, Place]]] = {}
+        self._taken: set[Path] = set()
 
     def look(self) -> tuple[Found, list[Exception]]:
         """Where models are now, and what keeps from seeing more.
@@ -64,22 +65,25 @@ class Places:
         """
         found: Found = {}
         troubles: list[Exception] = []
+        pairs: list[tuple[str, Place]] = []
         for source in self._sources:
             try:
-                self._last[source] = sorted(_places_in(source), key=lambda pair: pair[0])
+                self._last[source] = list(_places_in(source))
             except (DataError, OSError) as error:
                 troubles.append(error)
-            for name, place in self._last.get(source, ()):
-                twin = _twin(place, found.get(name, ()))
-                if twin is None:
-                    found.setdefault(name, []).append(place)
-                elif twin.path != place.path:
-                    troubles.append(
-                        DataError(
-                            f"{str(twin.path)!r} and {str(place.path)!r} are both model {name!r}; "
-                            "rename one of them"
-                        )
+            pairs += self._last.get(source, ())
+        for name, place in sorted(pairs, key=lambda pair: pair[1].path not in self._taken):
+            twin = _twin(place, found.get(name, ()))
+            if twin is None:
+                found.setdefault(name, []).append(place)
+            elif twin.path != place.path:
+                troubles.append(
+                    DataError(
+                        f"{str(twin.path)!r} and {str(place.path)!r} are both model {name!r}; "
+                        "rename one of them"
                     )
+                )
+        self._taken = {place.path for places in found.values() for place in places}
         return found, troubles
 
 

@@ -37,7 +37,7 @@ def make_service(settings: ServeSettings) -> Service:
     )
 
 
-def load_first(service: Service, settings: ServeSettings) -> list[dict[str, Any]]:
+def load_first(service: Service) -> list[dict[str, Any]]:
     """Look at the models for the first time; what there is, for `Start.tell`.
 
     Raises
@@ -51,11 +51,15 @@ def load_first(service: Service, settings: ServeSettings) -> list[dict[str, Any]
     refused = repository.refused_files()
     if refused:
         raise ModelFileError("; ".join(refused))
-    del settings
-    return [
+    models: list[dict[str, Any]] = [
         {"name": served.name, "version": served.version, "platform": served.platform}
         | ({"trees": served.model.n_trees} if served.model is not None else {})
         for served in repository.served
+    ]
+    return models + [
+        {"name": entry.name, "version": entry.version, "reason": entry.reason}
+        for entry in repository.index()
+        if entry.state != "READY" and entry.reason != "unloaded"
     ]
 
 

@@ -53,6 +53,7 @@ def serve(settings: ServeSettings) -> None:
     finally:
         for opened in sockets:
             opened.close()
+        log.close()
 
 
 def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
@@ -60,16 +61,20 @@ def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log)
     from treekit.serve.process import Process, load_first, make_service
 
     service = make_service(settings)
-    models = load_first(service, settings)
+    models = load_first(service)
     start = Start(settings, sockets)
 
     def tell(grpc_port: int | None) -> None:
         start.tell(log, models, grpc_port)
 
     process = Process(settings, service, log, tell)
-    # Not by an exception: nobody is to catch it, and no thread to be waited for.
+
+    def leave(code: int) -> None:
+        log.close()
+        os._exit(code)  # not an exception: nobody is to catch it, and no thread to be waited for
+
     with (
-        stopping(process.end, os._exit),
+        stopping(process.end, leave),
         asyncio.Runner(loop_factory=process.loop_factory) as runner,
     ):
         runner.run(process.run(sockets))

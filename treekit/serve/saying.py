@@ -49,16 +49,22 @@ class Start(NamedTuple):
         ----------
         say : Say
         models : sequence of dict
-            ``name``, ``version``, ``platform`` and, of treekit's own, ``trees``.
+            ``name``, ``version``, and ``platform`` and, of treekit's own, ``trees``; of those
+            that are refused, ``reason``.
         grpc_port : int, optional
         """
         settings = self.settings
-        for model in models[:_LISTED]:
+        refused = [model for model in models if "reason" in model]
+        served = [model for model in models if "reason" not in model]
+        for model in served[:_LISTED]:
             trees = model.get("trees")
             size = model["platform"] if trees is None else f"{trees} tree{'s' * (trees != 1)}"
-            say("model", f"model {model['name']!r} {model['version']}: {size}", **model)
-        if len(models) > _LISTED:
-            say("models", f"and {len(models) - _LISTED} more models", models=len(models))
+            say("model", f"model {model['name']!r} {model['version']}: {size}", **_told(model))
+        if len(served) > _LISTED:
+            say("models", f"and {len(served) - _LISTED} more models", models=len(served))
+        for one in refused:
+            message = f"model {one['name']!r} is refused: {one['reason']}"
+            say("model-refused", message, level="error", **_told(one))
         if not models:
             say("no-models", "there is no model yet; waiting for one", level="warning")
         if settings.token_file is None and not is_loopback(settings.host):
@@ -76,3 +82,8 @@ class Start(NamedTuple):
         page = f"{url_of(settings, self.sockets, nearby=True)}/"
         say("page", f"the page is {page}", url=page)
         say("listening", f"listening on {url}", url=url)
+
+
+def _told(model: dict[str, Any]) -> dict[str, Any]:
+    """A model by the names that lines about it have throughout."""
+    return {("model" if name == "name" else name): value for name, value in model.items()}

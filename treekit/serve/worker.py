@@ -73,7 +73,7 @@ def work(
     service.repository.leave_out(left_out)
     service.repository.everywhere = told.everywhere
     try:
-        models = load_first(service, asked)
+        models = load_first(service)
         process = Process(asked, service, log, lambda port: told.send(Ready(models, port)))
         signal.signal(signal.SIGTERM, lambda *_: process.end())
         told.start(process)
@@ -81,6 +81,8 @@ def work(
             runner.run(process.run(sockets))
     except (TreekitError, OSError) as error:
         told.send(Failed(refusal_of(error)))
+    finally:
+        log.close()
 
 
 class _Link:

@@ -1,0 +1,548 @@
+"""Models found, loaded, replaced, refused, unloaded: the repository with a reader of texts."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from treekit.errors import DataError, ModelFileError
+from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
+from treekit.serve.repository import Change, Repository
+from treekit.serve.served import Batch, Served
+from treekit.serve.tensors import Tensor
+
+
+class Text(Served):
+    """A model that is the text of its file."""
+
+    platform = "text"
+    inputs = outputs = usual = ()
+
+    def __init__(self, name: str, version: str, digest: str, text: str) -> None:
+        self.name, self.version, self.digest, self.text = name, version, digest, text
+
+    def read(self, tensors: Sequence[Tensor]) -> Batch:
+        return Batch(0, ())
+
+    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+        return []
+
+
+class Reader:
+    """Reads texts, refuses those that begin with "bad", and keeps what it read."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self.meanwhile = lambda: None
+
+    def __call__(self, path: Path, name: str, version: str | None, digest: str) -> Served:
+        text = path.read_text()
+        self.read.append(text)
+        self.meanwhile()
+        if text.startswith("bad"):
+            raise ModelFileError(f"{path} holds {text!r}")
+        return Text(name, version or digest[:12], digest, text)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def models(tmp_path: Path, reader: Reader, clock: Clock) -> Repository:
+    return Repository([tmp_path], read=reader, clock=clock)
+
+
+def write(path: Path, text: str) -> None:
+    """Put a file in its place in one step, as tools do that do it right."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def text_of(models: Repository, name: str | None = None, version: str | None = None) -> str:
+    served = models.get(name, version)
+    assert isinstance(served, Text)
+    return served.text
+
+
+def what(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(change.name, change.what) for change in changes]
+
+
+# ------------------------------------------------------------------- finding
+
+
+def test_files_and_folders_of_versions_are_models(tmp_path, models):
+    write(tmp_path / "a.treekit", "a")
+    write(tmp_path / "b.onnx", "b")
+    write(tmp_path / "c" / "2" / "model.treekit", "c2")
+    write(tmp_path / "c" / "10" / "model.onnx", "c10")
+    write(tmp_path / "c" / "1" / "other.treekit", "no model")
+    write(tmp_path / "c" / "03" / "model.treekit", "Triton passes leading zeros over")
+    write(tmp_path / "c" / "new" / "model.treekit", "no number")
+    write(tmp_path / "notes.txt", "no model")
+    write(tmp_path / ".hidden.treekit", "no model")
+    assert sorted(what(models.refresh())) == [("a", "loaded"), ("b", "loaded")] + 2 * [
+        ("c", "loaded")
+    ]
+    assert text_of(models, "a") == "a"
+    assert text_of(models, "b") == "b"
+    assert models.versions("c") == ("10", "2")
+    assert text_of(models, "c") == "c10"
+    assert text_of(models, "c", "2") == "c2"
+    assert [entry.name for entry in models.index()] == ["a", "b", "c", "c"]
+
+
+def test_a_file_by_name_is_named_by_its_digest(tmp_path, reader):
+    write(tmp_path / "a.treekit", "a")
+    models = Repository([tmp_path / "a.treekit"], read=reader)
+    models.refresh()
+    assert models.get().version == "ca978112ca1b"  # sha256 of "a"
+    assert models.get() is models.get("a") is models.get("a", "ca978112ca1b")
+
+
+def test_names_and_versions_that_are_not_there_are_told_with_those_that_are(tmp_path, models):
+    write(tmp_path / "wine.treekit", "w")
+    write(tmp_path / "iris" / "1" / "model.treekit", "i")
+    models.refresh()
+    with pytest.raises(NotFoundError, match=r"no model 'wime'.*'wine'"):
+        models.get("wime")
+    with pytest.raises(NotFoundError, match="no version '2'; it has: 1"):
+        models.get("iris", "2")
+    with pytest.raises(InvalidRequestError, match="there are: 'iris', 'wine'"):
+        models.get()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a.treekit", "a.onnx"),
+        ("a.treekit", "a/1/model.treekit"),
+        ("a.treekit", "more/../../twin/a.treekit"),
+    ],
+)
+def test_two_files_of_one_name_are_refused_at_the_start(tmp_path, reader, one, other):
+    folder = tmp_path / "folder"
+    write(folder / one, "one")
+    (folder / "more").mkdir()
+    second = (folder / other).resolve()
+    write(second, "other")
+    sources = [folder] if second.is_relative_to(folder) else [folder, second]
+    with pytest.raises(DataError, match="both model 'a'; rename one"):
+        Repository(sources, read=reader).refresh()
+    assert not reader.read
+
+
+def test_a_second_file_of_a_name_that_comes_later_leaves_the_first_in_service(tmp_path, models):
+    write(tmp_path / "a.treekit", "first")
+    models.refresh()
+    write(tmp_path / "a" / "1" / "model.treekit", "second")
+    write(tmp_path / "b.treekit", "b")
+    with pytest.raises(DataError, match="both model 'a'"):
+        models.refresh()
+    assert text_of(models, "b") == "b"  # the others are looked at
+    assert models.versions("a")
+    (tmp_path / "a" / "1" / "model.treekit").unlink()
+    assert models.refresh() == []
+    assert text_of(models, "a") == "first"
+
+
+# ------------------------------------------------------------------ changing
+
+
+def test_a_changed_file_replaces_its_model_and_whoever_holds_the_old_one_keeps_it(tmp_path, models):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    held = models.get("a")
+    write(tmp_path / "a.treekit", "two")
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert text_of(models, "a") == "two"
+    assert isinstance(held, Text)
+    assert held.text == "one"
+
+
+def test_a_file_that_is_touched_or_copied_over_itself_is_not_read_again(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    os.utime(tmp_path / "a.treekit", (1, 1))
+    assert models.refresh() == []
+    write(tmp_path / "a.treekit", "one")
+    assert models.refresh() == []
+    assert reader.read == ["one"]
+
+
+def test_a_bad_file_leaves_the_old_model_in_service_and_is_read_once(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "good")
+    models.refresh()
+    write(tmp_path / "a.treekit", "bad")
+    [change] = models.refresh()
+    assert (change.what, change.version) == ("kept", models.get("a").version)
+    assert "holds 'bad'" in change.reason
+    [entry] = models.index()
+    assert entry.state == "READY"
+    assert "holds 'bad'" in entry.reason
+    assert models.ready
+    for _ in range(3):
+        assert models.refresh() == []
+    assert reader.read == ["good", "bad"]
+    write(tmp_path / "a.treekit", "bad again")
+    assert what(models.refresh()) == [("a", "kept")]
+    write(tmp_path / "a.treekit", "good")
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert models.index()[0].reason == ""
+    assert reader.read == ["good", "bad", "bad again"]  # what serves need not be read
+
+
+def test_a_file_that_changes_within_a_tick_of_its_clock_is_noticed(
+    tmp_path, models, clock, monkeypatch
+):
+    path = tmp_path / "a.treekit"
+    path.write_text("one")
+    frozen = path.stat()
+    monkeypatch.setattr(
+        "treekit.serve.loading._stamp", lambda found: (frozen.st_ino, frozen.st_mtime_ns, 3)
+    )
+    models.refresh()
+    path.write_text("two")
+    assert what(models.refresh()) == [("a", "replaced")]
+    clock.now = 2.0
+    models.refresh()
+    path.write_text("six")  # a clock that stands still for more than 2 s is none
+    assert models.refresh() == []
+
+
+def test_a_settled_file_is_not_opened_again(tmp_path, models, clock, monkeypatch):
+    (tmp_path / "a.treekit").write_text("one")
+    models.refresh()
+    clock.now = 2.0
+    models.refresh()
+    monkeypatch.setattr("treekit.serve.slots.look_at", lambda path: pytest.fail("opened"))
+    assert models.refresh() == []
+
+
+def test_a_file_that_is_being_written_is_not_mixed(tmp_path, models, reader):
+    path = tmp_path / "a.treekit"
+    write(path, "one")
+    reader.meanwhile = lambda: write(path, f"{len(reader.read)} is new")
+    models.refresh()
+    assert reader.read == ["one", "1 is new", "2 is new"]
+    [entry] = models.index()
+    assert entry.state == "UNAVAILABLE"
+    assert "changes while it is read" in entry.reason
+    reader.meanwhile = lambda: None
+    assert what(models.refresh()) == [("a", "loaded")]
+    assert text_of(models, "a") == "3 is new"
+
+
+def test_a_link_that_is_swapped_and_swapped_back_while_it_is_read_is_not_mixed(
+    tmp_path, models, reader
+):
+    for text in ("one", "two"):
+        write(tmp_path / f".{text}" / "a.treekit", text)
+    link = tmp_path / "a.treekit"
+
+    def point(text: str) -> None:
+        (tmp_path / ".new").symlink_to(tmp_path / f".{text}" / "a.treekit")
+        (tmp_path / ".new").replace(link)
+
+    def swapped(path: Path, name: str, version: str | None, digest: str) -> Served:
+        point("two")
+        try:
+            return reader(path, name, version, digest)
+        finally:
+            point("one")
+
+    point("one")
+    models = Repository([tmp_path], read=swapped)
+    models.refresh()
+    assert text_of(models, "a") == "one"
+
+
+def test_a_config_map_of_kubernetes_is_followed(tmp_path, models):
+    """``a.treekit`` -> ``..data/a.treekit``, and ``..data`` is swapped by a rename."""
+    for number in (1, 2):
+        write(tmp_path / f"..2026_{number}" / "a.treekit", f"text {number}")
+    (tmp_path / "..data").symlink_to("..2026_1")
+    (tmp_path / "a.treekit").symlink_to("..data/a.treekit")
+    assert what(models.refresh()) == [("a", "loaded")]
+    (tmp_path / "..data_tmp").symlink_to("..2026_2")
+    (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+    (tmp_path / "..2026_1" / "a.treekit").unlink()
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert text_of(models, "a") == "text 2"
+
+
+# --------------------------------------------------------------- disappearing
+
+
+def test_a_file_that_is_gone_from_a_folder_takes_its_model_along(tmp_path, models):
+    write(tmp_path / "a.treekit", "a")
+    write(tmp_path / "b.treekit", "b")
+    models.refresh()
+    (tmp_path / "a.treekit").rename(tmp_path / "c.treekit")
+    assert what(models.refresh()) == [("a", "removed"), ("c", "loaded")]
+    with pytest.raises(NotFoundError):
+        models.get("a")
+    assert models.ready
+
+
+def test_a_patient_look_gives_a_file_time_to_come_back(tmp_path, models):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh(patient=True)
+    (tmp_path / "a.treekit").unlink()
+    assert models.refresh(patient=True) == []
+    assert text_of(models, "a") == "one"
+    write(tmp_path / "a.treekit", "two")
+    assert what(models.refresh(patient=True)) == [("a", "replaced")]
+    (tmp_path / "a.treekit").unlink()
+    assert models.refresh(patient=True) == []
+    assert what(models.refresh(patient=True)) == [("a", "removed")]
+
+
+def test_a_version_that_goes_gives_way_to_the_one_before(tmp_path, models):
+    for version in ("1", "2"):
+        write(tmp_path / "a" / version / "model.treekit", version)
+    models.refresh()
+    assert text_of(models, "a") == "2"
+    (tmp_path / "a" / "2" / "model.treekit").unlink()
+    models.refresh()
+    assert text_of(models, "a") == "1"
+    with pytest.raises(NotFoundError, match="it has: 1"):
+        models.get("a", "2")
+
+
+def test_a_file_given_by_name_is_missed_and_its_model_goes_on(tmp_path, reader):
+    path = tmp_path / "a.treekit"
+    write(path, "one")
+    models = Repository([path], read=reader)
+    models.refresh()
+    path.unlink()
+    assert [change.what for change in models.refresh()] == ["kept"]
+    assert models.refresh() == []  # told once
+    assert text_of(models) == "one"
+    assert "there is no model file" in models.index()[0].reason
+    write(path, "one")
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert models.index()[0].reason == ""
+
+
+def test_a_folder_that_is_away_leaves_its_models_in_service(tmp_path, reader):
+    here, there = tmp_path / "here", tmp_path / "there"
+    write(here / "a.treekit", "a")
+    write(there / "b.treekit", "b")
+    models = Repository([there, here], read=reader)
+    models.refresh()
+    there.rename(tmp_path / "away")
+    write(here / "a.treekit", "new")
+    with pytest.raises(OSError, match="there"):
+        models.refresh()
+    assert text_of(models, "a") == "new"
+    assert models.get("b").version
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_tried_again(tmp_path, models):
+    write(tmp_path / "a.treekit", "a")
+    (tmp_path / "a.treekit").chmod(0)
+    assert what(models.refresh()) == [("a", "refused")]
+    assert models.refresh() == []
+    (tmp_path / "a.treekit").chmod(0o600)
+    assert what(models.refresh()) == [("a", "loaded")]
+
+
+def test_a_file_that_cannot_be_opened_is_told_once_and_tried_at_each_look(
+    tmp_path, models, monkeypatch
+):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    real, tried = Path.open, []
+
+    def refuse(self: Path, *args: str) -> object:
+        tried.append(self)
+        raise PermissionError(13, "Permission denied", str(self))
+
+    write(tmp_path / "a.treekit", "two")
+    monkeypatch.setattr(Path, "open", refuse)
+    assert what(models.refresh()) == [("a", "kept")]
+    assert models.refresh() == []
+    assert len(tried) == 2
+    assert "Permission denied" in models.index()[0].reason
+    monkeypatch.setattr(Path, "open", real)
+    assert what(models.refresh()) == [("a", "replaced")]
+
+
+# ------------------------------------------------------------------ readiness
+
+
+def test_without_a_model_nothing_is_ready(tmp_path, models):
+    assert not models.ready
+    models.refresh()
+    assert not models.ready
+    write(tmp_path / "a.treekit", "a")
+    models.refresh()
+    assert models.ready
+
+
+def test_a_file_that_is_bad_from_the_start_keeps_the_server_from_being_ready(tmp_path, models):
+    write(tmp_path / "a.treekit", "bad")
+    write(tmp_path / "b.treekit", "b")
+    models.refresh()
+    assert text_of(models, "b") == "b"
+    assert not models.ready
+    with pytest.raises(UnavailableError, match=r"not loaded: .*holds 'bad'"):
+        models.get("a")
+    write(tmp_path / "a.treekit", "good")
+    models.refresh()
+    assert models.ready
+
+
+def test_a_bad_file_that_comes_later_does_not_take_the_others_out_of_service(tmp_path, models):
+    write(tmp_path / "b.treekit", "b")
+    models.refresh()
+    write(tmp_path / "a.treekit", "bad")
+    assert what(models.refresh()) == [("a", "refused")]
+    assert models.ready
+    assert models.index()[0].state == "UNAVAILABLE"
+
+
+# ---------------------------------------------------------- load and unload
+
+
+def test_an_unloaded_model_stays_out_until_it_is_loaded(tmp_path, models):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    assert what(models.unload("a")) == [("a", "unloaded")]
+    write(tmp_path / "a.treekit", "two")
+    assert models.refresh() == []
+    with pytest.raises(UnavailableError, match="not loaded"):
+        models.get("a")
+    assert [(entry.state, entry.reason) for entry in models.index()] == [
+        ("UNAVAILABLE", "unloaded")
+    ]
+    assert models.ready
+    assert what(models.load("a")) == [("a", "loaded")]
+    assert text_of(models, "a") == "two"
+
+
+def test_load_reads_a_file_again_though_nothing_changed(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    before = models.get("a")
+    assert what(models.load("a")) == [("a", "replaced")]
+    assert reader.read == ["one", "one"]
+    assert models.get("a") is not before
+
+
+def test_a_load_that_is_refused_changes_nothing(tmp_path, models):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    write(tmp_path / "a.treekit", "bad")
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError, match=r"was not loaded: .*holds 'bad'"):
+            models.load("a")
+        assert text_of(models, "a") == "one"
+    models.unload("a")
+    with pytest.raises(InvalidRequestError):
+        models.load("a")
+    write(tmp_path / "a.treekit", "two")
+    assert models.refresh() == []  # still unloaded
+    assert models.ready
+
+
+def test_what_is_not_there_cannot_be_loaded_or_unloaded(tmp_path, models):
+    write(tmp_path / "wine.treekit", "w")
+    models.refresh()
+    with pytest.raises(NotFoundError, match=r"no file of a model 'wime'.*'wine'"):
+        models.load("wime")
+    with pytest.raises(NotFoundError, match="no model 'wime'"):
+        models.unload("wime")
+
+
+def test_a_model_that_another_process_unloaded_is_left_out_from_the_start(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "a")
+    write(tmp_path / "b.treekit", "b")
+    models.leave_out(["a"])
+    models.refresh()
+    assert reader.read == ["b"]
+    with pytest.raises(UnavailableError):
+        models.get("a")
+    assert models.ready
+
+
+# --------------------------------------------------------------------- asking
+
+
+def test_nobody_who_asks_waits_for_a_file_that_is_being_read(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    reader.meanwhile = wait
+    write(tmp_path / "a.treekit", "two")
+    thread = threading.Thread(target=models.refresh)
+    thread.start()
+    try:
+        assert begun.wait(10)
+        started = time.monotonic()
+        assert text_of(models, "a") == "one"
+        assert models.ready
+        assert models.index()[0].state == "READY"
+        assert models.versions("a")
+        with pytest.raises(NotFoundError):
+            models.get("b")
+        assert time.monotonic() - started < 1
+    finally:
+        go_on.set()
+        thread.join(10)
+    assert text_of(models, "a") == "two"
+
+
+def test_changes_are_told_to_those_who_subscribed(tmp_path, models):
+    told: list[Change] = []
+    models.subscribe(told.extend)
+    write(tmp_path / "a.treekit", "a")
+    models.refresh()
+    models.refresh()
+    models.unload("a")
+    models.load("a")
+    assert what(told) == [("a", "loaded"), ("a", "unloaded"), ("a", "loaded")]
+
+
+def test_load_and_unload_go_everywhere_where_several_processes_serve(tmp_path, models):
+    write(tmp_path / "a.treekit", "a")
+    models.refresh()
+    asked = []
+
+    def everywhere(what: str, name: str) -> list[Change]:
+        asked.append((what, name))
+        return models.do_here(what, name)
+
+    models.everywhere = everywhere
+    models.unload("a")
+    models.load("a")
+    assert asked == [("unload", "a"), ("load", "a")]
+    assert text_of(models, "a") == "a"
