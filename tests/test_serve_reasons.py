@@ -79,9 +79,7 @@ def test_a_list_says_the_rule_that_fired_or_otherwise() -> None:
     said = rule_texts(model, [3.0, 0.0], [1.0, 9.0], [1.0, 9.5])
     assert said == [["x > 2.5"], ["y <= 9, or is missing"], ["otherwise"]]
     large = LeafRules(model, most=0)
-    assert [*large.texts({0: model.trees[0].leaves.tolist()}).values()] == [
-        own for (own,) in said
-    ]
+    assert [*large.texts({0: model.trees[0].leaves.tolist()}).values()] == [own for (own,) in said]
 
 
 def test_sums_of_columns_and_surrogates_are_told_in_full() -> None:
@@ -141,9 +139,7 @@ def test_each_leaf_has_the_conditions_of_the_text_of_the_rules(data: st.DataObje
 def test_a_tree_cut_to_its_ways_says_the_same_rules(data: st.DataObject) -> None:
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
-    wanted = {
-        t: sorted(set(own.tolist())) for t, own in enumerate(leaf_indices(model, matrix).T)
-    }
+    wanted = {t: sorted(set(own.tolist())) for t, own in enumerate(leaf_indices(model, matrix).T)}
     assert LeafRules(model, most=0).texts(wanted) == LeafRules(model).texts(wanted)
 
 
@@ -302,4 +298,3 @@ def one_model(served: TreekitServed) -> Repository:
     repository = Repository([])
     repository._by_name = {served.name: {served.version: served}}
     return repository
-
