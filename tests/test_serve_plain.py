@@ -216,6 +216,14 @@ def test_rules_are_left_out_of_more_rows_than_may_be_explained(service: Service)
     assert "takes 3,000 at once" in refusal(ask(service, "POST", "/predict", body), 413)
 
 
+def test_bodies_of_far_too_many_objects_are_refused_before_they_are_read(
+    service: Service,
+) -> None:
+    unread = b"[" + b"{}," * 7001
+    assert "more objects than" in refusal(ask(service, "POST", "/predict", unread), 413)
+    assert "no JSON" in refusal(ask(service, "POST", "/predict", b"[" + b"{}," * 7000))
+
+
 def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
     rng = np.random.default_rng(0)
     rows = [
@@ -466,6 +474,13 @@ def test_a_question_that_cannot_be_answered_is_refused(
     service: Service, other: dict[str, Any], said: str
 ) -> None:
     assert said in refusal(ask(service, "POST", "/explain", {"model": "pulse", "row": ROW} | other))
+
+
+def test_rows_that_nobody_would_read_are_not_explained(service: Service) -> None:
+    body = {"model": "pulse", "row": {"pulse": 1, "pain": "x" * 600_000}}
+    assert "that can be explained" in refusal(ask(service, "POST", "/explain", body), 413)
+    body["row"]["pain"] = "x" * 1000  # type: ignore[index]
+    assert ask(service, "POST", "/explain", body).status_code == 200
 
 
 def test_an_explanation_that_takes_too_long_is_given_up(

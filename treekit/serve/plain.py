@@ -18,7 +18,7 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope
 
-from treekit.serve.errors import InvalidRequestError, NotFoundError
+from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
 from treekit.serve.http import Endpoint, Reply, json_reply, read_body
 from treekit.serve.plain_answers import Answers, foreign_rows
 from treekit.serve.plain_explain import explained, language_of, read_question
@@ -35,6 +35,9 @@ __all__ = ["plain_routes"]
 
 _SMALL = 1 << 16
 """Bytes, and cells of an answer, that the event loop reads or writes itself: some ms."""
+
+_BRACES = 1000
+"""So many braces that begin no row may always be in a body: in texts, such as names."""
 
 _LONG_NAME = 255
 _LONG_SEARCH = 200
@@ -79,15 +82,20 @@ class _Plain:
         """Answer rows."""
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
+        if body.count(b"{") > 2 * runner.limits.rows + _BRACES:  # before seconds go into reading
+            raise TooLargeError(
+                f"the body holds more objects than the {runner.limits.rows:,} rows that this "
+                "server takes at once: send them in parts"
+            )
         query = scope["query_string"]
         if len(body) <= _SMALL:
             asked = self._read(query, body)
         else:
-            asked = await runner.beside(self._read, query, body)
+            asked = await runner.work(self._read, query, body)
         outputs = await runner.run(asked.served, asked.batch, asked.wanted)
         if sum(output.cells.size for output in outputs) <= _SMALL >> 3:
             return Reply(self._answer(asked.served, outputs))
-        return Reply(await runner.beside(self._answer, asked.served, outputs))
+        return Reply(await runner.work(self._answer, asked.served, outputs))
 
     def _read(self, query: bytes, body: bytes) -> _Prediction:
         value = read_json(body)

@@ -10,7 +10,7 @@ from treekit.data.schema import level_text
 from treekit.data.table import make_table, objects
 from treekit.errors import DataError, SettingError
 from treekit.rules.language import known_languages, language
-from treekit.serve.errors import InvalidRequestError
+from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.plain_json import near, quoted, read_json, read_object
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["explained", "language_of", "read_question"]
 
 _LONG_TEXT = 10_000
+
+_MOST_BYTES = 1 << 19
+"""Of a question: each cell is told several times, and in the words of a person."""
 
 _PAIRS = 5_000_000
 """Cells that a search for changes of two columns looks at: below a second."""
@@ -45,7 +48,13 @@ def read_question(body: bytes | bytearray) -> dict[str, Any]:
     ------
     InvalidRequestError
         Names what is none, or missing.
+    TooLargeError
+        For a row of cells that nobody would read.
     """
+    if len(body) > _MOST_BYTES:
+        raise TooLargeError(
+            f"the body is longer than the {_MOST_BYTES:,} bytes of a row that can be explained"
+        )
     given = read_object(read_json(body), _FIELDS, "the body")
     if "row" not in given:
         raise InvalidRequestError("the body has no 'row'; write {\"row\": {...}}")
