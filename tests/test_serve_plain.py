@@ -609,7 +609,7 @@ def test_lists_say_otherwise_and_several_targets_their_names(service: Service) -
         ("count=501", 400, "'count' is 1 to 500"),
         ("first=-1", 400, "'first' is 0 to"),
         ("first=%D9%A3", 400, "'first' is 0 to"),
-        ("tree=2", 400, "no tree 2; they are 1 to 1"),
+        ("tree=2", 404, "no tree 2; they are 1 to 1"),
         ("lang=x.toml", 400, "no language 'x.toml'"),
         ("search=" + "a" * 201, 400, "more than 200 characters"),
         ("serch=a", 400, "did you mean 'search'"),

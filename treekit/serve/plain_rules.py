@@ -17,7 +17,7 @@ from treekit.rules.of_leaves import joinable_texts
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import name_text, numerals
 from treekit.rules.write import AnswerTexts
-from treekit.serve.errors import InvalidRequestError, TooLargeError
+from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
 
 if TYPE_CHECKING:
     from treekit.serve.served import Served
@@ -58,8 +58,10 @@ class Books:
 
         Raises
         ------
+        NotFoundError
+            For a tree that the model does not have.
         InvalidRequestError
-            For a tree that the model does not have, and for models that are not treekit's.
+            For models that are not treekit's.
         TooLargeError
             If the model has too many rules.
         """
@@ -69,7 +71,7 @@ class Books:
                 f"model {served.name!r} is an ONNX file, whose rules this server does not know"
             )
         if asked.tree > model.n_trees:
-            raise InvalidRequestError(
+            raise NotFoundError(
                 f"model {served.name!r} has no tree {asked.tree}; they are 1 to {model.n_trees}"
             )
         if model.n_leaves * max(model.depth, 1) > _MOST_CONDITIONS:
