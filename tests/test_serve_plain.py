@@ -497,6 +497,15 @@ def test_an_explanation_that_takes_too_long_is_given_up(
         hasty.runner.close()
 
 
+def test_a_server_that_closes_says_so(service: Service) -> None:
+    closed = Service(service.repository, Runner(Limits()))
+    closed.runner.close()
+    for method, path in (("GET", "/models"), ("GET", "/models/pulse/rules")):
+        assert "the server is closing" in refusal(ask(closed, method, path), 503)
+    answer = ask(closed, "POST", "/explain", {"model": "pulse", "row": ROW})
+    assert "the server is closing" in refusal(answer, 503)
+
+
 # ----------------------------------------------------------------------- /models and rules
 
 

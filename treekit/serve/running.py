@@ -94,7 +94,10 @@ class Runner:
     async def _awaited(
         self, pool: ThreadPoolExecutor, function: Callable[..., T], *given: Any
     ) -> T:
-        work = asyncio.get_running_loop().run_in_executor(pool, function, *given)
+        try:
+            work = asyncio.get_running_loop().run_in_executor(pool, function, *given)
+        except RuntimeError:  # of a pool that takes no more
+            raise UnavailableError("the server is closing; ask another, or come again") from None
         try:
             return await asyncio.wait_for(work, self.limits.seconds)
         except TimeoutError:
