@@ -13,4 +13,10 @@
 | `plain_rows`, `plain_foreign`, `plain_answers` | rows as JSON objects, and their answers |
 | `plain_explain`, `plain_models`, `plain_rules` | one row explained; models told; rules searched |
 | `http`, `oip`, `app` | bodies and errors over ASGI; the protocol's paths; the application |
+| `protocol`, `wire` | inference requests and answers as JSON, with or without bytes |
+| `values`, `binary` | data of tensors, as JSON and as bytes, to arrays |
+| `malformed`, `inflate` | what is wrong with a body; compressed ones |
+| `http`, `oip`, `control`, `metadata` | bodies and errors over ASGI; the protocol's paths |
+| `description`, `oip_description`, `schemas` | the same, described as OpenAPI 3.1 |
+| `app` | the application |
 """
