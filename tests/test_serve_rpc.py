@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -26,7 +25,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import treekit
 from tests.serving import on_a_port, service_of
-from tests.serving_rpc import event_loop, grpc_server
+from tests.serving_rpc import certificate, event_loop, grpc_server
 from treekit.errors import MissingExtraError, SettingError
 from treekit.serve.app import make_app
 from treekit.serve.errors import UnauthorisedError
@@ -700,17 +699,6 @@ def test_a_token_file_that_nobody_checks_is_no_way_to_start(folder: Path):
     service = service_of(folder / "whole.treekit")
     with pytest.raises(SettingError, match="token"):
         asyncio.run(start_grpc(service, ServeSettings(("-",), grpc_port=0, token_file="t")))
-
-
-def certificate(folder: Path) -> tuple[str, str]:
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return cert, key
 
 
 def test_tls_is_spoken_with_the_certificate_of_the_settings(

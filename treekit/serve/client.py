@@ -208,7 +208,10 @@ class Client:
         answer = connection.getresponse()
         text = answer.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
-            raise http.client.HTTPException(f"the answer is longer than {_MOST_BYTES:,} bytes")
+            connection.close()
+            raise RemoteError(f"the answer of {self.url} is longer than {_MOST_BYTES:,} bytes")
+        if answer.length:  # bytes that were promised and did not come
+            raise ConnectionError("the answer ended early")
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, text
 
     def _unreached(self, error: Exception) -> RemoteError:
@@ -284,6 +287,8 @@ def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
     for output in json.loads(body[:end])["outputs"]:
         name, datatype, shape = output["name"], output["datatype"], output["shape"]
         size = output["parameters"]["binary_data_size"]
+        if not 0 <= size <= len(rest):
+            raise ValueError(f"{name!r} has {size} of {len(rest)} bytes")
         dtype = numpy_type(name, datatype)
         found[name] = Tensor(
             name, datatype, cells_of_bytes(name, datatype, shape, rest[:size], dtype)
