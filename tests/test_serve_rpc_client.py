@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import ssl
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 
 import treekit
 from tests.serving import on_a_port, service_of
-from tests.serving_rpc import app_server, certificate, scripted_server
+from tests.serving_rpc import app_server, certificate, grpc_server, scripted_server
 from treekit.cli import main
 from treekit.errors import SettingError
 from treekit.serve import remote
@@ -28,6 +29,7 @@ from treekit.serve.errors import RemoteError
 from treekit.serve.served import Batch, Served
 from treekit.serve.tensors import Spec, Tensor
 
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ROWS = 60
 WORDS = ("oak", "3", "False", 'no, "really"', "行", "line\nbreak", " blank ")
 
@@ -554,3 +556,44 @@ def test_the_client_needs_no_server_installed():
 def test_tls_of_the_client_checks_names():
     assert Client("https://x")._connection._context.check_hostname  # type: ignore[attr-defined]
     assert Client("https://x")._connection._context.verify_mode is ssl.CERT_REQUIRED  # type: ignore[attr-defined]
+
+
+# --------------------------------------------------------------------------- the examples
+
+
+@pytest.mark.parametrize("face", ["http", "grpc"])
+def test_the_program_of_the_examples_with_tritonclient_runs(
+    face: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(
+        r"```python\n(import numpy as np\nimport tritonclient.*?)```", text, re.S
+    )
+    melons = EXAMPLES / "tables" / "watermelon" / "watermelon_3.0.csv"
+    model = treekit.train(melons, "好瓜", ignore=["编号"], ensemble="forest", trees=3, seed=0)
+    model.save(tmp_path / "melons.treekit")
+    service = service_of(tmp_path)
+    with on_a_port(service) as place, grpc_server(service) as port:
+        address = place if face == "http" else f"127.0.0.1:{port}"
+        assert "127.0.0.1:8080" in program
+        program = program.replace("127.0.0.1:8080", address)
+        program = program.replace("tritonclient.http", f"tritonclient.{face}")
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    label, shares = capfd.readouterr().out.split(" ", 1)
+    row = re.search(r"np\.array\(\[\[(.*?)\]\]", program)[1].replace('"', "").split(", ")  # type: ignore[index]
+    first = table_of(tmp_path / "t.csv", model.schema.names, [row])
+    assert eval(label).decode() == model.predict(first)[0]
+    assert shares.strip() == str(model.predict_proba(first)[0])
+
+
+def test_the_example_of_the_standard_library_is_ten_lines_and_names_a_refusal(server: str):
+    program = EXAMPLES / "standalone" / "ask_server.py"
+    lines = program.read_text(encoding="utf-8").split('"""')[2].split("\n")
+    assert len([line for line in lines if line]) <= 12
+    imported = {line.split()[1].partition(".")[0] for line in lines if line.startswith("import")}
+    assert imported <= set(sys.stdlib_module_names)
+    asked = [sys.executable, "-I", "-S", program, server, "bool"]
+    done = subprocess.run([*asked, "0.5", ""], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("label\t")
+    done = subprocess.run([*asked, "0.5"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1

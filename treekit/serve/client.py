@@ -202,7 +202,7 @@ class Client:
         connection = self._connection
         if connection.sock is None:
             connection.connect()
-            connection.sock.settimeout(_ANSWER_SECONDS)
+            connection.sock.settimeout(_ANSWER_SECONDS)  # type: ignore[attr-defined]
         with contextlib.suppress(ConnectionError):  # it may refuse before all has arrived: why?
             connection.request(method, place, body or None, dict(headers))
         answer = connection.getresponse()

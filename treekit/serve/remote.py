@@ -15,7 +15,6 @@ import msgspec
 from treekit.data.encode import encode_rows
 from treekit.data.schema import Schema, level_text
 from treekit.data.table import Table
-from treekit.errors import DataError, TreekitError
 from treekit.serve.client import Client
 from treekit.serve.errors import RemoteError
 from treekit.serve.foreign import columns_said, inputs_of
@@ -74,8 +73,6 @@ def remote_model(client: Client, name: str) -> Remote:
             return _Treekit(client, path, known)
         return _Foreign(client, path, told)
     except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-        if isinstance(error, TreekitError) and not isinstance(error, DataError):
-            raise
         raise RemoteError(f"what {client.url} tells of {name!r} cannot be used: {error}") from error
 
 
@@ -87,7 +84,7 @@ class _Treekit:
         self._schema = schema = msgspec.json.decode(known["schema"], type=Schema)
         self._missing = known["missing"]
         self._unknown = known["unknown"]
-        self.marks = schema.missing_marks
+        self.marks: tuple[str, ...] | None = schema.missing_marks
         self.proba = schema.task == "classification"
 
     def lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
@@ -135,7 +132,7 @@ class _Treekit:
 class _Foreign:
     """A model of which the server tells inputs and outputs alone."""
 
-    marks = None
+    marks: tuple[str, ...] | None = None
     proba = False
 
     def __init__(self, client: Client, path: Sequence[str], told: dict[str, Any]) -> None:
