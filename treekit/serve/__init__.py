@@ -7,7 +7,12 @@
 | `reasons` | rules that fired and contributions, as outputs |
 | `loading`, `repository` | files to models in service; names, versions, load, unload, refresh |
 | `running`, `service` | requests on an event loop, within limits; what all faces share |
-| `wire`, `binary` | the protocol's JSON, and its tensors as bytes |
+| `protocol`, `wire` | inference requests and answers as JSON, with or without bytes |
+| `values`, `binary` | data of tensors, as JSON and as bytes, to arrays |
+| `malformed`, `inflate` | what is wrong with a body; compressed ones |
+| `http`, `oip`, `control`, `metadata` | bodies and errors over ASGI; the protocol's paths |
+| `description`, `oip_description`, `schemas` | the same, described as OpenAPI 3.1 |
+| `app` | the application |
 | `rpc` | the protocol over gRPC |
-| `http`, `oip`, `app` | bodies and errors over ASGI; the protocol's paths; the application |
+| `client`, `remote`, `foreign` | a client: rows of a table to a model on a server |
 """

@@ -20,6 +20,7 @@ from treekit.serve.errors import (
     InvalidRequestError,
     ServeError,
     UnavailableError,
+    shown,
 )
 from treekit.serve.http import Endpoint, Reply, json_reply, read_body
 from treekit.serve.malformed import malformed
@@ -33,7 +34,7 @@ class _IndexRequest(msgspec.Struct):
 
 
 class _ControlRequest(msgspec.Struct):
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, bool | int | float | str | None] = {}
 
 
 _index = msgspec.json.Decoder(_IndexRequest)
@@ -74,12 +75,7 @@ class _Control:
                 "with --control"
             )
         asked = _read(_control, await read_body(scope, receive, self._service.limits))
-        for parameter in asked.parameters if asked else ():
-            if parameter == "config" or parameter.startswith("file:"):
-                raise InvalidRequestError(
-                    f"the parameter {parameter[:80]!r} is not for this server: models are loaded "
-                    "from its own files, as they are; leave it out"
-                )
+        _check(asked.parameters if asked else {})
         try:
             await asyncio.to_thread(change, name)
         except ServeError:
@@ -87,6 +83,20 @@ class _Control:
         except (TreekitError, OSError) as error:
             raise UnavailableError(f"model {name!r} was not changed: {error}") from error
         return json_reply({"name": name, "versions": self._service.repository.versions(name)})
+
+
+def _check(parameters: dict[str, bool | int | float | str | None]) -> None:
+    """Refuse what would load another model than the file's; no model has dependents."""
+    for name, value in parameters.items():
+        if name == "config" or name.startswith("file:"):
+            raise InvalidRequestError(
+                f"the parameter {shown(name)} is not for this server: models are loaded from its "
+                "own files, as they are; leave it out"
+            )
+        if name == "unload_dependents" and not isinstance(value, bool):
+            raise InvalidRequestError(
+                f"the parameter {name!r} is {shown(value)}; it is to be true or false"
+            )
 
 
 def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:

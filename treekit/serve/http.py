@@ -13,7 +13,7 @@ from treekit.serve.errors import InvalidRequestError, ServeError, TooLargeError,
 from treekit.serve.inflate import inflated
 from treekit.serve.settings import Limits
 
-__all__ = ["Endpoint", "Headers", "Reply", "error_reply", "header", "json_reply", "read_body"]
+__all__ = ["Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_body"]
 
 Headers = Iterable[tuple[bytes, bytes]]
 

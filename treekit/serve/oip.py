@@ -11,8 +11,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope
 
 from treekit.serve.binary import LENGTH_HEADER
-from treekit.serve.errors import UnavailableError
-from treekit.serve.http import Endpoint, Reply, header, json_reply, read_body
+from treekit.serve.errors import InvalidRequestError, UnavailableError
+from treekit.serve.http import Endpoint, Reply, json_reply, read_body
 from treekit.serve.metadata import model_metadata, server_metadata
 from treekit.serve.served import Served
 from treekit.serve.service import Service
@@ -37,7 +37,7 @@ class _Oip:
         """Answer an inference request."""
         served = self._served(scope)
         body = await read_body(scope, receive, self._service.limits)
-        request, rest = read_request(body, header(scope, LENGTH_HEADER))
+        request, rest = read_request(body, _length(scope))
         tensors = tensors_of(request, rest, self._service.limits.rows)
         outputs = await self._service.infer(served, tensors, request.names)
         answer, head = answer_of(served, request, outputs)
@@ -77,6 +77,14 @@ class _Oip:
         except UnavailableError:
             return json_reply({"name": scope["path_params"]["name"], "ready": False}, 503)
         return json_reply({"name": name, "ready": True})
+
+
+def _length(scope: Scope) -> bytes | None:
+    """The bytes of JSON that the header tells, if it is there."""
+    found = [value for key, value in scope["headers"] if key == LENGTH_HEADER]
+    if len(found) > 1:
+        raise InvalidRequestError("the header Inference-Header-Content-Length is there twice")
+    return found[0] if found else None
 
 
 def oip_routes(service: Service) -> list[Route]:

@@ -118,7 +118,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "request_output": fields({"name": STRING}, {"parameters": _with({"binary_data": _FLAG})}),
     "inference_request": fields(
-        {"inputs": array(ref("request_input"))},
+        {"inputs": array(ref("request_input"), minItems=1)},
         {
             "id": {"type": ["string", "null"]},
             "outputs": {
@@ -160,11 +160,8 @@ SCHEMAS: dict[str, Schema] = {
     "repository_control_request": fields(
         {},
         {
-            "parameters": {
-                "type": "object",
-                "description": "config and file:... are refused: models are loaded as they are.",
-                "properties": {"unload_dependents": BOOLEAN},
-            }
+            "parameters": _with({"unload_dependents": BOOLEAN})
+            | {"description": "config and file:... are refused: models are loaded as they are."}
         },
     ),
     "repository_control_response": fields({"name": STRING, "versions": array(STRING)}),
