@@ -16,17 +16,23 @@ import uvicorn
 from treekit.serve.service import Service
 from treekit.serve.settings import ServeSettings
 
+LOOP = "the event loop"
+"""Name of the thread that runs it."""
+
 
 @contextmanager
 def grpc_server(
-    service: Service, check_token: Callable[[bytes | None], None] | None = None, **settings: Any
+    service: Service,
+    check_token: Callable[[bytes | None], None] | None = None,
+    note: Callable[[Any], None] | None = None,
+    **settings: Any,
 ) -> Iterator[int]:
     """The port of a gRPC server on an event loop of its own."""
     from treekit.serve.rpc import start_grpc
 
     with event_loop() as run:
         given = ServeSettings(("-",), grpc_port=0, limits=service.limits, **settings)
-        server = run(start_grpc(service, given, check_token))
+        server = run(start_grpc(service, given, check_token, note))
         try:
             yield server.port
         finally:
@@ -37,7 +43,7 @@ def grpc_server(
 def event_loop() -> Iterator[Callable[[Any], Any]]:
     """What runs a coroutine on an event loop in a thread, and gives its result."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread = threading.Thread(target=loop.run_forever, name=LOOP, daemon=True)
     thread.start()
     try:
         yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(30)

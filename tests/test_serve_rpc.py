@@ -25,11 +25,12 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import treekit
 from tests.serving import on_a_port, service_of
-from tests.serving_rpc import certificate, event_loop, grpc_server
+from tests.serving_rpc import LOOP, certificate, event_loop, grpc_server
 from treekit.errors import MissingExtraError, SettingError
 from treekit.serve.app import make_app
 from treekit.serve.errors import UnauthorisedError
 from treekit.serve.rpc import start_grpc
+from treekit.serve.rpc.contents import tensors_of
 from treekit.serve.rpc.describe import described
 from treekit.serve.rpc.messages import DESCRIPTION, SERVICE, message, methods
 from treekit.serve.served import Batch, Served
@@ -357,10 +358,20 @@ def test_an_output_without_a_field_makes_the_answer_raw(server: SimpleNamespace,
     assert not any(output.HasField("contents") for output in said.outputs)
 
 
-def test_large_requests_are_read_beside_the_event_loop(server: SimpleNamespace):
-    words = np.array([f"w{i}".encode() for i in range(20_000)], dtype=object)
-    said = server.client.infer("echo", [given("x", words, "BYTES")])
-    assert said.as_numpy("x").tolist() == words.tolist()
+def test_large_requests_are_read_beside_the_event_loop(server: SimpleNamespace, monkeypatch: Any):
+    names = []
+
+    def noted(*arguments: Any) -> Any:
+        names.append(threading.current_thread().name)
+        return tensors_of(*arguments)
+
+    monkeypatch.setattr("treekit.serve.rpc.methods.tensors_of", noted)
+    for rows in (10, 20_000):
+        words = np.array([f"w{i}".encode() for i in range(rows)], dtype=object)
+        said = server.client.infer("echo", [given("x", words, "BYTES")])
+        assert said.as_numpy("x").tolist() == words.tolist()
+    assert names[0] == LOOP
+    assert names[1] != LOOP
 
 
 def test_requests_may_be_compressed(server: SimpleNamespace, rows: Any):
@@ -580,6 +591,31 @@ def test_an_unforeseen_error_tells_nothing_but_its_id(
     (number,) = re.findall(r"request (\w{16})$", text)
     assert number in caplog.text
     assert "the secret of the house" in caplog.text
+
+
+def test_metrics_and_logs_are_told_of_each_call(folder: Path, rows: Any):
+    service = service_of(folder / "whole.treekit")
+    calls: list[Any] = []
+    with grpc_server(service, note=calls.append) as port:
+        address = f"127.0.0.1:{port}"
+        with triton.InferenceServerClient(address) as client:
+            client.infer("whole", [given("input", rows)])
+            client.is_server_live()
+        refused(
+            call,
+            address,
+            "ModelMetadata",
+            message("ModelMetadataRequest")(name="x").SerializeToString(),
+        )
+    version = service.repository.get().version
+    assert [(c.path, c.status, c.model, c.version, c.rows) for c in calls] == [
+        ("ModelInfer", 200, "whole", version, ROWS),
+        ("ServerLive", 200, "", "", 0),
+        ("ModelMetadata", 404, "", "", 0),
+    ]
+    assert calls[2].error.startswith("there is no model 'x'")
+    assert all(0 < c.seconds < 5 and "127.0.0.1" in c.client for c in calls)
+    assert len({c.id for c in calls}) == 3
 
 
 # ------------------------------------------------------------------------------ bounds

@@ -214,14 +214,14 @@ class Matrix(Other):
 
     name = "matrix"
     inputs = (Spec("X", "FP32", (-1, 2)),)
-    outputs = (Spec("sum", "FP64", (-1,)),)
+    outputs = (Spec("sum", "FP64", (-1, 1)),)
     usual = ("sum",)
 
     def read(self, tensors: Sequence[Tensor]) -> Batch:
         return Batch(len(tensors[0].cells), (tensors[0].cells,))
 
     def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
-        return [Tensor("sum", "FP64", batch.arrays[0].sum(axis=1, dtype=np.float64))]
+        return [Tensor("sum", "FP64", batch.arrays[0].sum(1, np.float64, keepdims=True))]
 
 
 @pytest.fixture(scope="module")

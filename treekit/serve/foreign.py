@@ -85,11 +85,8 @@ def columns_said(outputs: Sequence[Tensor]) -> tuple[list[str], list[list[Any]]]
     names: list[str] = []
     columns: list[list[Any]] = []
     for output in outputs:
-        if output.cells.ndim == 1:
-            names.append(output.name)
-            columns.append(output.cells.tolist())
-            continue
-        wide = output.cells.reshape(len(output.cells), -1)
-        names += [f"{output.name}[{place}]" for place in range(wide.shape[1])]
+        wide = output.cells.reshape(len(output.cells), math.prod(output.shape[1:]))
+        width = wide.shape[1]
+        names += [f"{output.name}[{k}]" for k in range(width)] if width != 1 else [output.name]
         columns += wide.T.tolist()
     return names, columns

@@ -111,7 +111,7 @@ class _Treekit:
             for said in _asked(self._client, self._path, len(matrix), part, names):
                 columns: list[Any] = []
                 for tensor in said:
-                    wide = tensor.cells.reshape(len(tensor.cells), -1)
+                    wide = tensor.cells.reshape(len(tensor.cells), math.prod(tensor.shape[1:]))
                     columns += wide.T.tolist()
                 if len(columns) != len(header):
                     raise RemoteError(

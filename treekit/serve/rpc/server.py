@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import grpc
@@ -21,10 +22,48 @@ from treekit.serve.rpc.methods import Methods
 from treekit.serve.service import Service
 from treekit.serve.settings import Limits, ServeSettings
 
-__all__ = ["CheckToken", "GrpcServer", "start"]
+__all__ = ["Call", "CheckToken", "GrpcServer", "Note", "start"]
 
 CheckToken = Callable[[bytes | None], None]
 """Raises `UnauthorisedError` for a value of ``authorization`` that does not do."""
+
+
+class Call:
+    """One call, as metrics and logs are told of it; the names are those of HTTP's record.
+
+    Attributes
+    ----------
+    id : str
+        16 hexadecimal digits.
+    method, path : str
+        ``gRPC``, and the method's name.
+    client : str
+        Its address.
+    status : int
+        HTTP's for the same; 0 where the client went before it was answered.
+    model, version, rows : str, str, int
+        What answered, and of how much; empty and 0 where no model did.
+    error : str
+        The message of a refusal.
+    seconds : float
+    """
+
+    status = rows = 0
+    model = version = error = ""
+    method = "gRPC"
+
+    def __init__(self, path: str, client: str) -> None:
+        self.id, self.path, self.client = secrets.token_hex(8), path, client
+        self.seconds = perf_counter()
+
+    def answered(self, answer: Any) -> None:
+        """Take what a ``ModelInferResponse`` tells."""
+        self.model, self.version = answer.model_name, answer.model_version
+        self.rows = answer.outputs[0].shape[0] if answer.outputs else 0
+
+
+Note = Callable[[Call], None]
+"""Told of each call that has ended."""
 
 _log = logging.getLogger("treekit.serve.rpc")
 
@@ -56,9 +95,9 @@ class _Face:
     checked and the time runs before the request's message has arrived.
     """
 
-    def __init__(self, service: Service, check_token: CheckToken | None) -> None:
+    def __init__(self, service: Service, check_token: CheckToken | None, note: Note | None) -> None:
         self._limits = service.limits
-        self._check_token = check_token
+        self._check_token, self._note = check_token, note
         self._at_work = 0
         self._methods = Methods(service)
 
@@ -74,25 +113,30 @@ class _Face:
 
     async def _serve(self, name: str, kind: Any, _: Any, context: Any) -> None:
         """Answer one call; it is in the works until the client has taken the answer."""
+        call = Call(name, context.peer())
         self._at_work += 1
         try:
-            answer = await self._answer(name, kind, context)
-        except ServeError as error:
-            code = _CODES.get(error.status, grpc.StatusCode.UNKNOWN)
-            await context.abort(code, _detail(str(error)))
-        except Exception:  # noqa: BLE001 - a client learns nothing of what is inside
-            request_id = secrets.token_hex(8)
-            _log.exception("request %s failed", request_id)
-            await context.abort(
-                grpc.StatusCode.INTERNAL,
-                f"an error inside the server; its log has it as request {request_id}",
-            )
-        else:
+            answer = await self._answer(name, kind, context, call)
+            call.status = 200
             await context.write(answer)
+        except ServeError as error:
+            call.status, call.error = error.status, str(error)
+            code = _CODES.get(error.status, grpc.StatusCode.UNKNOWN)
+            await context.abort(code, _detail(call.error))
+        except aio.BaseError:  # of the call itself: the client went
+            raise
+        except Exception:  # noqa: BLE001 - a client learns nothing of what is inside
+            _log.exception("request %s failed", call.id)
+            call.status = 500
+            call.error = f"an error inside the server; its log has it as request {call.id}"
+            await context.abort(grpc.StatusCode.INTERNAL, call.error)
         finally:
             self._at_work -= 1
+            call.seconds = perf_counter() - call.seconds
+            if self._note is not None:
+                self._note(call)
 
-    async def _answer(self, name: str, kind: Any, context: Any) -> bytes:
+    async def _answer(self, name: str, kind: Any, context: Any, call: Call) -> bytes:
         if name not in _HEALTH:
             if self._check_token is not None:
                 self._check_token(_authorization(context))
@@ -114,8 +158,11 @@ class _Face:
             request = kind.FromString(data)
         except DecodeError as error:
             raise InvalidRequestError(f"the message is no {name}Request: {error}") from None
-        answer: bytes = (await self._methods[name](request)).SerializeToString()
-        return answer
+        answer = await self._methods[name](request)
+        if name == "ModelInfer":
+            call.answered(answer)
+        said: bytes = answer.SerializeToString()
+        return said
 
 
 def _authorization(context: Any) -> bytes | None:
@@ -150,7 +197,7 @@ class GrpcServer:
 
 
 async def start(
-    service: Service, settings: ServeSettings, check_token: CheckToken | None
+    service: Service, settings: ServeSettings, check_token: CheckToken | None, note: Note | None
 ) -> GrpcServer:
     """Listen; see `treekit.serve.rpc.start_grpc`."""
     if settings.grpc_port is None:
@@ -158,7 +205,7 @@ async def start(
     if settings.token_file is not None and check_token is None:
         raise SettingError("there is a token file and nothing that checks tokens")
     server = aio.server(options=_options(service.limits, settings))
-    server.add_generic_rpc_handlers((_Face(service, check_token).handlers(),))
+    server.add_generic_rpc_handlers((_Face(service, check_token, note).handlers(),))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     place = f"{host}:{settings.grpc_port}"
     credentials = _credentials(settings)
