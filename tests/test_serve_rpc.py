@@ -708,6 +708,34 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
         assert call(address, "ModelInfer", ONE).model_name == "echo"
 
 
+def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connection(
+    folder: Path, monkeypatch: Any
+):
+    monkeypatch.setattr("treekit.serve.rpc.server._CONNECTION_SECONDS", 1)
+    service = service_of(folder / "whole.treekit", requests=1, seconds=0.5)
+    service.repository._by_name = {"echo": {"7": Echo()}}
+    large = bytes(15 << 20)  # more than a client takes unasked
+    shape = [1, len(large)]
+    data = request_of(inputs=[raw("x", "UINT8", shape)], raw_input_contents=[large])
+    asked = message("ModelMetadataRequest")(name="echo").SerializeToString()
+    calls: list[Any] = []
+    with grpc_server(service, note=calls.append) as port:
+        address = f"127.0.0.1:{port}"
+        with grpc.insecure_channel(address) as channel:
+            answers = channel.stream_stream(f"/{SERVICE}/ModelInfer")(
+                iter([data.SerializeToString()])
+            )
+            time.sleep(0.7)
+            assert refused(call, address, "ModelMetadata", asked)[0] == "RESOURCE_EXHAUSTED"
+            end = time.monotonic() + 10
+            while len(calls) < 2 and time.monotonic() < end:
+                time.sleep(0.05)
+            assert call(address, "ModelMetadata", asked).name == "echo"
+            answers.cancel()
+    assert calls[1].rows == 1
+    assert 1 < calls[1].seconds < 5
+
+
 # ------------------------------------------------------------------------ who may ask
 
 
