@@ -534,7 +534,7 @@ def test_a_server_of_no_good_is_one_line_of_error(case: str, two_rows: Path, tmp
 
 
 def test_an_answer_without_end_is_not_read_to_it(monkeypatch: Any):
-    monkeypatch.setattr("treekit.serve.client._MOST_BYTES", 1000)
+    monkeypatch.setattr("treekit.serve.connection._MOST_BYTES", 1000)
     with scripted_server([said(b" " * 1000 + b"{}")]) as port:
         client = Client(f"http://127.0.0.1:{port}")
         with pytest.raises(RemoteError, match="longer than 1,000 bytes"):
@@ -554,8 +554,8 @@ def test_the_client_needs_no_server_installed():
 
 
 def test_tls_of_the_client_checks_names():
-    assert Client("https://x")._connection._context.check_hostname  # type: ignore[attr-defined]
-    assert Client("https://x")._connection._context.verify_mode is ssl.CERT_REQUIRED  # type: ignore[attr-defined]
+    assert Client("https://x")._server._connection._context.check_hostname  # type: ignore[attr-defined]
+    assert Client("https://x")._server._connection._context.verify_mode is ssl.CERT_REQUIRED  # type: ignore[attr-defined]
 
 
 # --------------------------------------------------------------------------- the examples

@@ -14,5 +14,6 @@
 | `description`, `oip_description`, `schemas` | the same, described as OpenAPI 3.1 |
 | `app` | the application |
 | `rpc` | the protocol over gRPC |
-| `client`, `remote`, `foreign` | a client: rows of a table to a model on a server |
+| `connection`, `client` | a client of the protocol |
+| `remote`, `foreign` | rows of a table to a model on a server |
 """

@@ -1,4 +1,4 @@
-"""A client of the Open Inference Protocol v2 over HTTP, of the standard library alone.
+"""A client of the Open Inference Protocol v2 over HTTP.
 
 What ``treekit predict --url`` needs and no more: programs have tritonclient and kserve's
 client, or ten lines of their own (``examples/standalone/ask_server.py``).
@@ -6,80 +6,26 @@ client, or ten lines of their own (``examples/standalone/ask_server.py``).
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
-import re
-import ssl
 import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
 
-from treekit.errors import SettingError, TreekitWarning
 from treekit.serve.binary import LENGTH_HEADER, bytes_of, cells_of_bytes
+from treekit.serve.connection import Connection, read_token
 from treekit.serve.errors import InvalidRequestError, RemoteError, shown
 from treekit.serve.tensors import Tensor, numpy_type
 
 __all__ = ["Client", "read_token"]
 
-_CONNECT_SECONDS = 10.0
-_ANSWER_SECONDS = 120.0
-_TRIES = 6
-_LONGEST_WAIT = 30.0
-_MOST_BYTES = 1 << 28
-"""Of an answer: who answers may be anybody."""
-
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
-"""RFC 6750, 2.1."""
-
 _HEAD = LENGTH_HEADER.decode()
-
-Answer = tuple[int, Mapping[str, str], bytes]
-
-
-def read_token(path: str | Path) -> str:
-    """The bearer token in a file of one line.
-
-    Raises
-    ------
-    SettingError
-        If the file cannot be read, or holds none.
-    """
-    try:
-        token = Path(path).read_bytes()[: 1 << 16].decode("latin-1").strip()
-    except OSError as error:
-        raise SettingError(
-            f"cannot read the token file {str(path)!r}: {error.strerror or error}"
-        ) from error
-    if not _TOKEN.fullmatch(token):
-        raise SettingError(
-            f"the token file {str(path)!r} holds no token: it is one line of letters, digits "
-            "and ._~+/=- alone"
-        )
-    return token
 
 
 class Client:
-    """One connection to one server, kept between requests and made anew where it was lost.
+    """Asks one server.
 
-    Parameters
-    ----------
-    url : str
-        ``http://host:port`` or ``https://...``; a path goes before those of the protocol.
-    token : str, optional
-    ca_file : str, optional
-        PEM of the authorities that are trusted; default: those of the system.
-    sleep : callable
-        How to wait; for tests.
-
-    Raises
-    ------
-    SettingError
-        For a URL or a file that is none.
+    Parameters and errors are those of `treekit.serve.connection.Connection`.
     """
 
     def __init__(
@@ -89,30 +35,12 @@ class Client:
         ca_file: str | Path | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        secure, host, port, self._prefix = _place(url)
-        self.url, self._sleep = url, sleep
-        self._connection: http.client.HTTPConnection
-        if secure:
-            self._connection = http.client.HTTPSConnection(
-                host, port, timeout=_CONNECT_SECONDS, context=_trusting(ca_file)
-            )
-        elif ca_file is not None:
-            raise SettingError(f"{url!r} is without TLS; leave the authorities' file out")
-        else:
-            self._connection = http.client.HTTPConnection(host, port, timeout=_CONNECT_SECONDS)
-        self._headers = {"Accept": "application/json"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
-            if not secure and host not in _LOCAL:
-                warnings.warn(
-                    f"the token goes to {host} as it is, for all between to read; ask https://",
-                    TreekitWarning,
-                    stacklevel=2,
-                )
+        self.url = url
+        self._server = Connection(url, token, ca_file, sleep)
 
     def close(self) -> None:
         """Give the connection up."""
-        self._connection.close()
+        self._server.close()
 
     def get(self, *path: str) -> dict[str, Any]:
         """The JSON object at a path, whose parts are given as they are.
@@ -122,7 +50,7 @@ class Client:
         RemoteError
             If there is none; `status` is that of the answer, 0 without one.
         """
-        _, _, body = self._ask("GET", path, b"", {})
+        _, _, body = self._server.ask("GET", path, b"", {})
         return _object(body)
 
     def infer(
@@ -153,7 +81,7 @@ class Client:
             }
         ).encode()
         headers = {_HEAD: str(len(head)), "Content-Type": "application/octet-stream"}
-        _, said, body = self._ask("POST", (*path, "infer"), b"".join((head, *data)), headers)
+        _, said, body = self._server.ask("POST", (*path, "infer"), b"".join((head, *data)), headers)
         try:
             found = _outputs(body, said.get(_HEAD))
             return [found[name] for name in outputs]
@@ -162,98 +90,6 @@ class Client:
                 f"{self.url} gave an answer that is none of the protocol with binary data: "
                 f"{error!s:.300}"
             ) from error
-
-    # ------------------------------------------------------------------ one request
-
-    def _ask(
-        self, method: str, path: Sequence[str], body: bytes, headers: Mapping[str, str]
-    ) -> Answer:
-        """The answer to a request, asked again a few times where that may help."""
-        place = "/".join((self._prefix, *(quote(part, safe="") for part in path)))
-        wait = 0.5
-        for left in reversed(range(_TRIES)):
-            status, said, text = self._once(method, place, body, {**self._headers, **headers})
-            if status == 200:
-                break
-            if status not in (429, 503) or not left:
-                raise RemoteError(_reason(self.url, status, text), status)
-            asked = said.get("retry-after", "")
-            known = asked.isascii() and asked.isdigit() and len(asked) < 6
-            self._sleep(min(float(asked) if known else wait, _LONGEST_WAIT))
-            wait *= 2
-        return status, said, text
-
-    def _once(self, method: str, place: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        kept = self._connection.sock is not None
-        try:
-            return self._exchange(method, place, body, headers)
-        except (http.client.HTTPException, OSError) as error:
-            self._connection.close()
-            # A server may close a connection that it has kept for a while; nothing is lost.
-            if not (kept and isinstance(error, ConnectionError)):
-                raise self._unreached(error) from error
-        try:
-            return self._exchange(method, place, body, headers)
-        except (http.client.HTTPException, OSError) as error:
-            self._connection.close()
-            raise self._unreached(error) from error
-
-    def _exchange(self, method: str, place: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        connection = self._connection
-        if connection.sock is None:
-            connection.connect()
-            connection.sock.settimeout(_ANSWER_SECONDS)  # type: ignore[attr-defined]
-        with contextlib.suppress(ConnectionError):  # it may refuse before all has arrived: why?
-            connection.request(method, place, body or None, dict(headers))
-        answer = connection.getresponse()
-        text = answer.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            connection.close()
-            raise RemoteError(f"the answer of {self.url} is longer than {_MOST_BYTES:,} bytes")
-        if answer.length:  # bytes that were promised and did not come
-            raise ConnectionError("the answer ended early")
-        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, text
-
-    def _unreached(self, error: Exception) -> RemoteError:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return RemoteError(
-                f"the certificate of {self.url} is not accepted: {error.verify_message}; give "
-                "the file of who signed it, by --ca-file"
-            )
-        if isinstance(error, ssl.SSLError):
-            return RemoteError(f"{self.url} speaks no TLS that is known: {error.reason or error}")
-        if isinstance(error, TimeoutError):
-            return RemoteError(f"{self.url} does not answer in time; is it the right place?")
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error) or "the connection was lost"
-            return RemoteError(f"cannot reach {self.url}: {reason}; is a server running there?")
-        return RemoteError(
-            f"what answers at {self.url} speaks no HTTP: {shown(str(error))}; is it the right "
-            "port, and http or https?"
-        )
-
-
-def _place(url: str) -> tuple[bool, str, int | None, str]:
-    """Whether with TLS, host, port and path of a URL."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise SettingError(f"{url!r} is no URL: {error}; give http://host:port") from None
-    if parts.scheme not in ("http", "https") or not host or not url.isprintable():
-        raise SettingError(f"{url!r} is no URL of a server; give http://host:port, or https://")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise SettingError(f"{url!r} has more than host, port and path; a token is given in a file")
-    return parts.scheme == "https", host, port, quote(parts.path.rstrip("/"), safe="/%")
-
-
-def _trusting(ca_file: str | Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except (OSError, ssl.SSLError) as error:
-        raise SettingError(
-            f"{str(ca_file)!r} is no file of certificates: {error.strerror or error}"
-        ) from None
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -264,19 +100,6 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise RemoteError(f"the server answered {shown(body[:80])}, which is no JSON object")
     return found
-
-
-def _reason(url: str, status: int, body: bytes) -> str:
-    """What the server says of its refusal."""
-    try:
-        text = json.loads(body)["error"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        text = None
-    if not isinstance(text, str):
-        text = f"{url} answered with status {status}"
-    if status == 401:
-        return f"{text}; give its file by --token-file"
-    return text[:2000]
 
 
 def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:

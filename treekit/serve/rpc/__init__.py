@@ -6,6 +6,7 @@
 | `describe` | makes the description that ships from the .proto |
 | `contents` | tensors in messages |
 | `methods` | what each method does |
+| `call` | what metrics and logs are told |
 | `server` | calls, bounds, status codes; start and stop |
 """
 
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 from treekit.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from treekit.serve.rpc.server import CheckToken, GrpcServer, Note
+    from treekit.serve.rpc.call import Note
+    from treekit.serve.rpc.server import CheckToken, GrpcServer
     from treekit.serve.service import Service
     from treekit.serve.settings import ServeSettings
 
@@ -39,7 +41,7 @@ async def start_grpc(
     check_token : callable, optional
         Called with the metadata ``authorization`` of each call, or None.
     note : callable, optional
-        Told of each call that has ended (`treekit.serve.rpc.server.Call`): for metrics and logs.
+        Told of each call that has ended (`treekit.serve.rpc.call.Call`): for metrics and logs.
 
     Returns
     -------
