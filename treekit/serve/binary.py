@@ -105,33 +105,34 @@ def _texts(name: str, shape: list[int], size: int, data: memoryview) -> npt.NDAr
             f"input {shown(name)} has {len(data):,} bytes of data; shape {shown(shape)} of BYTES "
             f"takes {size * _LENGTH.size:,} for the lengths of its elements alone"
         )
-    raw, cells = bytes(data), np.empty(size, dtype=object)
-    start = 0
+    raw, texts = bytes(data), []
+    unpack, width, bytes_there = _LENGTH.unpack_from, _LENGTH.size, len(data)
+    end = 0
     try:
-        for place in range(size):
-            (length,) = _LENGTH.unpack_from(raw, start)
-            start += _LENGTH.size
-            end = start + length
-            if end > len(raw):
+        for _ in range(size):
+            start = end + width
+            end = start + unpack(raw, end)[0]
+            if end > bytes_there:
                 raise struct.error
-            cells[place] = str(raw[start:end], "utf-8")
-            start = end
+            texts.append(raw[start:end].decode())
     except struct.error:
         raise InvalidRequestError(
             f"input {shown(name)} has {len(raw):,} bytes of data, which end within element "
-            f"{place} (counting from 0); an element of BYTES is its length, 4 bytes "
+            f"{len(texts)} (counting from 0); an element of BYTES is its length, 4 bytes "
             "little-endian, and as many bytes"
         ) from None
     except UnicodeDecodeError as error:
         raise InvalidRequestError(
-            f"input {shown(name)} has an element {place} (counting from 0) that is no UTF-8: "
+            f"input {shown(name)} has an element {len(texts)} (counting from 0) that is no UTF-8: "
             f"{error.reason}"
         ) from None
-    if start != len(raw):
+    if end != len(raw):
         raise InvalidRequestError(
             f"input {shown(name)} has {len(raw):,} bytes of data, and its {size:,} elements end "
-            f"after {start:,}"
+            f"after {end:,}"
         )
+    cells = np.empty(size, dtype=object)
+    cells[:] = texts
     return cells.reshape(shape)
 
 

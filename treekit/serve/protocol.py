@@ -55,7 +55,9 @@ class InferRequest(msgspec.Struct):
         """
         marks = 2 + 2 * (self.outputs is not None) + 4 * (self.id is not None)
         for given in self.inputs:
-            marks += 10 + (2 + bytes(given.data).count(b'"') if given.data else 0)
+            marks += 10 + 2 * bool(given.data)
+            if given.datatype == "BYTES":  # others have none in their data, or are refused
+                marks += bytes(given.data).count(b'"')
         marks += 4 * len(self.outputs or ())
         for _, parameters in self._parameters():
             texts = sum(isinstance(value, str) for value in parameters.values())

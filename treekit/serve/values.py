@@ -67,14 +67,16 @@ def cells_of_json(
         For data of another type, range, nesting or number.
     """
     size = checked_size(name, shape)
-    text = bytes(raw)
+    text = memoryview(raw)
     values = _values(name, datatype, shape, text)
     if len(values) != size:
         raise InvalidRequestError(
             f"input {shown(name)} has {len(values):,} values in its data, and its shape "
             f"{shown(shape)} holds {size:,}"
         )
-    return _array(name, datatype, values, dtype, b"null" in text).reshape(shape)
+    if dtype.kind == "f":
+        return _floats(name, datatype, values, dtype).reshape(shape)
+    return _array(name, datatype, values, dtype, b"null" in bytes(text)).reshape(shape)
 
 
 # ------------------------------------------------------------------ JSON to values
@@ -97,7 +99,7 @@ def _decoder(cell: type, depth: int) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(nested)
 
 
-def _values(name: str, datatype: str, shape: list[int], text: bytes) -> Values:
+def _values(name: str, datatype: str, shape: list[int], text: memoryview) -> Values:
     """The values in row-major order."""
     opening = _OPENING.match(text)
     depth = opening.group().count(b"[") if opening else 0
@@ -148,13 +150,11 @@ def _reason(error: Exception) -> str:
 def _array(
     name: str, datatype: str, values: Values, dtype: np.dtype[Any], has_null: bool
 ) -> npt.NDArray[Any]:
-    """(values,) of the datatype's type; with nulls as `Tensor` has them."""
+    """(values,) integers, flags or texts; with nulls as `Tensor` has them."""
     if dtype.kind == "O" or (dtype.kind == "b" and has_null):
         cells = np.empty(len(values), dtype=object)
         cells[:] = values
         return cells
-    if dtype.kind == "f":
-        return _floats(name, datatype, values, dtype)
     known = [value for value in values if value is not None] if has_null else values
     try:
         cells = np.array(known, dtype=dtype)
