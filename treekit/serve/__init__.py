@@ -19,4 +19,7 @@
 | `http`, `oip`, `control`, `metadata` | bodies and errors over ASGI; the protocol's paths |
 | `description`, `oip_description`, `schemas` | the same, described as OpenAPI 3.1 |
 | `app` | the application |
+| `rpc` | the protocol over gRPC |
+| `connection`, `client` | a client of the protocol |
+| `remote`, `foreign` | rows of a table to a model on a server |
 """

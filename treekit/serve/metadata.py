@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from treekit._version import __version__
 from treekit.serve.served import Served
 from treekit.serve.tensors import Spec
@@ -25,9 +27,17 @@ def model_metadata(served: Served, versions: Sequence[str]) -> dict[str, Any]:
 
     Each output's parameter ``default`` says whether a request gets it that names none.  The
     model's parameters are the SHA-256 of its file, and the other forms of input there are, as
-    text: the protocol's ``inputs`` are the one that all clients may use.
+    text: the protocol's ``inputs`` are the one that all clients may use.  Of treekit's models
+    they hold the schema, too, as text of JSON, and the policies, with which a client can code
+    rows itself (`treekit.serve.remote`).
     """
     parameters = {"sha256": served.digest}
+    if served.model is not None:
+        parameters |= {
+            "schema": msgspec.json.encode(served.model.schema).decode(),
+            "missing": served.model.missing,
+            "unknown": served.model.unknown,
+        }
     if served.other_inputs:
         parameters["other_inputs"] = "; or ".join(
             ", ".join(_text(spec) for spec in form) for form in served.other_inputs
