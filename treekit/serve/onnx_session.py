@@ -8,6 +8,7 @@ What passes can still be made to fail by a later request: a trial is no sandbox.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -130,19 +131,21 @@ def _bytes_for(content: bytes) -> int:
     return _BYTES + _TIMES_THE_FILE * len(content)
 
 
+def _bound_memory(most: int) -> None:
+    """Let this process have so much, if the system has such bounds and lets it set them."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        own = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (own, hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def _trial() -> int:
     """Be the process of a trial; returns its exit code."""
     content = sys.stdin.buffer.read()
-    try:
-        import resource
-    except ImportError:  # there are no such limits on Windows
-        pass
-    else:
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        own = _bytes_for(content)
-        allowed = own if most == resource.RLIM_INFINITY else min(own, most)
-        resource.setrlimit(resource.RLIMIT_AS, (allowed, most))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _bound_memory(_bytes_for(content))
     try:
         session = make_session(content)
         for rows in ([0], [0, 1, 0]):
