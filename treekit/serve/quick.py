@@ -97,9 +97,7 @@ class Quick:
         self._codes = [_codes_of(column) for column in schema.columns]
         writers = _writers(model, labels)
         self._outputs = {
-            spec.name: (spec.datatype.startswith("FP"), _before(spec), writers[spec.name])
-            for spec in specs
-            if writers
+            spec.name: (_before(spec), writers[spec.name]) for spec in specs if writers
         }
         head = b'{"model_name":%b,"model_version":%b,' % (_encode(name), _encode(version))
         self._head = head + _OUTPUTS
@@ -119,9 +117,10 @@ class Quick:
             said = self._say(request.id, names, self._sums(rows), len(rows))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, DataError):
             return None
-        except (struct.error, OverflowError, TypeError):  # a null or a text among numbers
+        except (struct.error, OverflowError, TypeError):
+            # A null or a text among numbers, or a number beyond its type: read, or answered.
             return None
-        return None if said is None else QuickAnswer(said, len(rows))
+        return QuickAnswer(said, len(rows))
 
     def _rows(self, inputs: list[_Input], most: int) -> npt.NDArray[Any] | None:
         """(rows, features) of one tensor, or of a named input a column."""
@@ -173,14 +172,14 @@ class Quick:
 
     def _say(
         self, request_id: str | UnsetType, names: Iterable[str], total: Sums, rows: int
-    ) -> bytes | None:
+    ) -> bytes:
         said = [self._head if request_id is UNSET else self._head_of(request_id)]
         for name in names:
-            number, before, write = self._outputs[name]
-            data = write(total)
-            if number and b"n" in data:
-                return None  # null: what is not finite
-            said += (b"%b%d%b" % (before[0], rows, before[1]) if rows > 1 else before[2], data)
+            before, write = self._outputs[name]
+            said += (
+                b"%b%d%b" % (before[0], rows, before[1]) if rows > 1 else before[2],
+                write(total),
+            )
         said[1] = said[1][2:]  # of the first one nothing has to be closed
         said.append(b"}]}")
         return b"".join(said)
