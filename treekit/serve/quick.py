@@ -52,6 +52,7 @@ class QuickAnswer(NamedTuple):
     rows: int
 
 
+_OUTPUTS = b'"outputs":['
 _decode = msgspec.json.Decoder(_Request).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -95,8 +96,11 @@ class Quick:
         self._places = {column.name: place for place, column in enumerate(schema.columns)}
         self._codes = [_codes_of(column) for column in schema.columns]
         writers = _writers(model, labels)
-        self._outputs = {spec.name: (spec, writers[spec.name]) for spec in specs if writers}
-        self._head = b'{"model_name":%b,"model_version":%b,' % (_encode(name), _encode(version))
+        self._outputs = {
+            spec.name: (_before(spec), writers[spec.name]) for spec in specs if writers
+        }
+        head = b'{"model_name":%b,"model_version":%b,' % (_encode(name), _encode(version))
+        self._head = head + _OUTPUTS
 
     def answer(self, body: bytes, most: int) -> QuickAnswer | None:
         """The answer to a request of at most so many rows; None: ask the general way."""
@@ -113,9 +117,10 @@ class Quick:
             said = self._say(request.id, names, self._sums(rows), len(rows))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, DataError):
             return None
-        except (struct.error, OverflowError, TypeError):  # a null or a text among numbers
+        except (struct.error, OverflowError, TypeError):
+            # A null or a text among numbers, or a number beyond its type: read, or answered.
             return None
-        return None if said is None else QuickAnswer(said, len(rows))
+        return QuickAnswer(said, len(rows))
 
     def _rows(self, inputs: list[_Input], most: int) -> npt.NDArray[Any] | None:
         """(rows, features) of one tensor, or of a named input a column."""
@@ -134,7 +139,8 @@ class Quick:
                 return None
             values = (cell for row in zip(*columns, strict=True) for cell in row)
         cells = bytearray(rows * width * self._dtype.itemsize)
-        struct.pack_into(f"{rows * width}{self._dtype.char}", cells, 0, *values)
+        # "=" has no infinity for a double beyond FP32: that is left to the general way, too.
+        struct.pack_into(f"={rows * width}{self._dtype.char}", cells, 0, *values)
         return np.frombuffer(cells, self._dtype).reshape(rows, width)
 
     def _columns(self, inputs: list[_Input], rows: int) -> list[list[Any]] | None:
@@ -166,20 +172,30 @@ class Quick:
 
     def _say(
         self, request_id: str | UnsetType, names: Iterable[str], total: Sums, rows: int
-    ) -> bytes | None:
-        parts = []
+    ) -> bytes:
+        said = [self._head if request_id is UNSET else self._head_of(request_id)]
         for name in names:
-            spec, write = self._outputs[name]
-            data = write(total)
-            if b"n" in data and spec.datatype.startswith("FP"):
-                return None  # null: what is not finite
-            shape = _encode((rows, *spec.shape[1:]))
-            parts.append(
-                b'{"name":"%b","datatype":"%b","shape":%b,"data":%b}'
-                % (name.encode(), spec.datatype.encode(), shape, data)
+            before, write = self._outputs[name]
+            said += (
+                b"%b%d%b" % (before[0], rows, before[1]) if rows > 1 else before[2],
+                write(total),
             )
-        own = b"" if request_id is UNSET else b'"id":%b,' % _encode(request_id)
-        return b'%b%b"outputs":[%b]}' % (self._head, own, b",".join(parts))
+        said[1] = said[1][2:]  # of the first one nothing has to be closed
+        said.append(b"}]}")
+        return b"".join(said)
+
+    def _head_of(self, request_id: str) -> bytes:
+        return self._head[: -len(_OUTPUTS)] + b'"id":' + _encode(request_id) + b"," + _OUTPUTS
+
+
+def _before(spec: Spec) -> tuple[bytes, bytes, bytes]:
+    """What stands before the data of an output: until its rows, behind them; of one row."""
+    until = b'},{"name":"%b","datatype":"%b","shape":[' % (
+        spec.name.encode(),
+        spec.datatype.encode(),
+    )
+    behind = b"".join(b",%d" % length for length in spec.shape[1:]) + b'],"data":'
+    return until, behind, until + b"1" + behind
 
 
 def _quotes(request: _Request) -> int:

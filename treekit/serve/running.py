@@ -22,6 +22,8 @@ T = TypeVar("T")
 _AT_ONCE = 100_000.0
 """Visits of nodes that the event loop waits for: some 0.5 ms."""
 
+_CLOSING = "the server is closing; ask another, or come again"
+
 
 class Runner:
     """Answers batches, one process' share of the work.
@@ -116,7 +118,7 @@ class Runner:
         if self.at_once(served, batch, wanted):
             return served.answer(batch, wanted)
         if self._closed:
-            raise UnavailableError("the server is closing; ask another, or come again")
+            raise UnavailableError(_CLOSING)
         if not self._places.acquire(blocking=False):
             raise UnavailableError(
                 f"{self._queued} large requests wait for a thread already; come again, or send "
@@ -124,8 +126,14 @@ class Runner:
             )
         work = self._pool.submit(served.answer, batch, wanted)
         work.add_done_callback(lambda _: self._places.release())
-        with self._answering.watch():
-            return await asyncio.wrap_future(work)
+        try:
+            with self._answering.watch():
+                return await asyncio.wrap_future(work)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise UnavailableError(_CLOSING) from None  # `close` gave the work up
+            raise
 
     async def work(self, function: Callable[..., T], *given: Any) -> T:
         """What a function gives that would keep the event loop, in a thread of the answers.
