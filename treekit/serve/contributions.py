@@ -67,10 +67,8 @@ class Added:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._units = [NodeUnits(model, t)[range(own.n_nodes)] for t, own in enumerate(model.trees)]
-        self._bias = [
-            model.mass * value
-            for value in np.sum([own[0] for own in self._units], axis=0, dtype=np.int64).tolist()
-        ]
+        roots = np.array([own[0] for own in self._units]).astype(object)
+        self._bias = [model.mass * value for value in roots.sum(axis=0).tolist()]
         votes = model.schema.task == "classification" and not model.margins
         self._divisor = model.unit_total * fineness(model) if votes else model.divisor
         self._exponent = 0 if votes else model.exponent
@@ -165,4 +163,3 @@ def _is_plain(model: Model, units: list[Integers]) -> bool:
         return False
     largest = sum(int(np.abs(own).max()) for own in units)
     return 2 * largest * max(model.depth, 1) < 1 << 62
-

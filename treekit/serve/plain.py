@@ -18,12 +18,12 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope
 
-from treekit.errors import DataError, SettingError
-from treekit.serve.errors import InvalidRequestError, NotFoundError
+from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
 from treekit.serve.http import Endpoint, Reply, json_reply, read_body
 from treekit.serve.plain_answers import Answers, foreign_rows
+from treekit.serve.plain_explain import explained, language_of, read_question
 from treekit.serve.plain_foreign import foreign_tensors
-from treekit.serve.plain_json import near, number_of, quoted, read_json, read_object, read_query
+from treekit.serve.plain_json import number_of, quoted, read_json, read_object, read_query
 from treekit.serve.plain_models import described, models_said
 from treekit.serve.plain_rows import Rows, checked_rows
 from treekit.serve.plain_rules import Asked, Books
@@ -36,31 +36,19 @@ __all__ = ["plain_routes"]
 _SMALL = 1 << 16
 """Bytes, and cells of an answer, that the event loop reads or writes itself: some ms."""
 
+_BRACES = 1000
+"""So many braces that begin no row may always be in a body: in texts, such as names."""
+
 _LONG_NAME = 255
 _LONG_SEARCH = 200
-_LONG_TEXT = 10_000
 _MOST_RULES = 500
 _MOST_FIRST = 999_999_999
-
-_PAIRS = 5_000_000
-"""Cells that a search for changes of two columns looks at: below a second."""
 
 _PREDICT: dict[str, tuple[type, ...]] = {
     "model": (str,),
     "version": (str,),
     "rows": (list,),
     "outputs": (list,),
-}
-_EXPLAIN: dict[str, tuple[type, ...]] = {
-    "model": (str,),
-    "version": (str,),
-    "row": (dict,),
-    "lang": (str,),
-    "tree": (int,),
-    "changes": (int,),
-    "wish": (str, int, float, bool),
-    "target": (str,),
-    "fixed": (list,),
 }
 
 
@@ -94,15 +82,20 @@ class _Plain:
         """Answer rows."""
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
+        if body.count(b"{") > 2 * runner.limits.rows + _BRACES:  # before seconds go into reading
+            raise TooLargeError(
+                f"the body holds more objects than the {runner.limits.rows:,} rows that this "
+                "server takes at once: send them in parts"
+            )
         query = scope["query_string"]
         if len(body) <= _SMALL:
             asked = self._read(query, body)
         else:
-            asked = await runner.beside(self._read, query, body)
+            asked = await runner.work(self._read, query, body)
         outputs = await runner.run(asked.served, asked.batch, asked.wanted)
         if sum(output.cells.size for output in outputs) <= _SMALL >> 3:
             return Reply(self._answer(asked.served, outputs))
-        return Reply(await runner.beside(self._answer, asked.served, outputs))
+        return Reply(await runner.work(self._answer, asked.served, outputs))
 
     def _read(self, query: bytes, body: bytes) -> _Prediction:
         value = read_json(body)
@@ -111,7 +104,7 @@ class _Plain:
         given = read_object(value, _PREDICT, "the body")
         served = self._served(query, given)
         if "rows" not in given:
-            raise InvalidRequestError('the body has no \'rows\'; write {"rows": [{...}]}')
+            raise InvalidRequestError("the body has no 'rows'; write {\"rows\": [{...}]}")
         rows = checked_rows(given["rows"])
         outputs: list[Any] | None = given.get("outputs")
         if served.model is None:
@@ -122,7 +115,11 @@ class _Plain:
         return _Prediction(served, known.rows.batch(rows), wanted)
 
     def _answer(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
-        rows = foreign_rows(outputs) if served.model is None else self._of(served).answers.rows(outputs)
+        rows = (
+            foreign_rows(outputs)
+            if served.model is None
+            else self._of(served).answers.rows(outputs)
+        )
         return msgspec.json.encode({"model": served.name, "version": served.version, "rows": rows})
 
     def _served(self, query: bytes, given: dict[str, Any]) -> Served:
@@ -158,36 +155,13 @@ class _Plain:
         return Reply(await runner.beside(self._explained, scope["query_string"], body))
 
     def _explained(self, query: bytes, body: bytes) -> bytes:
-        from treekit.data.table import make_table, objects
-        from treekit.rules.explain import explain
-        from treekit.rules.language import language
-
-        given = read_object(read_json(body), _EXPLAIN, "the body")
+        given = read_question(body)
         served = self._served(query, given)
-        model = served.model
-        if model is None:
+        if served.model is None:
             raise InvalidRequestError(
                 f"model {served.name!r} is an ONNX file, whose answers this server cannot explain"
             )
-        if "row" not in given:
-            raise InvalidRequestError('the body has no \'row\'; write {"row": {...}}')
-        row, lang = given["row"], _language(given.get("lang", "en"))
-        self._of(served).rows.check(row)
-        names = model.schema.names
-        options = _options(given, model.n_trees)
-        try:
-            table = make_table(names, [objects([row[name]]) for name in names])
-            found = explain(model, table, budget=_PAIRS, **options)
-        except (DataError, SettingError) as error:
-            raise InvalidRequestError(f"model {served.name!r}: {error}") from error
-        return msgspec.json.encode(
-            {
-                "model": served.name,
-                "version": served.version,
-                "explanation": found.plain(),
-                "text": list(found.lines(language(lang))),
-            }
-        )
+        return explained(served, served.model, self._of(served).rows, given)
 
     # ---------------------------------------------------------------- telling
 
@@ -216,7 +190,7 @@ class _Plain:
         if len(search) > _LONG_SEARCH:
             raise InvalidRequestError(f"'search' has more than {_LONG_SEARCH} characters")
         asked = Asked(
-            _language(query.get("lang", "en")),
+            language_of(query.get("lang", "en")),
             search,
             number_of("first", query.get("first", "0"), 0, _MOST_FIRST),
             number_of("count", query.get("count", "50"), 1, _MOST_RULES),
@@ -229,41 +203,6 @@ def _output_name(value: Any) -> str:
     if type(value) is str:
         return value
     raise InvalidRequestError(f"'outputs' holds {quoted(value)}, and an output's name is a text")
-
-
-def _language(code: str) -> str:
-    """A language that treekit brings; never a file's name."""
-    from treekit.rules.language import known_languages
-
-    if code in known_languages():
-        return code
-    raise InvalidRequestError(f"there is no language {quoted(code)}; {near(code, known_languages())}")
-
-
-def _options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
-    """What `treekit.rules.explain.explain` is told."""
-    from treekit.data.schema import level_text
-
-    options: dict[str, Any] = {"changes": given.get("changes", 1), "fixed": given.get("fixed", ())}
-    for name in options["fixed"]:
-        if type(name) is not str or len(name) > _LONG_TEXT:
-            raise InvalidRequestError(f"'fixed' lists names of columns, and holds {quoted(name)}")
-    if "tree" in given:
-        if not 1 <= given["tree"] <= n_trees:
-            raise InvalidRequestError(
-                f"there is no tree {quoted(given['tree'])}; they are 1 to {n_trees}"
-            )
-        options["tree"] = given["tree"] - 1
-    if options["changes"] not in (0, 1, 2):
-        raise InvalidRequestError(f"'changes' is 0, 1 or 2, not {quoted(options['changes'])}")
-    if "wish" in given:
-        options["wish"] = level_text(given["wish"])
-    if "target" in given:
-        options["target"] = given["target"]
-    for name in ("wish", "target"):
-        if len(options.get(name) or "") > _LONG_TEXT:
-            raise InvalidRequestError(f"{name!r} has more than {_LONG_TEXT:,} characters")
-    return options
 
 
 def plain_routes(service: Service) -> list[Route]:

@@ -93,7 +93,7 @@ class Answers:
                 row["leaf"] = leaves
         if "rule" in given:
             for row, texts in zip(rows, given["rule"].tolist(), strict=True):
-                row |= self._rule(texts)
+                row.update(self._rule(texts))
         return rows
 
     def _rule(self, texts: list[str]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Rows:
         """Refuse what `batch` refuses of one row, but for what the model's policies do."""
         for name, codes in self._columns:
             if name not in row:
-                raise self._absent(0, name)
+                raise self._absent(0, name, row)
             self._cell(0, name, codes, row[name])
         if len(row) > len(self._columns):
             raise self._unknown(0, row)
@@ -92,7 +92,7 @@ class Rows:
             try:
                 value = row[name]
             except KeyError:
-                raise self._absent(number, name) from None
+                raise self._absent(number, name, row) from None
             code = self._cell(number, name, codes, value)
             if code != code:
                 self._allowed(number, name, codes, value)
@@ -161,10 +161,13 @@ class Rows:
             what = f"{quoted(value)}, which is unknown and" if unseen else "a missing value, which"
             raise _refused(number, name, f"{what} is an error by the model's policy")
 
-    def _absent(self, number: int, name: str) -> InvalidRequestError:
+    def _absent(self, number: int, name: str, row: dict[str, Any]) -> InvalidRequestError:
+        names = {own for own, _ in self._columns}
+        other = next((key for key in row if key not in names), None)
+        instead = "" if other is None else f" (it has {quoted(other)}, which the model does not)"
         return InvalidRequestError(
-            f"row {number} (counting from 0) has no column {name!r}, which model {self._name!r} "
-            "needs; give null if its value is missing"
+            f"row {number} (counting from 0) has no column {name!r}{instead}, which model "
+            f"{self._name!r} needs; give null if its value is missing"
         )
 
     def _unknown(self, number: int, row: dict[str, Any]) -> InvalidRequestError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from treekit.rules.of_leaves import joinable_texts
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import name_text, numerals
 from treekit.rules.write import AnswerTexts
-from treekit.serve.errors import InvalidRequestError, TooLargeError
+from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
 
 if TYPE_CHECKING:
     from treekit.serve.served import Served
@@ -35,12 +36,12 @@ _KEPT = 32 << 20
 
 
 class Asked(NamedTuple):
-    """What part of a list is wanted: `tree` from 1, or 0 for all; `search` may be empty."""
+    """What part of a list is wanted: `tree` from 1, or 0 for all; `most` rules from `first` on."""
 
     lang: str = "en"
     search: str = ""
     first: int = 0
-    count: int = 50
+    most: int = 50
     tree: int = 0
 
 
@@ -57,8 +58,10 @@ class Books:
 
         Raises
         ------
+        NotFoundError
+            For a tree that the model does not have.
         InvalidRequestError
-            For a tree that the model does not have, and for models that are not treekit's.
+            For models that are not treekit's.
         TooLargeError
             If the model has too many rules.
         """
@@ -68,7 +71,7 @@ class Books:
                 f"model {served.name!r} is an ONNX file, whose rules this server does not know"
             )
         if asked.tree > model.n_trees:
-            raise InvalidRequestError(
+            raise NotFoundError(
                 f"model {served.name!r} has no tree {asked.tree}; they are 1 to {model.n_trees}"
             )
         if model.n_leaves * max(model.depth, 1) > _MOST_CONDITIONS:
@@ -125,7 +128,7 @@ class _Edition:
         places = np.arange(start, stop)
         if needle:
             places = np.fromiter(self._found(needle, start, stop), np.int64)
-        shown = places[asked.first : asked.first + asked.count]
+        shown = places[asked.first : asked.first + asked.most]
         return {"total": len(rules), "found": len(places), "rules": self._said(shown)}
 
     def _found(self, needle: str, start: int, stop: int) -> Iterator[int]:
@@ -158,17 +161,16 @@ class _Edition:
         """For each rule the answer, and shares, of all targets."""
         rules = self._rules
         blocks = rules.schema.blocks
-        columns = [
-            self._answers.said(a, b, first, last)
-            for a, b in zip(blocks[:-1], blocks[1:], strict=True)
-        ]
-        if not rules.schema.more and len(columns) == 1:
+        columns = [self._answers.said(a, b, first, last) for a, b in itertools.pairwise(blocks)]
+        if not rules.schema.more:
             return columns[0]
         names = [name_text(output.name, self._words) for output in rules.schema.outputs]
         return [
             (
                 "; ".join(f"{n}: {said}" for n, (said, _) in zip(names, own, strict=True)),
-                "; ".join(f"{n}: {share}" for n, (_, share) in zip(names, own, strict=True) if share),
+                "; ".join(
+                    f"{n}: {share}" for n, (_, share) in zip(names, own, strict=True) if share
+                ),
             )
             for own in zip(*columns, strict=True)
         ]

@@ -74,18 +74,30 @@ class Runner:
                 f"the answer took longer than {self.limits.seconds:g} s; send fewer rows at once"
             ) from None
 
-    async def beside(self, function: Callable[..., T], *given: Any) -> T:
-        """What a function gives that would keep the event loop, in a thread.
-
-        Explanations, lists of rules and large bodies have threads of their own: however many
-        are asked for, predictions do not wait for them.
+    async def work(self, function: Callable[..., T], *given: Any) -> T:
+        """What a function gives that would keep the event loop, in a thread of the answers.
 
         Raises
         ------
         UnavailableError
             If it takes too long; and whatever the function raises.
         """
-        work = asyncio.get_running_loop().run_in_executor(self._beside, function, *given)
+        return await self._awaited(self._pool, function, *given)
+
+    async def beside(self, function: Callable[..., T], *given: Any) -> T:
+        """The same of explanations and lists of rules, which have threads of their own.
+
+        However many are asked for, predictions do not wait for them.
+        """
+        return await self._awaited(self._beside, function, *given)
+
+    async def _awaited(
+        self, pool: ThreadPoolExecutor, function: Callable[..., T], *given: Any
+    ) -> T:
+        try:
+            work = asyncio.get_running_loop().run_in_executor(pool, function, *given)
+        except RuntimeError:  # of a pool that takes no more
+            raise UnavailableError("the server is closing; ask another, or come again") from None
         try:
             return await asyncio.wait_for(work, self.limits.seconds)
         except TimeoutError:
