@@ -8,7 +8,7 @@ import { noPicture, showAdds, showChange, showPicture, showRule, showSteps, show
 import { Rules } from "./page/rules.js";
 
 const TYPING = 250, LATER = 500;         // ms until an answer, and the search for changes, is asked for
-const LONGEST_LINK = 6000, MANY_MODELS = 8, FEW_VALUES = 30;
+const LONGEST_LINK = 6000, MANY_MODELS = 12, FEW_VALUES = 30;
 
 const state = { models: [], model: null, form: null, tree: 1, kept: null, answers: null, row: null, said: null, sum: null };
 let running = new AbortController(), timer = 0, linkTimer = 0;
@@ -187,6 +187,9 @@ const pause = (ms, signal) => new Promise((resolve, reject) => {
   signal.addEventListener("abort", () => { clearTimeout(end); reject(new DOMException("", "AbortError")); });
 });
 
+const busy = (...parts) => parts.forEach((part) => find(part).setAttribute("aria-busy", "true"));
+const done = (...parts) => parts.forEach((part) => find(part).removeAttribute("aria-busy"));
+
 async function predict() {
   clearTimeout(timer);
   running.abort();
@@ -195,11 +198,12 @@ async function predict() {
   const row = form.row();
   form.mark(state.kept?.row ?? null);
   if (row === null) {
+    done("work", "rule-part", "change-part");
     find("said").textContent = say("serve_fault_somewhere");
     return;
   }
   link();
-  find("work").setAttribute("aria-busy", "true");
+  busy("work", "rule-part", "change-part");
   try {
     const said = await ask("/predict", { body: { model: model.name, rows: [row] }, signal });
     if (isOther(said.version)) return await anew();
@@ -208,11 +212,12 @@ async function predict() {
     state.row = form.texts();
     find("said").textContent = sentence(state.answers);
     showKept();
+    done("work");
     await explain(row, signal);
   } catch (error) {
     fail(error);
   } finally {
-    if (!signal.aborted) find("work").removeAttribute("aria-busy");
+    if (!signal.aborted) done("work", "rule-part", "change-part");
   }
 }
 
@@ -223,13 +228,15 @@ async function explain(row, signal) {
   if (isOther(said.version)) return anew();
   state.said = said;
   showReasons();
+  done("rule-part");
   const drawing = draw(signal);
   await pause(LATER, signal);
   const more = await ask("/explain", { body: { ...body, changes: 2 }, signal });
   if (isOther(more.version)) return anew();
   state.said = more;
   showChange(more.explanation.changes, tryOut);
-  return drawing;
+  await drawing;
+  return undefined;
 }
 
 function showReasons() {
@@ -384,6 +391,7 @@ function listen() {
   find("form").addEventListener("submit", (event) => {
     event.preventDefault();
     predict().then(() => state.form.firstFault?.input.focus());
+    if (matchMedia("(max-width: 59.99rem)").matches && !state.form.firstFault) find("answer-title").scrollIntoView();
   });
   find("reset").addEventListener("click", () => { state.form.fill({}); predict(); });
   find("pin").addEventListener("click", () => { keep(state.row, state.answers); find("back").focus(); });

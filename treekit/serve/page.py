@@ -10,25 +10,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cache
-from urllib.parse import parse_qs
 
 import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope
 
-from treekit.errors import SettingError
 from treekit.export.render import shipped_folders
-from treekit.plot import Picture, plot
 from treekit.rules.language import known_languages, language
-from treekit.serve.errors import (
-    InvalidRequestError,
-    NotFoundError,
-    TooLargeError,
-)
 from treekit.serve.http import Endpoint, Reply, header
+from treekit.serve.pictures import picture_routes
 from treekit.serve.service import Service
 
-__all__ = ["MOST_BOXES", "PAGE_POLICY", "PICTURE_POLICY", "page_paths", "page_routes"]
+__all__ = ["PAGE_POLICY", "page_paths", "page_routes"]
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -37,16 +30,7 @@ PAGE_POLICY = (
 )
 """Content-Security-Policy of the page; its last line has no script turn text into markup."""
 
-PICTURE_POLICY = (
-    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
-)
-"""That of pictures, which are attributes alone: no script, style, font or reference."""
-
-MOST_BOXES = 400
-"""Nodes of one picture; one more is refused, as a node may have thousands of branches."""
-
-_MOST_MARKED = 500
-_SPOKEN = ("serve_", "explain_")
+_SPOKEN = ("serve_", "explain_", "if_comma")
 """The page says the phrases of the catalogue whose keys begin so."""
 
 _MEDIA = {
@@ -93,9 +77,7 @@ def _words() -> bytes:
     """The phrases of the page in each language that treekit brings, as JSON."""
     spoken = {
         code: {
-            key: phrase
-            for key, phrase in language(code).phrases.items()
-            if key.startswith(_SPOKEN)
+            key: phrase for key, phrase in language(code).phrases.items() if key.startswith(_SPOKEN)
         }
         for code in known_languages()
     }
@@ -110,108 +92,14 @@ def page_paths() -> frozenset[str]:
     return frozenset(_files())
 
 
-class _Pictures:
-    """Pictures of trees, with the way of a row marked."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def tree(self, scope: Scope, receive: Receive) -> Reply:
-        """Draw one tree of a model."""
-        del receive
-        asked = _Query(scope)
-        served = self._service.repository.get(scope["path_params"]["name"], asked.text("version"))
-        model = served.model
-        if model is None:
-            raise NotFoundError(
-                f"model {served.name!r} is {served.platform}'s: it has no trees to draw"
-            )
-        number = asked.number("tree", 1)
-        if not 1 <= number <= model.n_trees:
-            raise InvalidRequestError(
-                f"tree is {number}; model {served.name!r} has trees 1 to {model.n_trees}"
-            )
-        view = asked.text("view") or "auto"
-        if view not in ("auto", "way"):
-            raise InvalidRequestError(f"view is {view!r}; give auto or way")
-
-        def draw() -> Picture:
-            return plot(
-                model,
-                tree=number - 1,
-                max_depth="way" if view == "way" else "auto",
-                language=asked.text("lang") or "en",
-                marked=asked.numbers("path"),
-            )
-
-        body = await self._service.runner.beside(_written, draw)
-        headers = (
-            (b"content-security-policy", PICTURE_POLICY.encode()),
-            (b"cache-control", b"no-store"),
-            *_GUARDED,
-        )
-        return Reply(body, 200, b"image/svg+xml; charset=utf-8", headers)
-
-
-def _written(draw: Callable[[], Picture]) -> bytes:
-    """The text of a picture.
-
-    Raises
-    ------
-    InvalidRequestError
-        For a node, a language or a view that there is not.
-    TooLargeError
-        If it has more boxes than anybody could read.
-    """
-    try:
-        picture = draw()
-    except SettingError as error:
-        raise InvalidRequestError(str(error)) from error
-    if len(picture.nodes) > MOST_BOXES:
-        raise TooLargeError(
-            f"the picture would have {len(picture.nodes):,} boxes, and at most {MOST_BOXES} are "
-            "drawn; draw it with treekit.plot"
-        )
-    return picture.svg().encode()
-
-
-class _Query:
-    """The part of an address behind its question mark."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20)
-
-    def text(self, name: str) -> str | None:
-        """The last value of this name, None if there is none."""
-        return self._given.get(name, [None])[-1]
-
-    def number(self, name: str, default: int) -> int:
-        """A whole number."""
-        text = self.text(name)
-        return default if text is None else _whole(name, text)
-
-    def numbers(self, name: str) -> list[int]:
-        """Whole numbers between commas."""
-        parts = [part for part in (self.text(name) or "").split(",") if part]
-        if len(parts) > _MOST_MARKED:
-            raise InvalidRequestError(
-                f"{name} has {len(parts):,} numbers; give at most {_MOST_MARKED}: the leaves do"
-            )
-        return [_whole(name, part) for part in parts]
-
-
-def _whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):  # noqa: PLR2004
-        raise InvalidRequestError(f"{name} is {text[:40]!r}; give a whole number")
-    return int(text)
-
-
 def page_routes(service: Service) -> list[Route]:
     """The paths of the page, and of what it shows that no other endpoint has."""
-    pictures = _Pictures(service)
     return [
-        *(Route(path, Endpoint(_sender(reply)), methods=["GET"]) for path, reply in _files().items()),
-        Route("/models/{name}/tree.svg", Endpoint(pictures.tree), methods=["GET"]),
+        *(
+            Route(path, Endpoint(_sender(reply)), methods=["GET"])
+            for path, reply in _files().items()
+        ),
+        *picture_routes(service),
     ]
 
 
