@@ -21,6 +21,7 @@ from treekit.serve.oip import Direct, oip_routes
 from treekit.serve.oip_description import oip_paths
 from treekit.serve.page import page_paths, page_routes
 from treekit.serve.plain import plain_routes
+from treekit.serve.plain_description import plain_paths
 from treekit.serve.schemas import SCHEMAS
 from treekit.serve.service import Service
 from treekit.serve.settings import ServeSettings
@@ -79,7 +80,7 @@ def make_app(
 
 def _description() -> Route:
     """The description; faces beside the protocol add their paths and schemas here."""
-    reply = json_reply(document(oip_paths(), SCHEMAS))
+    reply = json_reply(document(oip_paths() | plain_paths(), SCHEMAS))
 
     async def describe(scope: Scope, receive: Receive) -> Reply:
         del scope, receive

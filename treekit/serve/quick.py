@@ -215,7 +215,7 @@ def _codes_of(column: Column) -> dict[Any, float] | None:
     """The code of each level that is a text; None of numbers."""
     if column.kind == "numeric":
         return None
-    return {level: float(at) for at, level in enumerate(column.levels) if isinstance(level, str)}
+    return {level: float(at) for at, level in enumerate(column.levels)}
 
 
 def _writers(model: Model, labels: Iterable[Any]) -> dict[str, Write]:

@@ -60,7 +60,7 @@ class Runner:
         self._beside = ThreadPoolExecutor(threads, thread_name_prefix="treekit-beside")
         self._places = threading.Semaphore(threads + queued)
         self._queued = queued
-        self._closed = False
+        self._closed = threading.Event()
         most = min(batch_rows, limits.rows)
         self._batcher = Batcher(self._alone, most, batch_delay) if most else None
 
@@ -117,7 +117,7 @@ class Runner:
     async def _alone(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         if self.at_once(served, batch, wanted):
             return served.answer(batch, wanted)
-        if self._closed:
+        if self._closed.is_set():
             raise UnavailableError(_CLOSING)
         if not self._places.acquire(blocking=False):
             raise UnavailableError(
@@ -131,7 +131,7 @@ class Runner:
                 return await asyncio.wrap_future(work)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._closed and task is not None and not task.cancelling():
+            if self._closed.is_set() and task is not None and not task.cancelling():
                 raise UnavailableError(_CLOSING) from None  # `close` gave the work up
             raise
 
@@ -168,6 +168,6 @@ class Runner:
 
     def close(self) -> None:
         """Take no more for threads, give up what waits for one; threads end when they are done."""
-        self._closed = True
+        self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._beside.shutdown(wait=False, cancel_futures=True)
