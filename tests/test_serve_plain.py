@@ -344,6 +344,13 @@ CELLS = st.one_of(
     st.floats(-5, 5).map(lambda x: round(x, 1)),
 )
 PLAIN = st.one_of(CELLS, st.booleans())
+ROWS = st.tuples(
+    st.one_of(st.floats(allow_nan=False, allow_infinity=False), CELLS),
+    st.one_of(st.sampled_from(COLUMNS[1].levels), PLAIN),
+    st.one_of(st.sampled_from([0, 1.0, "2"]), PLAIN),
+    st.one_of(st.booleans(), PLAIN),
+    st.one_of(st.none(), st.none(), PLAIN),
+)
 
 
 def reading_model(dtype: Any, marks: list[str], missing: Any, unknown: Any) -> Model:
@@ -354,7 +361,7 @@ def reading_model(dtype: Any, marks: list[str], missing: Any, unknown: Any) -> M
 
 @settings(max_examples=300)
 @given(
-    st.tuples(CELLS, PLAIN, PLAIN, PLAIN, PLAIN),
+    ROWS,
     st.sampled_from(["float32", "float64"]),
     st.lists(st.sampled_from(MARKS), unique=True),
     st.sampled_from(["direction", "error"]),
@@ -362,6 +369,7 @@ def reading_model(dtype: Any, marks: list[str], missing: Any, unknown: Any) -> M
 )
 @example((" -999", 3.0, "NA", True, None), "float32", ["-999", "NA"], "direction", "missing")
 @example((16777217, "NA", 1, "True", "a"), "float32", ["NA"], "direction", "missing")
+@example((1 / 3e6, "3.5", 2, True, None), "float64", ["NA"], "direction", "missing")
 @example((2**64 - 1, 3, 1.0, False, ""), "float64", [""], "error", "error")
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_a_row_is_read_as_predict_reads_it(
@@ -385,7 +393,7 @@ def test_a_row_is_read_as_predict_reads_it(
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(CELLS, PLAIN, PLAIN, PLAIN, PLAIN), min_size=1, max_size=5))
+@given(st.lists(ROWS, min_size=1, max_size=5))
 def test_a_row_is_read_alike_whatever_stands_beside_it(several: list[Any]) -> None:
     reader = Rows(reading_model("float64", ["NA"], "direction", "missing"), "m")
     rows = [dict(zip((c.name for c in COLUMNS), cells, strict=True)) for cells in several]
