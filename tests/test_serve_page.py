@@ -73,7 +73,8 @@ def forest():
 
 def price():
     schema = Schema((Column("rooms"), Column("floor")), target="price", task="regression")
-    roots = [threshold("rooms", 2.5, leaf([1 / 3 + k]), leaf([1e6 / 7])) for k in range(3)]
+    first = float(np.float32(2.7))
+    roots = [threshold("rooms", first, leaf([1 / 3 + k]), leaf([1e6 / 7])) for k in range(3)]
     return make_model(schema, [build_tree(root, schema) for root in roots])
 
 
@@ -366,7 +367,7 @@ def test_the_form_is_made_from_the_schema_and_filled_in(page):
 
 def test_answers_follow_as_one_types_and_are_the_models_own(page):
     page.open("melon")
-    for text, number in ((" 3.8e-1 ", 0.38), ("-.5", -0.5), ("1e999", np.inf), ("+7", 7.0)):
+    for text, number in ((" 3.8e-1 ", 0.38), ("-.5", -0.5), ("-1e999", -np.inf), ("+7", 7.0)):
         page.fill(0, text)
         assert page.shares() == shares_of(page.served.models["melon"], **ROW | {"density": number})
     page.choose(1, "missing")
@@ -397,6 +398,7 @@ def test_values_that_training_did_not_see_are_taken_where_the_model_takes_them(p
     page.answered()
     melons = page.served.models["melon"]
     assert page.shares() == shares_of(melons, **ROW | {"density": 0.1, "colour": "violet"})
+    assert '"violet", a category that training did not see' in page.text("#rule")
     page.open("strict")
     assert page.texts("#field-1 option") == ["green", "black", "white"]
     assert page.ask("document.querySelector('.gone') === null")
@@ -468,6 +470,7 @@ def test_a_number_is_answered_exactly(page):
     page.open("price", row=json.dumps({"rooms": "3"}))
     value = float(page.served.models["price"].predict([{"rooms": 3.0, "floor": 0.0}])[0])
     assert float(page.text("#answer .is")) == value
+    assert page.text("#field-0-hint") == "decides at 2.7", "in single precision, to the last digit"
     assert not page.seen("#change-part")
     page.fill(0, "1")
     assert float(page.text("#answer .is")) == pytest.approx(4 / 3)

@@ -7,11 +7,11 @@ import { answersOf, sentence, showAnswers, showCompared } from "./page/answer.js
 import { noPicture, showAdds, showChange, showPicture, showRule, showSteps, showVotes } from "./page/reasons.js";
 import { Rules } from "./page/rules.js";
 
-const TYPING = 250, LATER = 500;         // ms until an answer, and the search for changes, is asked for
+const TYPING = 250, LATER = 500, SETTLED = 1000;         // ms until an answer, and the search for changes, is asked for
 const LONGEST_LINK = 6000, MANY_MODELS = 12, FEW_VALUES = 30;
 
 const state = { models: [], model: null, form: null, tree: 1, kept: null, answers: null, row: null, said: null, sum: null };
-let running = new AbortController(), timer = 0, linkTimer = 0;
+let running = new AbortController(), timer = 0, linkTimer = 0, renewed = 0;
 const rules = new Rules((error) => fail(error));
 
 // ---------------------------------------------------------------- models
@@ -106,7 +106,7 @@ async function showForeign(model) {
   const place = find("foreign"), path = `/v2/models/${encodeURIComponent(model.name)}`;
   place.replaceChildren(el("h2", {}, say("serve_foreign_title")), el("p", {}, say("serve_foreign")));
   try {
-    const said = await ask(path);
+    const said = model.inputs ? model : await ask(path);
     for (const [title, specs] of [["serve_inputs", said.inputs], ["serve_outputs", said.outputs]]) {
       place.append(el("h3", {}, say(title)), el("ul", { class: "specs" }, specs.map((spec) =>
         el("li", {}, name(spec.name), el("code", {}, `${spec.datatype} [${spec.shape.join(", ")}]`)))));
@@ -204,6 +204,7 @@ async function predict() {
   }
   link();
   busy("work", "rule-part", "change-part");
+  find("waiting").hidden = state.said !== null;
   try {
     const said = await ask("/predict", { body: { model: model.name, rows: [row] }, signal });
     if (isOther(said.version)) return await anew();
@@ -217,7 +218,10 @@ async function predict() {
   } catch (error) {
     fail(error);
   } finally {
-    if (!signal.aborted) done("work", "rule-part", "change-part");
+    if (!signal.aborted) {
+      done("work", "rule-part", "change-part");
+      find("waiting").hidden = true;
+    }
   }
 }
 
@@ -240,6 +244,7 @@ async function explain(row, signal) {
 }
 
 function showReasons() {
+  find("waiting").hidden = true;
   const { text, explanation } = state.said;
   showRule(text, explanation);
   showAdds(explanation, state.sum);
@@ -266,6 +271,9 @@ const isOther = (version) => version !== state.model.version;
 // The model was replaced: its schema is read again, and the row is kept as far as it fits.
 async function anew() {
   const before = state.model, texts = state.form?.texts() ?? {};
+  // Processes of one server may change over one after the other: not too often, then.
+  if (Date.now() - renewed < 2 * SETTLED) await new Promise((go) => { setTimeout(go, SETTLED); });
+  renewed = Date.now();
   await readModels();
   const model = current();
   if (!model) {
@@ -299,19 +307,21 @@ async function fail(error) {
   if (error.status === 401) return askToken();
   const again = el("button", { type: "button", onclick: retry }, say("serve_again"));
   const message = el("bdi", {}, visible(error.message, 600));
-  const trouble = find("trouble");
-  trouble.hidden = false;
   find("said").textContent = "";
-  if (error.status === 0) return trouble.replaceChildren(el("p", {}, say("serve_gone")), again);
+  if (error.status === 0) return complain(el("p", {}, say("serve_gone")), again);
+  if ((error.status === 503 || error.status === 404) && await wentAway()) return undefined;
   if (error.status === 429 || error.status === 503) {
-    if (error.status === 503 && await wentAway()) return undefined;
     const wait = error.after ? say("serve_busy_after", { seconds: error.after }) : say("serve_busy");
-    return trouble.replaceChildren(el("p", {}, wait, " ", message), again);
+    return complain(el("p", {}, wait, " ", message), again);
   }
-  if (error.status === 404 && await wentAway()) return undefined;
   const field = error.status === 400 ? state.form?.blame(error.message) : null;
-  return trouble.replaceChildren(el("p", {}, say("serve_refused"), " ", message), field
+  return complain(el("p", {}, say("serve_refused"), " ", message), field
     ? el("button", { type: "button", onclick: () => field.input.focus() }, say("serve_to_field")) : again);
+}
+
+function complain(...parts) {
+  find("trouble").replaceChildren(...parts);
+  find("trouble").hidden = false;
 }
 
 // Whether the model is no longer there, or no longer the one that the form was made from.
