@@ -39,11 +39,11 @@ def bare() -> Any:
 
 def own() -> Any:
     """treekit's application alone; `serve` is asked where the command is there."""
-    from treekit.serve.app import make_app
-    from treekit.serve.repository import Repository
-    from treekit.serve.running import Runner
-    from treekit.serve.service import Service
+    from treekit.serve.answering.running import Runner
+    from treekit.serve.answering.service import Service
+    from treekit.serve.models.repository import Repository
     from treekit.serve.settings import ServeSettings
+    from treekit.serve.web.app import make_app
 
     path, rows = json.loads(os.environ[_SETTINGS])
     repository = Repository([path])

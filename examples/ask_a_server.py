@@ -20,9 +20,9 @@ import uvicorn
 from isolated import run_bare
 
 import treekit
-from treekit.serve.app import make_app
-from treekit.serve.repository import Repository
-from treekit.serve.service import Service
+from treekit.serve.answering.service import Service
+from treekit.serve.models.repository import Repository
+from treekit.serve.web.app import make_app
 
 HERE = Path(__file__).parent
 MELONS = HERE / "tables" / "watermelon" / "watermelon_3.0.csv"

@@ -15,15 +15,15 @@ from typing import Any
 import httpx
 import numpy as np
 
-from treekit.serve.app import make_app
-from treekit.serve.logs import Log
-from treekit.serve.repository import Repository
-from treekit.serve.running import Runner
-from treekit.serve.served import Batch, Served
-from treekit.serve.service import Service
+from treekit.serve.answering.running import Runner
+from treekit.serve.answering.service import Service
+from treekit.serve.gate.logs import Log
+from treekit.serve.gate.writer import Writer
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.tensors import Spec, Tensor
 from treekit.serve.settings import Limits, ServeSettings
-from treekit.serve.tensors import Spec, Tensor
-from treekit.serve.writer import Writer
+from treekit.serve.web.app import make_app
 
 INFER = "/v2/models/twice/infer"
 
@@ -113,7 +113,7 @@ def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto
     """The port of a uvicorn server with bounded connections, in a thread."""
     import uvicorn
 
-    from treekit.serve.connections import bounded_protocol
+    from treekit.serve.process.connections import bounded_protocol
 
     config = uvicorn.Config(
         app,

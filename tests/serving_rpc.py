@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from treekit.serve.service import Service
+from treekit.serve.answering.service import Service
 from treekit.serve.settings import ServeSettings
 
 LOOP = "the event loop"

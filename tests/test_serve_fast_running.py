@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from treekit.data.schema import Column, Schema
 from treekit.model.build import build_tree, leaf, subset, threshold
 from treekit.model.ensemble import make_model
-from treekit.serve.app import make_app
-from treekit.serve.deadlines import Deadlines
+from treekit.serve.answering.deadlines import Deadlines
+from treekit.serve.answering.running import Runner
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import (
     InvalidRequestError,
     ServeError,
@@ -25,14 +26,13 @@ from treekit.serve.errors import (
     UnavailableError,
 )
 from treekit.serve.http import read_body
-from treekit.serve.of_treekit import TreekitServed
-from treekit.serve.oip import Direct
-from treekit.serve.repository import Repository
-from treekit.serve.running import Runner
-from treekit.serve.served import Batch, Served
-from treekit.serve.service import Service
+from treekit.serve.models.of_treekit import TreekitServed
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.tensors import Tensor
 from treekit.serve.settings import Limits, ServeSettings
-from treekit.serve.tensors import Tensor
+from treekit.serve.web.app import make_app
+from treekit.serve.web.oip import Direct
 
 
 def late(seconds: float = 0.1) -> Deadlines:

@@ -17,8 +17,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.serving_gate import INFER, Twice, ask, ask_async, gated, rows, service_of
-from treekit.serve.metrics import Metrics, kind_of
-from treekit.serve.record import Record
+from treekit.serve.gate.metrics import Metrics, kind_of
+from treekit.serve.gate.record import Record
 
 NAMES = ['a"b', "a\\b", "a\nb", '{x="y"}', "名前"]
 
@@ -199,9 +199,9 @@ WORKER = """
 import json, sys
 from pathlib import Path
 from tests.serving_gate import Twice, service_of
-from treekit.serve.metrics import Metrics
-from treekit.serve.record import Record
-from treekit.serve.repository import Change
+from treekit.serve.gate.metrics import Metrics
+from treekit.serve.gate.record import Record
+from treekit.serve.models.repository import Change
 metrics = Metrics(service_of(Twice(), folder=Path(sys.argv[1])))
 working = metrics.gauge_in_progress()
 working.inc()
@@ -219,7 +219,7 @@ for line in sys.stdin:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes Linux alone tells here")
 def test_workers_add_up_their_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from treekit.serve.metrics import FOLDER, forget_process, shared_metrics
+    from treekit.serve.gate.metrics import FOLDER, forget_process, shared_metrics
 
     monkeypatch.delenv(FOLDER, raising=False)
     models = tmp_path / "models"
@@ -287,10 +287,10 @@ except ImportError as error:
     print(type(error).__name__, error)
 """
     for library, module in (
-        ("prometheus_client", "app"),
-        ("starlette.routing", "app"),
-        ("uvicorn", "connections"),
-        ("httptools", "connections"),
+        ("prometheus_client", "web.app"),
+        ("starlette.routing", "web.app"),
+        ("uvicorn", "process.connections"),
+        ("httptools", "process.connections"),
     ):
         done = subprocess.run(
             [sys.executable, "-c", code.format(library=library, module=module)],

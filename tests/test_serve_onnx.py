@@ -27,13 +27,13 @@ from treekit.errors import ModelFileError
 from treekit.interop.onnx_graph import opened
 from treekit.model.build import build_tree, leaf, threshold
 from treekit.model.ensemble import Model, make_model
-from treekit.serve import of_onnx, onnx_served, onnx_session
 from treekit.serve.errors import InvalidRequestError, UnavailableError
-from treekit.serve.of_onnx import OwnGraphServed, graph_served, read_onnx_served
-from treekit.serve.of_treekit import TreekitServed
-from treekit.serve.onnx_served import OnnxServed
-from treekit.serve.served import Served
-from treekit.serve.tensors import Tensor, datatype_of
+from treekit.serve.models import of_onnx, onnx_served, onnx_session
+from treekit.serve.models.of_onnx import OwnGraphServed, graph_served, read_onnx_served
+from treekit.serve.models.of_treekit import TreekitServed
+from treekit.serve.models.onnx_served import OnnxServed
+from treekit.serve.models.served import Served
+from treekit.serve.models.tensors import Tensor, datatype_of
 
 Cells = npt.NDArray[Any]
 RNG = np.random.default_rng(8)

@@ -25,11 +25,11 @@ from treekit.export.render import shipped_folders
 from treekit.model.build import build_tree, leaf, multiway, subset, threshold
 from treekit.model.ensemble import make_model
 from treekit.rules.language import language
-from treekit.serve.app import make_app
-from treekit.serve.page import PAGE_POLICY, page_paths
-from treekit.serve.pictures import MOST_BOXES
-from treekit.serve.repository import Repository
-from treekit.serve.service import Service
+from treekit.serve.answering.service import Service
+from treekit.serve.models.repository import Repository
+from treekit.serve.web.app import make_app
+from treekit.serve.web.page import PAGE_POLICY, page_paths
+from treekit.serve.web.pictures import MOST_BOXES
 
 FOLDER = shipped_folders()[0] / "serve"
 PICTURE = "document.querySelectorAll('#picture svg > g > rect[stroke-width=\"3\"]').length"

@@ -24,22 +24,22 @@ from treekit.errors import DataError
 from treekit.model.build import Surrogate, build_tree, leaf, rule, subset, threshold
 from treekit.model.ensemble import Model, make_model
 from treekit.rules.explain import explain
-from treekit.serve import plain_rules
-from treekit.serve.app import make_app
+from treekit.serve.answering.running import Runner
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError
-from treekit.serve.loading import stamp_of
-from treekit.serve.plain import plain_routes
-from treekit.serve.plain_answers import Answers
-from treekit.serve.plain_description import plain_paths
-from treekit.serve.plain_foreign import foreign_tensors
-from treekit.serve.plain_json import read_json
-from treekit.serve.plain_rows import Rows
-from treekit.serve.repository import Repository
-from treekit.serve.running import Runner
-from treekit.serve.served import Batch, Served
-from treekit.serve.service import Service
+from treekit.serve.models.loading import stamp_of
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.tensors import Spec, Tensor
+from treekit.serve.plain import rules as plain_rules
+from treekit.serve.plain.answers import Answers
+from treekit.serve.plain.bodies import read_json
+from treekit.serve.plain.description import plain_paths
+from treekit.serve.plain.foreign import foreign_tensors
+from treekit.serve.plain.routes import plain_routes
+from treekit.serve.plain.rows import Rows
 from treekit.serve.settings import Limits
-from treekit.serve.tensors import Spec, Tensor
+from treekit.serve.web.app import make_app
 
 
 def pulse_model(**policies: Any) -> Model:

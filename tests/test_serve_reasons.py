@@ -26,15 +26,15 @@ from treekit.model.predict import leaf_indices
 from treekit.rules.explain import explain
 from treekit.rules.extract import rules
 from treekit.rules.of_leaves import LeafRules
-from treekit.serve import contributions, reasons
-from treekit.serve.app import make_app
+from treekit.serve.answering.running import Runner
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.of_treekit import TreekitServed
-from treekit.serve.reasons import Reasons
-from treekit.serve.repository import Repository
-from treekit.serve.running import Runner
-from treekit.serve.service import Service
+from treekit.serve.models import contributions, reasons
+from treekit.serve.models.of_treekit import TreekitServed
+from treekit.serve.models.reasons import Reasons
+from treekit.serve.models.repository import Repository
 from treekit.serve.settings import Limits
+from treekit.serve.web.app import make_app
 
 NAN = math.nan
 

@@ -27,15 +27,15 @@ import treekit
 from tests.serving import on_a_port, service_of
 from tests.serving_rpc import LOOP, certificate, event_loop, grpc_server
 from treekit.errors import MissingExtraError, SettingError
-from treekit.serve.app import make_app
 from treekit.serve.errors import UnauthorisedError
+from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
 from treekit.serve.rpc import start_grpc
 from treekit.serve.rpc.contents import tensors_of
 from treekit.serve.rpc.describe import described
 from treekit.serve.rpc.messages import DESCRIPTION, SERVICE, message, methods
-from treekit.serve.served import Batch, Served
 from treekit.serve.settings import ServeSettings
-from treekit.serve.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.web.app import make_app
 
 ROWS = 40
 CODES = ("INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.serving import client_of, models, on_a_port, service_of
-from treekit.serve.app import make_app
-from treekit.serve.service import Service
+from treekit.serve.answering.service import Service
+from treekit.serve.web.app import make_app
 
 SECONDS = 15
 """Of schemathesis; it takes as long again where the machine is busy."""

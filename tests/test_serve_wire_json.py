@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from tests.serving import client_of, models, numbers, people, save_models, service_of
-from treekit.serve.app import make_app
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.service import Service
-from treekit.serve.tensors import DATATYPES, Tensor
-from treekit.serve.wire import read_request, tensors_of
+from treekit.serve.models.tensors import DATATYPES, Tensor
+from treekit.serve.protocol.wire import read_request, tensors_of
+from treekit.serve.web.app import make_app
 
 
 @pytest.fixture(scope="module")
@@ -406,7 +406,7 @@ def test_plain_requests_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
     def slow(body: bytes) -> None:
         raise AssertionError(body)
 
-    monkeypatch.setattr("treekit.serve.wire.refuse_repeats", slow)
+    monkeypatch.setattr("treekit.serve.protocol.wire.refuse_repeats", slow)
     cells: dict[str, Any] = {"BOOL": True, "BYTES": "Ulm"}
     for datatype in DATATYPES:
         body = of_data([cells.get(datatype, 1), None], [2], datatype)

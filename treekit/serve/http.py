@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from treekit.serve.deadlines import Deadlines
+from treekit.serve.answering.deadlines import Deadlines
 from treekit.serve.errors import InvalidRequestError, ServeError, TooLargeError, TooSlowError
-from treekit.serve.inflate import inflated
+from treekit.serve.protocol.inflate import inflated
 from treekit.serve.settings import Limits
 
 __all__ = ["Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_body"]

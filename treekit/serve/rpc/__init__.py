@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from treekit.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from treekit.serve.answering.service import Service
     from treekit.serve.rpc.call import Note
     from treekit.serve.rpc.server import CheckToken, GrpcServer
-    from treekit.serve.service import Service
     from treekit.serve.settings import ServeSettings
 
 __all__ = ["start_grpc"]

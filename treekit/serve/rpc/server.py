@@ -15,11 +15,11 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 
 from treekit.errors import SettingError
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import BusyError, InvalidRequestError, ServeError, TooSlowError
 from treekit.serve.rpc.call import Call, Note
 from treekit.serve.rpc.messages import SERVICE, methods
 from treekit.serve.rpc.methods import Methods
-from treekit.serve.service import Service
 from treekit.serve.settings import Limits, ServeSettings
 
 __all__ = ["CheckToken", "GrpcServer", "start"]
