@@ -87,6 +87,20 @@ def test_requests_rows_errors_and_models_are_counted(service: Any) -> None:
     assert any(name == "treekit_build_info" for name, *_ in found)
 
 
+def test_times_fall_into_their_buckets(service: Any) -> None:
+    metrics = Metrics(service)
+    for seconds in (0.0001, 0.001, 0.0011, 60.0):
+        metrics.observe("infer", record("m", "1", 1), seconds)
+    found = samples(metrics.render()[0].decode())
+    name, labels = "treekit_request_duration_seconds", {"endpoint": "infer", "model": "m"}
+    assert value(found, f"{name}_sum", **labels) == pytest.approx(60.0022)
+    reached = [
+        value(found, f"{name}_bucket", le=bound, **labels)
+        for bound in ("0.00025", "0.001", "0.0025", "30.0", "+Inf")
+    ]
+    assert reached == [1, 2, 3, 3, 4]
+
+
 def test_requests_in_the_works_are_seen(service: Any) -> None:
     hold = threading.Event()
     next(service.repository.served).meanwhile = lambda: hold.wait(10)

@@ -260,12 +260,11 @@ def _quoted(text: str | bytes) -> str:
     """A text as JSON in ASCII that is printed as it is; of paths and names there are few."""
     if isinstance(text, bytes):
         text = text.decode("latin-1")
-    return json.dumps(text).replace("\x7f", "\\u007f")
+    return json.dumps(text)
 
 
 def _ascii(told: dict[str, Any]) -> bytes:
-    text = json.dumps(told, ensure_ascii=True, default=str)
-    return text.replace("\x7f", "\\u007f").encode() + b"\n"
+    return json.dumps(told, default=str).encode() + b"\n"
 
 
 _stderr = Writer()
