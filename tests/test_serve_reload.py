@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import infer_body, save_forest, server_process, server_thread
+from tests.serving import children, infer_body, save_forest, server_process, server_thread
 from treekit.model.store import load
 from treekit.serve.models.loading import look_at
 
@@ -239,6 +240,28 @@ def test_after_a_load_or_unload_no_worker_answers_with_the_state_before(workers,
     assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_load_waits_for_the_worker_that_is_slow(workers, forests):
+    running, folder = workers
+    put(forests[0], folder / "said.treekit")
+    done: list[int] = []
+
+    def load_it() -> None:
+        done.append(request(running.url, "POST", "/v2/repository/models/said/load")[0])
+
+    slow = children(running.process.pid)[0]
+    os.kill(slow, signal.SIGSTOP)
+    try:
+        thread = threading.Thread(target=load_it)
+        thread.start()
+        time.sleep(1)
+        assert done == []
+    finally:
+        os.kill(slow, signal.SIGCONT)
+    thread.join(30)
+    assert done == [200]
+
+
 def test_a_load_that_is_refused_is_refused_by_all(workers, forests):
     running, folder = workers
     put(forests[0], folder / "said.treekit")
@@ -255,8 +278,6 @@ def test_a_load_that_is_refused_is_refused_by_all(workers, forests):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_worker_that_begins_later_knows_what_was_unloaded(workers, forests):
-    from tests.test_serve_run import children
-
     running, folder = workers
     put(forests[0], folder / "said.treekit")
     assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
