@@ -463,6 +463,7 @@ def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
     page.answered()
     page.wait(f"{PICTURE} === 2")
     assert page.texts("#rule .clauses li") == ["density <= 0.875"]
+    assert page.text("#rule-title") == "The rule of tree 5"
     page.wait("location.hash.includes('tree=5')")
 
 

@@ -59,6 +59,7 @@ export function showRule(text, found) {
   const held = way.map((line) => STEP.exec(line)?.[2]).filter(Boolean).map((line) => columnsOf(line)[0]);
   const conditions = rule.length ? rule : found.path.some((step) => step.why === "held") ? held.slice(-1) : held;
   find("rule-part").hidden = found.leaves.length !== 1;
+  find("rule-title").textContent = found.trees > 1 ? say("serve_rule_of_tree", { tree: whole(found.tree + 1) }) : say("serve_rule");
   const lines = conditions.map((line) => el("li", {}, el("bdi", {}, clipped(line))));
   const answer = found.leaves[0]?.says ?? [];
   const aside = [[say("explain_missing"), missing], [say("explain_not_asked"), idle]];
