@@ -240,7 +240,7 @@ def test_addresses_are_written_as_clients_write_them():
 
 def test_all_addresses_of_a_host_have_one_port(monkeypatch):
     here = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2")]
-    monkeypatch.setattr("treekit.serve.listening._addresses", lambda host, port: here)
+    monkeypatch.setattr("treekit.serve.process.listening._addresses", lambda host, port: here)
     sockets = bind("both", 0)
     try:
         (one, port), (other, same) = (opened.getsockname() for opened in sockets)
