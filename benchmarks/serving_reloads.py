@@ -1,6 +1,6 @@
 """Answers while model files are replaced: how many are lost, or mixed of two versions.
 
-    python -m benchmarks.serving.reloads [--seconds 10] [--trees 100]
+    python -m benchmarks.serving_reloads [--seconds 10] [--trees 100]
 
 Clients ask one model all the time, each by connections of its own, while its file is replaced
 by a rename every 0.1 to 0.3 s by one of two models that answer differently.  An answer is lost

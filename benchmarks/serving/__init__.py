@@ -1,1 +1,0 @@
-"""Loads on a running server; each module is a script of its own."""
