@@ -56,7 +56,7 @@ class Runner:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="treekit-answer")
         self._places = threading.Semaphore(threads + queued)
         self._queued = queued
-        self._closed = False
+        self._closed = threading.Event()
         most = min(batch_rows, limits.rows)
         self._batcher = Batcher(self._alone, most, batch_delay) if most else None
 
@@ -113,7 +113,7 @@ class Runner:
     async def _alone(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         if self.at_once(served, batch, wanted):
             return served.answer(batch, wanted)
-        if self._closed:
+        if self._closed.is_set():
             raise UnavailableError(_CLOSING)
         if not self._places.acquire(blocking=False):
             raise UnavailableError(
@@ -127,11 +127,11 @@ class Runner:
                 return await asyncio.wrap_future(work)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._closed and task is not None and not task.cancelling():
+            if self._closed.is_set() and task is not None and not task.cancelling():
                 raise UnavailableError(_CLOSING) from None  # `close` gave the work up
             raise
 
     def close(self) -> None:
         """Take no more for threads, give up what waits for one; threads end when they are done."""
-        self._closed = True
+        self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
