@@ -212,7 +212,7 @@ def _quotes(request: _Request) -> int:
 
 
 def _codes_of(column: Column) -> dict[Any, float] | None:
-    """The code of each level that is a text; None of numbers."""
+    """The code of each level; None of a column of numbers."""
     if column.kind == "numeric":
         return None
     return {level: float(at) for at, level in enumerate(column.levels)}
