@@ -42,7 +42,9 @@ def parser(benchmark: Benchmark, toy: bool) -> argparse.ArgumentParser:
         f"python -m benchmarks {benchmark.name}",
         description=benchmark.line,
     )
-    made.add_argument("--toy", action="store_true", help="small, in this process, nothing kept")
+    made.add_argument(
+        "--toy", "--quick", action="store_true", help="small, in this process, nothing kept"
+    )
     few = toy and benchmark.toy_peers is not None
     peers = benchmark.toy_peers if few else benchmark.peers
     most = 1 if toy else benchmark.rounds
@@ -99,7 +101,7 @@ def _reader(parameter: Parameter) -> Any:
 
 def run(benchmark: Benchmark, arguments: Sequence[str] = ()) -> Result:
     """Measure, print, and keep the result; returns it."""
-    toy = "--toy" in arguments
+    toy = not {"--toy", "--quick"}.isdisjoint(arguments)
     made = parser(benchmark, toy)
     given = made.parse_args(list(arguments))
     unknown = {*given.peers} - {*benchmark.peers} | {*given.own} - {*benchmark.own}

@@ -25,8 +25,8 @@ from treekit.model.build import build_tree, leaf, threshold
 from treekit.model.ensemble import Model, make_model
 from treekit.model.predict import probabilities, sums
 from treekit.records import check_record, kind_of
-from treekit.serve.repository import Repository
-from treekit.serve.tensors import Tensor
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.tensors import Tensor
 from treekit.testing import check_exporter
 
 MODEL = random_model(3, mixed_schema())

@@ -34,7 +34,8 @@ from treekit.model.build import (
 )
 from treekit.model.ensemble import Model, make_model
 from treekit.plot import MOST_ENDS, Picture, plot
-from treekit.plot.colours import PAPER, _luminance, class_colour, ink_on
+from treekit.plot.colours import INK, PAPER, _luminance, class_colour, ink_on
+from treekit.plot.cut import MOST_LEVELS
 from treekit.plot.dot import quoted
 from treekit.plot.language import LANGUAGES
 from treekit.plot.markup import element, escaped
@@ -278,6 +279,58 @@ def test_a_large_tree_is_cut_where_it_can_still_be_read_and_says_so():
 def test_a_small_tree_is_drawn_whole():
     picture = plot(model_of(threshold("density", 0.25, NO, YES)))
     assert not any("Cut" in note for note in picture.notes)
+
+
+def bold(picture: Picture, tag: str) -> int:
+    """Boxes, or edges, that are drawn as those of a marked way."""
+    found = parsed(picture).iter(f"{SVG}{tag}")
+    return sum(
+        one.get("stroke") == INK and float(one.get("stroke-width", "0")) >= 3 for one in found
+    )
+
+
+def test_a_marked_node_marks_the_way_from_the_root():
+    model = random_model(5, mixed_schema(), n_trees=1, n_splits=12)
+    tree = model.trees[0]
+    for node in (0, int(tree.leaves[-1]), int(tree.leaves[2])):
+        way = [node]
+        while way[-1]:
+            way.append(int(tree.parent[way[-1]]))
+        picture = plot(model, marked=[node], max_depth=None)
+        assert sorted(way) == [drawn.node for drawn in picture.nodes if drawn.marked]
+        assert (bold(picture, "rect"), bold(picture, "path")) == (len(way), len(way) - 1)
+        assert sum(hover.startswith("on the marked way\n") for hover in hovers(picture)) == len(way)
+        assert picture.dot().count(f'color="{INK}", penwidth') == len(way)
+    assert bold(plot(model, max_depth=None), "rect") == 0
+
+
+def test_the_way_alone_is_drawn_with_what_branches_off_it():
+    model = random_model(5, mixed_schema(), n_trees=1, n_splits=60)
+    tree = model.trees[0]
+    leaf_node = int(tree.leaves[len(tree.leaves) // 2])
+    assert plot(model).notes[0].startswith("Cut at depth"), "too large to be drawn whole"
+    picture = plot(model, marked=[leaf_node])
+    assert picture.nodes == plot(model, marked=[leaf_node], max_depth="way").nodes
+    way = {drawn.node for drawn in picture.nodes if drawn.marked}
+    beside = {int(child) for child in range(1, tree.n_nodes) if int(tree.parent[child]) in way}
+    assert {drawn.node for drawn in picture.nodes} == {0} | beside
+    hidden = sum(drawn.hidden for drawn in picture.nodes)
+    assert picture.notes[0] == (
+        "Only the marked way and what branches off it is drawn: "
+        f"{tree.n_leaves - hidden} of {tree.n_leaves} leaves."
+    )
+    asked = {drawn.node for drawn in picture.nodes if drawn.question}
+    assert asked == way - set(tree.leaves.tolist())
+
+
+def test_a_way_of_very_many_levels_ends_and_says_so():
+    model = chain(MOST_LEVELS + 20, mixed_schema())
+    tree = model.trees[0]
+    deepest = int(np.argmax(tree.depths))
+    picture = plot(model, marked=[deepest], language="zh")
+    assert max(drawn.depth for drawn in picture.nodes) == MOST_LEVELS
+    assert picture.notes[1] == f"标记的路径在深度 {MOST_LEVELS} 以下继续。"
+    assert len(plot(model, marked=[deepest], max_depth=3).nodes) == 7, "a depth is a depth"
 
 
 def test_a_deep_tree_is_drawn_whole_if_asked():
@@ -536,6 +589,9 @@ def test_an_estimator_is_drawn_by_its_model():
         ({"tree": 1}, "no tree 1; the model has 1"),
         ({"tree": -1}, "no tree -1"),
         ({"max_depth": -1}, "max_depth of a picture is -1"),
+        ({"max_depth": "way"}, "'way' with marked nodes"),
+        ({"marked": [9]}, "there is no node 9; the tree has"),
+        ({"marked": [-1]}, "there is no node -1"),
         ({"max_depth": "deep"}, "give a depth from 0, 'auto', 'way'"),
         ({"language": "fr"}, "unknown language 'fr'"),
         ({"path": "tree.png"}, "must end in .svg or .dot"),

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.reference.models import mixed_schema, random_model, text_row
+from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
 from tests.strategies import ALL_KINDS, matrices, models
+from treekit.data.numbers import round_to
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
 from treekit.model.build import Surrogate, build_tree, leaf, oblique, rule, subset, threshold
@@ -25,15 +26,15 @@ from treekit.model.predict import leaf_indices
 from treekit.rules.explain import explain
 from treekit.rules.extract import rules
 from treekit.rules.of_leaves import LeafRules
-from treekit.serve import contributions, reasons
-from treekit.serve.app import make_app
+from treekit.serve.answering.running import Runner
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.of_treekit import TreekitServed
-from treekit.serve.reasons import Reasons
-from treekit.serve.repository import Repository
-from treekit.serve.running import Runner
-from treekit.serve.service import Service
+from treekit.serve.models import contributions, reasons
+from treekit.serve.models.of_treekit import TreekitServed
+from treekit.serve.models.reasons import Reasons
+from treekit.serve.models.repository import Repository
 from treekit.serve.settings import Limits
+from treekit.serve.web.app import make_app
 
 NAN = math.nan
 
@@ -79,9 +80,7 @@ def test_a_list_says_the_rule_that_fired_or_otherwise() -> None:
     said = rule_texts(model, [3.0, 0.0], [1.0, 9.0], [1.0, 9.5])
     assert said == [["x > 2.5"], ["y <= 9, or is missing"], ["otherwise"]]
     large = LeafRules(model, most=0)
-    assert [*large.texts({0: model.trees[0].leaves.tolist()}).values()] == [
-        own for (own,) in said
-    ]
+    assert [*large.texts({0: model.trees[0].leaves.tolist()}).values()] == [own for (own,) in said]
 
 
 def test_sums_of_columns_and_surrogates_are_told_in_full() -> None:
@@ -141,9 +140,7 @@ def test_each_leaf_has_the_conditions_of_the_text_of_the_rules(data: st.DataObje
 def test_a_tree_cut_to_its_ways_says_the_same_rules(data: st.DataObject) -> None:
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
-    wanted = {
-        t: sorted(set(own.tolist())) for t, own in enumerate(leaf_indices(model, matrix).T)
-    }
+    wanted = {t: sorted(set(own.tolist())) for t, own in enumerate(leaf_indices(model, matrix).T)}
     assert LeafRules(model, most=0).texts(wanted) == LeafRules(model).texts(wanted)
 
 
@@ -205,6 +202,38 @@ def test_contributions_are_those_of_the_explanation(data: st.DataObject) -> None
             said = dict.fromkeys(model.schema.names, 0.0)
             said |= {name: one.number(units) for name, units in one.columns}
             assert own[:, k].tolist() == list(said.values())
+
+
+def margins_model() -> Model:
+    schema = Schema((Column("x"), Column("y")), classes=("a", "b", "c"))
+    deep = threshold("y", 2.5, leaf([0.3, -1.25, 4.0], 2), leaf([0.1, 0.7, -3.0]), missing=0)
+    trees = [threshold("x", at, leaf([-1.5, 0.1, 0.2], 5), deep) for at in (0.5, 1.5, 7.5)]
+    built = [build_tree(root, schema, margins=True) for root in trees]
+    return make_model(schema, built, combine="sum", link="softmax")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        margins_model(),
+        random_model(9, mixed_schema(()), combine="sum", link="exp"),
+        random_model(7, mixed_schema((), dtype="float64"), missing="fractional"),
+        random_model(3, mixed_schema(("a", "b", "c")), voting="hard", missing="fractional"),
+    ],
+    ids=["margins", "link", "divided numbers", "divided votes"],
+)
+def test_contributions_of_sums_are_told_before_the_link(model: Model) -> None:
+    rows = round_to(np.array(probe_rows(model, 4)[-8:]), model.schema.dtype)
+    why = Reasons(model)
+    bias, added = (why.output(name, rows).cells for name in ("bias", "contributions"))
+    for row, own, first in zip(rows, added, bias, strict=True):
+        for k, one in enumerate(explain(model, text_cells(model, row), changes=0).sums):
+            assert first[k] == one.number(one.bias)
+            said = {name: one.number(units) for name, units in one.columns}
+            names = model.schema.names
+            assert own[:, k].tolist() == [said.get(name, 0.0) for name in names]
+            total = one.number(one.total)
+            assert first[k] + own[:, k].sum() == pytest.approx(total, abs=1e-6, rel=1e-6)
 
 
 @settings(max_examples=30)
@@ -302,4 +331,3 @@ def one_model(served: TreekitServed) -> Repository:
     repository = Repository([])
     repository._by_name = {served.name: {served.version: served}}
     return repository
-

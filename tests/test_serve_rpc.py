@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -26,16 +25,17 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import treekit
 from tests.serving import on_a_port, service_of
-from tests.serving_rpc import event_loop, grpc_server
+from tests.serving_rpc import LOOP, certificate, event_loop, grpc_server
 from treekit.errors import MissingExtraError, SettingError
-from treekit.serve.app import make_app
 from treekit.serve.errors import UnauthorisedError
+from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
 from treekit.serve.rpc import start_grpc
+from treekit.serve.rpc.contents import tensors_of
 from treekit.serve.rpc.describe import described
 from treekit.serve.rpc.messages import DESCRIPTION, SERVICE, message, methods
-from treekit.serve.served import Batch, Served
 from treekit.serve.settings import ServeSettings
-from treekit.serve.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.web.app import make_app
 
 ROWS = 40
 CODES = ("INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED")
@@ -358,10 +358,20 @@ def test_an_output_without_a_field_makes_the_answer_raw(server: SimpleNamespace,
     assert not any(output.HasField("contents") for output in said.outputs)
 
 
-def test_large_requests_are_read_beside_the_event_loop(server: SimpleNamespace):
-    words = np.array([f"w{i}".encode() for i in range(20_000)], dtype=object)
-    said = server.client.infer("echo", [given("x", words, "BYTES")])
-    assert said.as_numpy("x").tolist() == words.tolist()
+def test_large_requests_are_read_beside_the_event_loop(server: SimpleNamespace, monkeypatch: Any):
+    names = []
+
+    def noted(*arguments: Any) -> Any:
+        names.append(threading.current_thread().name)
+        return tensors_of(*arguments)
+
+    monkeypatch.setattr("treekit.serve.rpc.methods.tensors_of", noted)
+    for rows in (10, 20_000):
+        words = np.array([f"w{i}".encode() for i in range(rows)], dtype=object)
+        said = server.client.infer("echo", [given("x", words, "BYTES")])
+        assert said.as_numpy("x").tolist() == words.tolist()
+    assert names[0] == LOOP
+    assert names[1] != LOOP
 
 
 def test_requests_may_be_compressed(server: SimpleNamespace, rows: Any):
@@ -583,6 +593,31 @@ def test_an_unforeseen_error_tells_nothing_but_its_id(
     assert "the secret of the house" in caplog.text
 
 
+def test_metrics_and_logs_are_told_of_each_call(folder: Path, rows: Any):
+    service = service_of(folder / "whole.treekit")
+    calls: list[Any] = []
+    with grpc_server(service, note=calls.append) as port:
+        address = f"127.0.0.1:{port}"
+        with triton.InferenceServerClient(address) as client:
+            client.infer("whole", [given("input", rows)])
+            client.is_server_live()
+        refused(
+            call,
+            address,
+            "ModelMetadata",
+            message("ModelMetadataRequest")(name="x").SerializeToString(),
+        )
+    version = service.repository.get().version
+    assert [(c.path, c.status, c.model, c.version, c.rows) for c in calls] == [
+        ("ModelInfer", 200, "whole", version, ROWS),
+        ("ServerLive", 200, "", "", 0),
+        ("ModelMetadata", 404, "", "", 0),
+    ]
+    assert calls[2].error.startswith("there is no model 'x'")
+    assert all(0 < c.seconds < 5 and "127.0.0.1" in c.client for c in calls)
+    assert len({c.id for c in calls}) == 3
+
+
 # ------------------------------------------------------------------------------ bounds
 
 
@@ -591,7 +626,7 @@ def test_what_is_larger_than_the_limits_is_refused(folder: Path, rows: Any):
     with grpc_server(service) as port, triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
         code, text = refused(client.infer, "whole", [given("input", rows[:11])])
         assert (code, "10 at once: send them in parts" in text) == ("RESOURCE_EXHAUSTED", True)
-        large = np.zeros((2000, 3), np.float32)
+        large = np.zeros((1, 6000), np.float32)
         for packed in (None, "gzip"):  # a few bytes may become very many
             options = {"compression_algorithm": packed}
             assert refused(client.infer, "whole", [given("input", large)], **options)[0] == (
@@ -673,6 +708,34 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
         assert call(address, "ModelInfer", ONE).model_name == "echo"
 
 
+def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connection(
+    folder: Path, monkeypatch: Any
+):
+    monkeypatch.setattr("treekit.serve.rpc.server._CONNECTION_SECONDS", 1)
+    service = service_of(folder / "whole.treekit", requests=1, seconds=0.5)
+    service.repository._by_name = {"echo": {"7": Echo()}}
+    large = bytes(15 << 20)  # more than a client takes unasked
+    shape = [1, len(large)]
+    data = request_of(inputs=[raw("x", "UINT8", shape)], raw_input_contents=[large])
+    asked = message("ModelMetadataRequest")(name="echo").SerializeToString()
+    calls: list[Any] = []
+    with grpc_server(service, note=calls.append) as port:
+        address = f"127.0.0.1:{port}"
+        with grpc.insecure_channel(address) as channel:
+            answers = channel.stream_stream(f"/{SERVICE}/ModelInfer")(
+                iter([data.SerializeToString()])
+            )
+            time.sleep(0.7)
+            assert refused(call, address, "ModelMetadata", asked)[0] == "RESOURCE_EXHAUSTED"
+            end = time.monotonic() + 10
+            while len(calls) < 2 and time.monotonic() < end:
+                time.sleep(0.05)
+            assert call(address, "ModelMetadata", asked).name == "echo"
+            answers.cancel()
+    assert calls[1].rows == 1
+    assert 1 < calls[1].seconds < 5
+
+
 # ------------------------------------------------------------------------ who may ask
 
 
@@ -700,17 +763,6 @@ def test_a_token_file_that_nobody_checks_is_no_way_to_start(folder: Path):
     service = service_of(folder / "whole.treekit")
     with pytest.raises(SettingError, match="token"):
         asyncio.run(start_grpc(service, ServeSettings(("-",), grpc_port=0, token_file="t")))
-
-
-def certificate(folder: Path) -> tuple[str, str]:
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return cert, key
 
 
 def test_tls_is_spoken_with_the_certificate_of_the_settings(

@@ -32,8 +32,8 @@ from tests.serving import (
 )
 from treekit.cli import main
 from treekit.errors import SettingError
-from treekit.serve.listening import bind, is_loopback, url_of
-from treekit.serve.saying import Start
+from treekit.serve.process.listening import bind, is_loopback, url_of
+from treekit.serve.process.saying import Start
 from treekit.serve.settings import ServeSettings
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -528,7 +528,7 @@ def test_a_server_runs_in_a_thread_of_another_program(model):
 
 
 def test_a_python_program_is_refused_what_the_command_is(model):
-    from treekit.serve.run import serve
+    from treekit.serve.process.run import serve
 
     with pytest.raises(SettingError, match="0 workers"):
         serve(ServeSettings((str(model),), workers=0))

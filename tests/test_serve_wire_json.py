@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from tests.serving import client_of, models, numbers, people, save_models, service_of
-from treekit.serve.app import make_app
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.service import Service
-from treekit.serve.tensors import DATATYPES, Tensor
-from treekit.serve.wire import read_request, tensors_of
+from treekit.serve.models.tensors import DATATYPES, Tensor
+from treekit.serve.protocol.wire import read_request, tensors_of
+from treekit.serve.web.app import make_app
 
 
 @pytest.fixture(scope="module")
@@ -398,3 +398,21 @@ def test_rows_of_numbers_are_answered_as_the_model_does(service: Service) -> Non
     label, shares = asked(service, of_data(rows.tolist(), [50, 4])).json()["outputs"]
     assert label["data"] == models()["texts"].predict(rows).tolist()
     assert np.array(shares["data"]).tobytes() == models()["texts"].predict_proba(rows).tobytes()
+
+
+def test_plain_requests_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second, slow look for repeated names is for requests that may have some."""
+
+    def slow(body: bytes) -> None:
+        raise AssertionError(body)
+
+    monkeypatch.setattr("treekit.serve.protocol.wire.refuse_repeats", slow)
+    cells: dict[str, Any] = {"BOOL": True, "BYTES": "Ulm"}
+    for datatype in DATATYPES:
+        body = of_data([cells.get(datatype, 1), None], [2], datatype)
+        for more in (
+            {},
+            {"id": "7", "parameters": {"a": "b", "binary_data_output": True}},
+            {"outputs": [{"name": "a"}, {"name": "b", "parameters": {"binary_data": False}}]},
+        ):
+            read(json.dumps(body | more).encode(), [2])

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.serving import models, numbers, on_a_port, people, save_models, service_of
-from treekit.serve.loading import Stamp
-from treekit.serve.repository import Repository
-from treekit.serve.served import Batch, Served
-from treekit.serve.service import Service
-from treekit.serve.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.answering.service import Service
+from treekit.serve.models.loading import Stamp
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # gevent's and its own, on import

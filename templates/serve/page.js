@@ -7,11 +7,11 @@ import { answersOf, sentence, showAnswers, showCompared } from "./page/answer.js
 import { noPicture, showAdds, showChange, showPicture, showRule, showSteps, showVotes } from "./page/reasons.js";
 import { Rules } from "./page/rules.js";
 
-const TYPING = 250, LATER = 500;         // ms until an answer, and the search for changes, is asked for
-const LONGEST_LINK = 6000, MANY_MODELS = 8, FEW_VALUES = 30;
+const TYPING = 250, LATER = 500, SETTLED = 1000;         // ms until an answer, and the search for changes, is asked for
+const LONGEST_LINK = 6000, MANY_MODELS = 12, FEW_VALUES = 30;
 
 const state = { models: [], model: null, form: null, tree: 1, kept: null, answers: null, row: null, said: null, sum: null };
-let running = new AbortController(), timer = 0, linkTimer = 0;
+let running = new AbortController(), timer = 0, linkTimer = 0, renewed = 0;
 const rules = new Rules((error) => fail(error));
 
 // ---------------------------------------------------------------- models
@@ -106,7 +106,7 @@ async function showForeign(model) {
   const place = find("foreign"), path = `/v2/models/${encodeURIComponent(model.name)}`;
   place.replaceChildren(el("h2", {}, say("serve_foreign_title")), el("p", {}, say("serve_foreign")));
   try {
-    const said = await ask(path);
+    const said = model.inputs ? model : await ask(path);
     for (const [title, specs] of [["serve_inputs", said.inputs], ["serve_outputs", said.outputs]]) {
       place.append(el("h3", {}, say(title)), el("ul", { class: "specs" }, specs.map((spec) =>
         el("li", {}, name(spec.name), el("code", {}, `${spec.datatype} [${spec.shape.join(", ")}]`)))));
@@ -187,6 +187,9 @@ const pause = (ms, signal) => new Promise((resolve, reject) => {
   signal.addEventListener("abort", () => { clearTimeout(end); reject(new DOMException("", "AbortError")); });
 });
 
+const busy = (...parts) => parts.forEach((part) => find(part).setAttribute("aria-busy", "true"));
+const done = (...parts) => parts.forEach((part) => find(part).removeAttribute("aria-busy"));
+
 async function predict() {
   clearTimeout(timer);
   running.abort();
@@ -195,11 +198,13 @@ async function predict() {
   const row = form.row();
   form.mark(state.kept?.row ?? null);
   if (row === null) {
+    done("work", "rule-part", "change-part");
     find("said").textContent = say("serve_fault_somewhere");
     return;
   }
   link();
-  find("work").setAttribute("aria-busy", "true");
+  busy("work", "rule-part", "change-part");
+  find("waiting").hidden = state.said !== null;
   try {
     const said = await ask("/predict", { body: { model: model.name, rows: [row] }, signal });
     if (isOther(said.version)) return await anew();
@@ -208,11 +213,15 @@ async function predict() {
     state.row = form.texts();
     find("said").textContent = sentence(state.answers);
     showKept();
+    done("work");
     await explain(row, signal);
   } catch (error) {
     fail(error);
   } finally {
-    if (!signal.aborted) find("work").removeAttribute("aria-busy");
+    if (!signal.aborted) {
+      done("work", "rule-part", "change-part");
+      find("waiting").hidden = true;
+    }
   }
 }
 
@@ -223,16 +232,19 @@ async function explain(row, signal) {
   if (isOther(said.version)) return anew();
   state.said = said;
   showReasons();
+  done("rule-part");
   const drawing = draw(signal);
   await pause(LATER, signal);
   const more = await ask("/explain", { body: { ...body, changes: 2 }, signal });
   if (isOther(more.version)) return anew();
   state.said = more;
   showChange(more.explanation.changes, tryOut);
-  return drawing;
+  await drawing;
+  return undefined;
 }
 
 function showReasons() {
+  find("waiting").hidden = true;
   const { text, explanation } = state.said;
   showRule(text, explanation);
   showAdds(explanation, state.sum);
@@ -259,6 +271,9 @@ const isOther = (version) => version !== state.model.version;
 // The model was replaced: its schema is read again, and the row is kept as far as it fits.
 async function anew() {
   const before = state.model, texts = state.form?.texts() ?? {};
+  // Processes of one server may change over one after the other: not too often, then.
+  if (Date.now() - renewed < 2 * SETTLED) await new Promise((go) => { setTimeout(go, SETTLED); });
+  renewed = Date.now();
   await readModels();
   const model = current();
   if (!model) {
@@ -292,19 +307,21 @@ async function fail(error) {
   if (error.status === 401) return askToken();
   const again = el("button", { type: "button", onclick: retry }, say("serve_again"));
   const message = el("bdi", {}, visible(error.message, 600));
-  const trouble = find("trouble");
-  trouble.hidden = false;
   find("said").textContent = "";
-  if (error.status === 0) return trouble.replaceChildren(el("p", {}, say("serve_gone")), again);
+  if (error.status === 0) return complain(el("p", {}, say("serve_gone")), again);
+  if ((error.status === 503 || error.status === 404) && await wentAway()) return undefined;
   if (error.status === 429 || error.status === 503) {
-    if (error.status === 503 && await wentAway()) return undefined;
     const wait = error.after ? say("serve_busy_after", { seconds: error.after }) : say("serve_busy");
-    return trouble.replaceChildren(el("p", {}, wait, " ", message), again);
+    return complain(el("p", {}, wait, " ", message), again);
   }
-  if (error.status === 404 && await wentAway()) return undefined;
   const field = error.status === 400 ? state.form?.blame(error.message) : null;
-  return trouble.replaceChildren(el("p", {}, say("serve_refused"), " ", message), field
+  return complain(el("p", {}, say("serve_refused"), " ", message), field
     ? el("button", { type: "button", onclick: () => field.input.focus() }, say("serve_to_field")) : again);
+}
+
+function complain(...parts) {
+  find("trouble").replaceChildren(...parts);
+  find("trouble").hidden = false;
 }
 
 // Whether the model is no longer there, or no longer the one that the form was made from.
@@ -384,6 +401,7 @@ function listen() {
   find("form").addEventListener("submit", (event) => {
     event.preventDefault();
     predict().then(() => state.form.firstFault?.input.focus());
+    if (matchMedia("(max-width: 59.99rem)").matches && !state.form.firstFault) find("answer-title").scrollIntoView();
   });
   find("reset").addEventListener("click", () => { state.form.fill({}); predict(); });
   find("pin").addEventListener("click", () => { keep(state.row, state.answers); find("back").focus(); });

@@ -27,6 +27,7 @@ _FLAGS = (
     *("--hide-scrollbars", "--force-device-scale-factor=1", "--remote-debugging-pipe"),
 )
 _PATIENCE = 60.0
+_KEYS = {"Backspace": 8, "Tab": 9, "Enter": 13}
 
 _LAUNCH = """
 import fcntl, os, sys
@@ -139,7 +140,7 @@ class Browser:
 
     def press(self, key: str, text: str = "") -> None:
         """Press a key and let it go: ``Tab``, ``Enter``."""
-        pressed = {"key": key, "windowsVirtualKeyCode": {"Tab": 9, "Enter": 13, "ArrowDown": 40}.get(key, 32)}
+        pressed = {"key": key, "windowsVirtualKeyCode": _KEYS.get(key, 32)}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **pressed)
         self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
 

@@ -52,14 +52,37 @@ def inspect_command(model: str) -> None:
     metavar="A,B,...",
     help="Texts that mean missing, instead of the model's own.",
 )
+@click.option(
+    "--url",
+    metavar="URL",
+    help="Ask the server there, http://host:port or https://...; MODEL is a name on it.",
+)
+@click.option("--token-file", metavar="FILE", help="The server's bearer token, one line.")
+@click.option("--ca-file", metavar="FILE", help="Authorities to trust for https, PEM.")
 def predict_command(
-    model: str, table: str, output: Path | None, proba: bool, missing_marks: list[str] | None
+    model: str,
+    table: str,
+    output: Path | None,
+    proba: bool,
+    missing_marks: list[str] | None,
+    url: str | None,
+    token_file: str | None,
+    ca_file: str | None,
 ) -> None:
     """Write what MODEL says of each row of TABLE, as CSV.
 
     Each column is named as its target was; probabilities are in columns named
     TARGET=CLASS behind them.  Numbers are the shortest that read back to the same double.
+
+    With --url the file is the same, to the byte, for models of treekit; of others, which an
+    ONNX file has, the outputs are the columns.
     """
+    if url is not None:
+        _predict_there(model, table, output, proba, missing_marks, (url, token_file, ca_file))
+        return
+    for name, given in (("--token-file", token_file), ("--ca-file", ca_file)):
+        if given is not None:
+            raise click.UsageError(f"{name} is for a server; give its --url")
     from treekit.cli.scoring import read_rows
     from treekit.model.store import load
 
@@ -70,6 +93,34 @@ def predict_command(
         raise click.UsageError(f"{model!r} predicts a number, without classes; leave --proba out")
     marks = loaded.schema.missing_marks if missing_marks is None else missing_marks
     write_text(_answers(loaded, read_rows(table, marks), proba), output)
+
+
+def _predict_there(
+    name: str,
+    table: str,
+    output: Path | None,
+    proba: bool,
+    missing_marks: list[str] | None,
+    server: tuple[str, str | None, str | None],
+) -> None:
+    """Ask the model of a name on a server: its URL, the file of its token, and whom to trust."""
+    from treekit.cli.scoring import read_rows
+    from treekit.serve.client.client import Client, read_token
+    from treekit.serve.client.remote import remote_model
+
+    url, token_file, ca_file = server
+    if output is not None:
+        check_place(output, *(given for given in (table, token_file, ca_file) if given))
+    client = Client(url, None if token_file is None else read_token(token_file), ca_file)
+    try:
+        model = remote_model(client, name)
+        if proba and not model.proba:
+            raise click.UsageError(f"{name!r} has no classes that are known; leave --proba out")
+        marks = model.marks if missing_marks is None else missing_marks
+        lines = model.lines(read_rows(table, marks), proba=proba)
+        write_text(map(_csv_lines, lines), output)
+    finally:
+        client.close()
 
 
 def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:

@@ -138,7 +138,7 @@ def serve_command(sources: tuple[str, ...], **options: Any) -> None:
     it.  A changed file replaces its model without a lost answer; one that cannot be used
     leaves the model before it in service, and the log says why.
     """
-    from treekit.serve.run import serve
+    from treekit.serve.process.run import serve
 
     serve(settings_of(sources, options))
 

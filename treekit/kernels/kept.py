@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from numba.core import caching
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache
 
@@ -47,8 +48,29 @@ def keep(dispatcher: Any, mark: str | None = None) -> Any:
     return dispatcher
 
 
+def _with_filled_folder() -> Any:
+    """numba's places for a cache, and ``NUMBA_CACHE_DIR`` where it is filled and only read.
+
+    numba passes such a folder over; that of a container's image holds what the image was
+    made with.
+    """
+    kinds: Any = caching.CompileResultCacheImpl
+    known = list(getattr(kinds, "_locator_classes", ()))
+    if not known or known[0].__name__.lstrip("_") != "UserProvidedCacheLocator":
+        return kinds  # not this numba's inner names
+
+    def ensure_cache_path(self: Any) -> None:
+        if not Path(self.get_cache_path()).is_dir():
+            raise NotADirectoryError(self.get_cache_path())
+
+    filled = type("_Filled", (known[0],), {"ensure_cache_path": ensure_cache_path})
+    return type("_Kinds", (kinds,), {"_locator_classes": [known[0], filled, *known[1:]]})
+
+
 class _Kept(FunctionCache):
     """numba's cache, stamped with all kernels, whose failures cost time only."""
+
+    _impl_class = _with_filled_folder()
 
     def __init__(self, function: Callable[..., Any], mark: str | None) -> None:
         super().__init__(function)

@@ -67,9 +67,9 @@ def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = Non
     limit = _limit(tree, depths, "auto" if max_depth == "way" and way is not None else max_depth)
     opened = (tree.n_children > 0) & (depths < limit)
     too_large = max_depth == "auto" and limit < int(depths.max())
-    along = way is not None and (max_depth == "way" or too_large)
-    if along:
-        opened = (tree.n_children > 0) & (depths < MOST_LEVELS) & way
+    along = False
+    if way is not None and (max_depth == "way" or too_large):
+        along, opened = True, (tree.n_children > 0) & (depths < MOST_LEVELS) & way
     # Siblings have one parent, so they stay side by side and in order.
     drawn = opened[tree.parent]
     drawn[0] = True

@@ -7,7 +7,8 @@ Where what is done:
 
 - lists: `rulelist`, `conditions`, `records`, `clauses`; from a model `extract` (`divided`,
   `listed`), with equal answers joined `joined` (`collapsed`, `merging`); to a model `as_model`;
-  run `evaluate` (`cells`, `policies`), rule by rule `fired`; shortened numbers `rounded`;
+  run `evaluate` (`cells`, `policies`), rule by rule `fired`; shortened numbers `rounded`; of
+  some leaves alone `of_leaves`;
 - words: `language` (`catalogue/`, `check_language`, `samples`), `words`, `phrases`, `patterns`;
   written by `header` and `write`, read by `read` (`read_header`, `read_phrases`,
   `read_answers`);

@@ -46,6 +46,7 @@ class LeafRules:
     def __init__(self, model: Model, most: int = 1 << 20) -> None:
         self._model = model
         self._listed: RuleList | None = None
+        self._rules: dict[tuple[int, int], int] = {}
         if model.n_leaves * max(model.depth, 1) <= most:
             self._listed = rules(model)
             self._rules = _by_leaf(self._listed, range(model.n_trees))
@@ -66,11 +67,7 @@ class LeafRules:
         """
         if not wanted:
             return {}
-        listed, places = self._listed, {}
-        if listed is None:
-            listed, places = self._cut(wanted)
-        else:
-            places = self._rules
+        listed, places = self._cut(wanted) if self._listed is None else (self._listed, self._rules)
         pairs = [(tree, leaf) for tree, own in wanted.items() for leaf in own]
         which = np.array([places[pair] for pair in pairs], dtype=np.int64)
         return dict(zip(pairs, joined_texts(listed, which, words), strict=True))

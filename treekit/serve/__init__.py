@@ -1,13 +1,16 @@
 """Models behind the Open Inference Protocol v2: a transport-free core under thin faces.
 
-| module | holds |
+| room | holds (each imports only from those above it) |
 |---|---|
-| `errors`, `settings`, `tensors` | what is refused; settings and bounds; the protocol's tensors |
-| `served`, `of_treekit`, `of_onnx` | a model in service: treekit's, or a foreign ONNX file |
-| `reasons` | rules that fired and contributions, as outputs |
-| `loading`, `repository` | files to models in service; names, versions, load, unload, refresh |
-| `running`, `service` | requests on an event loop, within limits; what all faces share |
-| `wire`, `binary` | the protocol's JSON, and its tensors as bytes |
-| `rpc` | the protocol over gRPC |
-| `http`, `oip`, `app` | bodies and errors over ASGI; the protocol's paths; the application |
+| `errors`, `settings` | what is refused, with its HTTP status; what a server is told, its bounds |
+| `models/` | a model in service: treekit's or a foreign ONNX file; its files, names and versions |
+| `answering/` | requests on an event loop: at once, in threads or together; what all faces share |
+| `protocol/` | the protocol without a transport: requests, tensors as JSON and as bytes, metadata |
+| `http` | bodies, answers and errors over ASGI |
+| `gate/` | who may ask, how much at once; ids, metrics, log lines |
+| `plain/` | rows as JSON objects, answers with their reasons: for people and for the page |
+| `web/` | the protocol and the page over HTTP, and the application of all of these |
+| `rpc/` | the protocol over gRPC |
+| `process/` | sockets, connections, workers, reloads, a start and an end |
+| `client/` | rows of a table to a model on a server: `treekit predict --url` |
 """

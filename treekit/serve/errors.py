@@ -13,6 +13,7 @@ __all__ = [
     "ForbiddenError",
     "InvalidRequestError",
     "NotFoundError",
+    "RemoteError",
     "ServeError",
     "TooLargeError",
     "TooSlowError",
@@ -35,6 +36,20 @@ class ServeError(TreekitError):
     """Base of all that a server answers with an error of its own; `status` is HTTP's."""
 
     status = 400
+
+
+class RemoteError(TreekitError):
+    """What a client has of a server that it cannot reach, or that refuses its request.
+
+    Attributes
+    ----------
+    status : int
+        Of the answer; 0 without one.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class InvalidRequestError(ServeError):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from types import coroutine
 from typing import Any, NamedTuple
 
 import msgspec
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from treekit.serve.deadlines import Deadlines
+from treekit.serve.answering.deadlines import Deadlines
 from treekit.serve.errors import InvalidRequestError, ServeError, TooLargeError, TooSlowError
-from treekit.serve.inflate import inflated
+from treekit.serve.protocol.inflate import inflated
 from treekit.serve.settings import Limits
 
 __all__ = ["Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_body"]
@@ -99,22 +100,56 @@ async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > most:
         raise TooLargeError(_too_long(most))
-    with _arriving(limits.seconds).watch():
+    arriving = receive()
+    try:
+        waits_for = arriving.send(None)  # type: ignore[attr-defined]
+    except StopIteration as there:  # the usual case: nothing to wait for, nothing to limit
+        message = there.value
+    else:
+        with _arriving(limits.seconds).watch():
+            message = await _resumed(arriving, waits_for)
+            if message.get("more_body"):
+                return await _all_parts(message, receive, most)
+    if message["type"] != "http.request":
+        raise InvalidRequestError(_GONE)
+    if message.get("more_body"):
+        with _arriving(limits.seconds).watch():
+            return await _all_parts(message, receive, most)
+    body: bytes = message.get("body", b"")
+    if len(body) > most:
+        raise TooLargeError(_too_long(most))
+    return body
+
+
+async def _all_parts(message: Message, receive: Receive, most: int) -> bytes:
+    parts = bytearray()
+    while message["type"] == "http.request":
+        parts += message.get("body", b"")
+        if len(parts) > most:
+            raise TooLargeError(_too_long(most))
+        if not message.get("more_body"):
+            return bytes(parts)
         message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body"):
-            body: bytes = message.get("body", b"")
-            if len(body) > most:
-                raise TooLargeError(_too_long(most))
-            return body
-        parts = bytearray()
-        while message["type"] == "http.request":
-            parts += message.get("body", b"")
-            if len(parts) > most:
-                raise TooLargeError(_too_long(most))
-            if not message.get("more_body"):
-                return bytes(parts)
-            message = await receive()
-    raise InvalidRequestError("the client went before its body had arrived")
+    raise InvalidRequestError(_GONE)
+
+
+@coroutine
+def _resumed(arriving: Any, waits_for: Any) -> Any:
+    """Await a coroutine that has begun: what it waits for goes up to the event loop."""
+    while True:
+        try:
+            value = yield waits_for
+        except BaseException as error:  # noqa: BLE001 - a cancellation, too, is its own
+            step, given = arriving.throw, error
+        else:
+            step, given = arriving.send, value
+        try:
+            waits_for = step(given)
+        except StopIteration as there:
+            return there.value
+
+
+_GONE = "the client went before its body had arrived"
 
 
 class _OfThread(threading.local):

@@ -40,19 +40,32 @@ function columnsOf(line) {
   return cells.map((cell) => cell.trim());
 }
 
+const STEP = /^(\d+) {2}(.*)$/;
 const clipped = (text) => (text.length > LINE ? `${text.slice(0, LINE)}…` : text);
 
+// What is answered, target by target.
+function thens(says, shares = false) {
+  return says.map((said, at) => {
+    const answer = el("strong", {}, name(said.label === null ? number(said.value) : labelText(said.label)));
+    const part = said.shares.find(([label]) => label === said.label)?.[1];
+    return [at ? say("if_comma") : "", told("serve_then", { target: name(said.target), answer }),
+      shares && part !== undefined ? ` (${share(part)})` : ""];
+  });
+}
+
 export function showRule(text, found) {
-  const { rule, idle, missing } = partsOf(text, found);
-  find("rule-part").hidden = rule.length === 0;
-  const lines = rule.map((line) => el("li", {}, el("bdi", {}, clipped(line))));
+  const { rule, way, idle, missing } = partsOf(text, found);
+  // Where stand-ins for missing values, or rules of a list, decide: what held on the way.
+  const held = way.map((line) => STEP.exec(line)?.[2]).filter(Boolean).map((line) => columnsOf(line)[0]);
+  const conditions = rule.length ? rule : found.path.some((step) => step.why === "held") ? held.slice(-1) : held;
+  find("rule-part").hidden = found.leaves.length !== 1;
+  find("rule-title").textContent = found.trees > 1 ? say("serve_rule_of_tree", { tree: whole(found.tree + 1) }) : say("serve_rule");
+  const lines = conditions.map((line) => el("li", {}, el("bdi", {}, clipped(line))));
   const answer = found.leaves[0]?.says ?? [];
   const aside = [[say("explain_missing"), missing], [say("explain_not_asked"), idle]];
   find("rule").replaceChildren(
     el("ul", { class: "clauses" }, lines),
-    el("p", { class: "then" }, answer.map((said) => told("serve_then", {
-      target: name(said.target), answer: el("strong", {}, name(said.label === null ? number(said.value) : labelText(said.label))),
-    })), " ", el("span", { class: "note" }, say("explain_support", { support: number(found.leaves[0]?.support ?? 0) }))),
+    el("p", { class: "then" }, thens(answer), " ", el("span", { class: "note" }, say("explain_support", { support: number(found.leaves[0]?.support ?? 0) }))),
     ...aside.filter(([, lines]) => lines.length).map(([heading, lines]) =>
       el("p", { class: "note" }, `${heading}: `, lines.map((line) => el("bdi", {}, clipped(line))))),
   );
@@ -61,7 +74,7 @@ export function showRule(text, found) {
 export function showSteps(text, found) {
   const { way } = partsOf(text, found);
   const rows = way.map((line) => {
-    const step = /^(\d+) {2}(.*)$/.exec(line);
+    const step = STEP.exec(line);
     const [condition, why] = columnsOf(step ? step[2] : line);
     return el("li", { class: step ? "step" : "leaf" }, el("bdi", {}, clipped(condition)),
       why ? el("bdi", { class: "why" }, clipped(why)) : null);
@@ -99,13 +112,13 @@ function addsNode(one, row) {
   }
   const figures = figuresOf(one, [one.numbers.bias, ...lines.map((line) => line[2])]);
   const largest = Math.max(...lines.map((line) => Math.abs(line[2])), 0);
-  const head = el("tr", { class: "quiet" }, el("th", { scope: "row" }, say("explain_on_average")), el("td"), el("td", { class: "drawn" }),
+  const head = el("tr", { class: "quiet" }, el("th", { scope: "row" }, say("explain_on_average")), el("td", { class: "cell" }), el("td", { class: "drawn" }),
     el("td", { class: "n" }, figures[0]));
   const rows = lines.map(([label, cell, value], at) => el("tr", {}, el("th", { scope: "row" }, label),
     el("td", { class: "cell" }, cell === undefined ? "" : cell === null ? el("em", {}, say("explain_gone")) : name(cell, 24)),
     el("td", { class: "drawn" }, lever(value, largest)),
     el("td", { class: "n", title: number(value) }, signed(figures[at + 1]))));
-  const foot = el("tr", { class: "sum" }, el("th", { scope: "row" }, say("explain_together")), el("td"), el("td", { class: "drawn" }),
+  const foot = el("tr", { class: "sum" }, el("th", { scope: "row" }, say("explain_together")), el("td", { class: "cell" }), el("td", { class: "drawn" }),
     el("td", { class: "n", title: number(one.numbers.total) }, figures.at(-1)));
   return el("table", { class: "adds" }, el("caption", { class: "unseen" }, say("serve_adds")), el("tbody", {}, head, rows, foot));
 }
@@ -178,9 +191,7 @@ export function showChange(changes, apply) {
     el("ul", { class: "moves changes" }, list.map((change) => el("li", {},
       el("div", {}, change.cells.map((cell) => el("p", {}, told("serve_move",
         { column: name(cell.column), before: value(cell.before), after: value(cell.after) }))),
-      el("p", { class: "note" }, change.says.map((said) => told("serve_then", {
-        target: name(said.target), answer: el("strong", {}, name(said.label === null ? number(said.value) : labelText(said.label))),
-      })), " ", change.says.map((said) => said.shares.filter(([label]) => label === said.label).map(([, part]) => share(part))).flat().join(", "))),
+      el("p", { class: "note" }, thens(change.says, true))),
       el("button", { type: "button", onclick: () => apply(change.cells) }, say("serve_try"))))),
     ...notes.map((note) => el("p", { class: "note" }, note)),
   );
@@ -204,10 +215,12 @@ function copied(node) {
   return made;
 }
 
-export function showPicture(root) {
-  const place = find("picture"), made = copied(root);
+export function showPicture(picture) {
+  const place = find("picture"), made = copied(picture);
   place.replaceChildren(made);
-  place.scrollLeft = (place.scrollWidth - place.clientWidth) / 2;
+  // The root, which lies on every way, is seen first.
+  const root = made.querySelector("g > rect[stroke-width='3']")?.getBoundingClientRect(), box = place.getBoundingClientRect();
+  if (root) place.scrollLeft = root.left + root.width / 2 - box.left - box.width / 2;
 }
 
 export function noPicture(key) {

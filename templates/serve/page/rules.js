@@ -3,7 +3,7 @@ import { el, find, visible } from "./dom.js";
 import { language, number, say, whole } from "./words.js";
 import { ask } from "./server.js";
 
-const COUNT = 20, WAIT = 250, LINE = 1500;
+const COUNT = 10, WAIT = 250, LINE = 600, CONDITIONS = 60;
 
 export class Rules {
   constructor(failed) {
@@ -68,12 +68,13 @@ export class Rules {
   }
 
   rule(rule) {
-    const text = rule.text.length > LINE ? `${rule.text.slice(0, LINE)}…` : rule.text;
+    const cut = (text) => el("bdi", {}, text.length > LINE ? `${text.slice(0, LINE)}…` : text);
+    const all = rule.conditions.length ? rule.conditions : [rule.text];
     const place = this.model.trees > 1 ? say("serve_rule_place_tree", { number: whole(rule.number), tree: whole(rule.tree) })
       : say("serve_rule_place", { number: whole(rule.number) });
     return el("li", {}, el("p", { class: "note" }, place, rule.weight == null ? null : ` · ${say("explain_support", { support: number(rule.weight) })}`),
-      el("p", { class: "text" }, el("bdi", {}, text)),
-      el("p", { class: "text" }, "→ ", el("strong", {}, el("bdi", {}, rule.says.slice(0, LINE))),
-        rule.shares ? el("span", { class: "note" }, "  ", el("bdi", {}, rule.shares.slice(0, LINE))) : null));
+      el("ul", { class: "clauses" }, all.slice(0, CONDITIONS).map((text) => el("li", {}, cut(text))),
+        all.length > CONDITIONS ? el("li", {}, say("explain_more", { count: all.length - CONDITIONS })) : null),
+      el("p", {}, "→ ", el("strong", {}, cut(rule.says)), rule.shares ? el("span", { class: "note" }, cut(rule.shares)) : null));
   }
 }

@@ -6,6 +6,7 @@
 | `describe` | makes the description that ships from the .proto |
 | `contents` | tensors in messages |
 | `methods` | what each method does |
+| `call` | what metrics and logs are told |
 | `server` | calls, bounds, status codes; start and stop |
 """
 
@@ -16,15 +17,19 @@ from typing import TYPE_CHECKING
 from treekit.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from treekit.serve.answering.service import Service
+    from treekit.serve.rpc.call import Note
     from treekit.serve.rpc.server import CheckToken, GrpcServer
-    from treekit.serve.service import Service
     from treekit.serve.settings import ServeSettings
 
 __all__ = ["start_grpc"]
 
 
 async def start_grpc(
-    service: Service, settings: ServeSettings, check_token: CheckToken | None = None
+    service: Service,
+    settings: ServeSettings,
+    check_token: CheckToken | None = None,
+    note: Note | None = None,
 ) -> GrpcServer:
     """Answer over gRPC, on the event loop that runs.
 
@@ -35,6 +40,8 @@ async def start_grpc(
         Of it: host, ``grpc_port`` (0: any that is free), TLS, and whether workers share the port.
     check_token : callable, optional
         Called with the metadata ``authorization`` of each call, or None.
+    note : callable, optional
+        Told of each call that has ended (`treekit.serve.rpc.call.Call`): for metrics and logs.
 
     Returns
     -------
@@ -54,4 +61,4 @@ async def start_grpc(
         raise MissingExtraError("grpcio", "grpc") from error
     from treekit.serve.rpc.server import start
 
-    return await start(service, settings, check_token)
+    return await start(service, settings, check_token, note)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.serve.binary import bytes_of, cells_of_bytes
 from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
-from treekit.serve.tensors import Tensor, numpy_type
-from treekit.serve.values import checked_size
+from treekit.serve.models.tensors import Tensor, numpy_type
+from treekit.serve.protocol.binary import bytes_of, cells_of_bytes
+from treekit.serve.protocol.values import checked_size
 
 __all__ = ["fill", "refuse_parameters", "tensors_of"]
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from treekit.errors import TreekitError
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import (
     ForbiddenError,
     InvalidRequestError,
@@ -15,11 +16,10 @@ from treekit.serve.errors import (
     UnavailableError,
     shown,
 )
-from treekit.serve.metadata import server_metadata
-from treekit.serve.repository import Change
+from treekit.serve.models.repository import Change
+from treekit.serve.protocol.metadata import server_metadata
 from treekit.serve.rpc.contents import fill, refuse_parameters, tensors_of
 from treekit.serve.rpc.messages import methods
-from treekit.serve.service import Service
 
 __all__ = ["Methods"]
 

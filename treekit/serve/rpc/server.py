@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import grpc
@@ -15,10 +15,11 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 
 from treekit.errors import SettingError
+from treekit.serve.answering.service import Service
 from treekit.serve.errors import BusyError, InvalidRequestError, ServeError, TooSlowError
+from treekit.serve.rpc.call import Call, Note
 from treekit.serve.rpc.messages import SERVICE, methods
 from treekit.serve.rpc.methods import Methods
-from treekit.serve.service import Service
 from treekit.serve.settings import Limits, ServeSettings
 
 __all__ = ["CheckToken", "GrpcServer", "start"]
@@ -56,9 +57,9 @@ class _Face:
     checked and the time runs before the request's message has arrived.
     """
 
-    def __init__(self, service: Service, check_token: CheckToken | None) -> None:
+    def __init__(self, service: Service, check_token: CheckToken | None, note: Note | None) -> None:
         self._limits = service.limits
-        self._check_token = check_token
+        self._check_token, self._note = check_token, note
         self._at_work = 0
         self._methods = Methods(service)
 
@@ -74,25 +75,30 @@ class _Face:
 
     async def _serve(self, name: str, kind: Any, _: Any, context: Any) -> None:
         """Answer one call; it is in the works until the client has taken the answer."""
+        call = Call(name, context.peer())
         self._at_work += 1
         try:
-            answer = await self._answer(name, kind, context)
-        except ServeError as error:
-            code = _CODES.get(error.status, grpc.StatusCode.UNKNOWN)
-            await context.abort(code, _detail(str(error)))
-        except Exception:  # noqa: BLE001 - a client learns nothing of what is inside
-            request_id = secrets.token_hex(8)
-            _log.exception("request %s failed", request_id)
-            await context.abort(
-                grpc.StatusCode.INTERNAL,
-                f"an error inside the server; its log has it as request {request_id}",
-            )
-        else:
+            answer = await self._answer(name, kind, context, call)
+            call.status = 200
             await context.write(answer)
+        except ServeError as error:
+            call.status, call.error = error.status, str(error)
+            code = _CODES.get(error.status, grpc.StatusCode.UNKNOWN)
+            await context.abort(code, _detail(call.error))
+        except aio.BaseError:  # of the call itself: the client went
+            raise
+        except Exception:  # noqa: BLE001 - a client learns nothing of what is inside
+            _log.exception("request %s failed", call.id)
+            call.status = 500
+            call.error = f"an error inside the server; its log has it as request {call.id}"
+            await context.abort(grpc.StatusCode.INTERNAL, call.error)
         finally:
             self._at_work -= 1
+            call.seconds = perf_counter() - call.seconds
+            if self._note is not None:
+                self._note(call)
 
-    async def _answer(self, name: str, kind: Any, context: Any) -> bytes:
+    async def _answer(self, name: str, kind: Any, context: Any, call: Call) -> bytes:
         if name not in _HEALTH:
             if self._check_token is not None:
                 self._check_token(_authorization(context))
@@ -114,8 +120,11 @@ class _Face:
             request = kind.FromString(data)
         except DecodeError as error:
             raise InvalidRequestError(f"the message is no {name}Request: {error}") from None
-        answer: bytes = (await self._methods[name](request)).SerializeToString()
-        return answer
+        answer = await self._methods[name](request)
+        if name == "ModelInfer":
+            call.answered(answer)
+        said: bytes = answer.SerializeToString()
+        return said
 
 
 def _authorization(context: Any) -> bytes | None:
@@ -150,7 +159,7 @@ class GrpcServer:
 
 
 async def start(
-    service: Service, settings: ServeSettings, check_token: CheckToken | None
+    service: Service, settings: ServeSettings, check_token: CheckToken | None, note: Note | None
 ) -> GrpcServer:
     """Listen; see `treekit.serve.rpc.start_grpc`."""
     if settings.grpc_port is None:
@@ -158,7 +167,7 @@ async def start(
     if settings.token_file is not None and check_token is None:
         raise SettingError("there is a token file and nothing that checks tokens")
     server = aio.server(options=_options(service.limits, settings))
-    server.add_generic_rpc_handlers((_Face(service, check_token).handlers(),))
+    server.add_generic_rpc_handlers((_Face(service, check_token, note).handlers(),))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     place = f"{host}:{settings.grpc_port}"
     credentials = _credentials(settings)

@@ -1,0 +1,188 @@
+"""Answering over HTTP: one worker beside an application of Starlette that answers a constant.
+
+Servers stand side by side, each pinned to the first core, and are asked in turn, a case and a
+round at a time, by wrk on the second; each body has other random rows.  The ratio of requests a
+second is to the constant: what is left of what a server of Python can do at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import treekit
+from benchmarks.apart import ROOT, Failed
+from benchmarks.data import points
+from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
+from benchmarks.serving_apps import Server, cores, served
+from benchmarks.serving_clients import Load, bodies
+
+__all__ = ["CONSTANT"]
+
+CONSTANT = "Starlette, a constant"
+BATCHED = "treekit, batched"
+_COLUMNS = 28
+_CLIENTS, _MANY = 8, 64
+
+
+class Case(NamedTuple):
+    """What is asked: the form and rows of a request, and over how many connections."""
+
+    name: str
+    form: str
+    rows: int
+    clients: int = _CLIENTS
+    slow: int = 0
+
+
+CASES = (
+    Case("1 row", "tensor", 1),
+    Case("1 row, an input a column", "columns", 1),
+    Case("100 rows", "tensor", 100),
+    Case("1 row, beside 64 slow clients", "tensor", 1, slow=64),
+    Case("1 row, 64 clients", "tensor", 1, clients=_MANY),
+)
+LARGE = Case("1 row, 64 clients, large forest", "tensor", 1, clients=_MANY)
+
+
+def _forest(path: Path, options: Options, trees: int, depth: int | None) -> Path:
+    rows, _ = points(options.rows, _COLUMNS, 2, 0)
+    table: dict[str, Any] = {f"c{number}": own for number, own in enumerate(rows.x.T)}
+    table["target"] = rows.y
+    settings = {} if depth is None else {"max_depth": depth}
+    model = treekit.train(
+        table, "target", ensemble="forest", trees=trees, seed=0, missing="direction", **settings
+    )
+    model.save(path)
+    return path
+
+
+def _free() -> int:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return int(place.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _servers(options: Options, model: Path) -> Iterator[dict[str, Server]]:
+    with contextlib.ExitStack() as stack:
+        yield {
+            side: stack.enter_context(
+                served(side, model, _free(), options.batch_rows * (side == BATCHED), options.limit)
+            )
+            for side in options.sides
+        }
+
+
+@contextlib.contextmanager
+def _slow_clients(server: Server, number: int, seconds: float) -> Iterator[None]:
+    if not number:
+        yield
+        return
+    module = [sys.executable, "-m", "benchmarks.serving_clients", "slow"]
+    place = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    client = subprocess.Popen([*module, str(server.port), str(number), str(seconds)], env=place)
+    try:
+        if cores()[1]:
+            os.sched_setaffinity(client.pid, cores()[1])
+        yield
+    finally:
+        client.terminate()
+        client.wait()
+
+
+def _figures(server: Server, load: Load, case: Case, seconds: float) -> dict[str, float]:
+    with _slow_clients(server, case.slow, seconds + 30):
+        before = server.cpu()
+        said = load(server.port, case.clients, seconds)
+        cpu = server.cpu() - before
+    return {
+        "rate": said["rate"],
+        "us": cpu * 1e6 / said["requests"],
+        "p50": said["p50"],
+        "p99": said["p99"],
+        "tail": said["p99"] / said["p50"],
+    }
+
+
+def _asked(options: Options, model: Path, cases: tuple[Case, ...]) -> Iterator[Entry]:
+    """All sides in turn, case after case, round after round."""
+    columns = list(treekit.load(model).schema.names)
+    loads = {
+        case: Load(bodies(case.form, case.rows, columns, 500, 1), options.folder, f"case{place}")
+        for place, case in enumerate(cases)
+    }
+    with _servers(options, model) as servers:
+        for case in cases:  # kernels are compiled, or loaded, and connections have been made
+            for server in servers.values():
+                with contextlib.suppress(Failed):
+                    loads[case](server.port, case.clients, min(options.seconds, 1.0))
+        for _ in range(options.rounds):
+            for case, load in loads.items():
+                for side, server in servers.items():
+                    try:
+                        yield Entry(case.name, side, _figures(server, load, case, options.seconds))
+                    except Failed as why:
+                        yield Entry(case.name, side, failed=str(why))
+        first = loads[cases[0]]
+        for side, server in servers.items():
+            if options.requests and cases is CASES:
+                yield Entry("memory", side, _rise(server, first, options))
+
+
+def _rise(server: Server, load: Load, options: Options) -> dict[str, float]:
+    """Megabytes more after so many requests than after the first tenth of them."""
+    done, before = 0.0, None
+    while done < options.requests:
+        done += load(server.port, _CLIENTS, options.seconds)["requests"]
+        if before is None and done >= options.requests / 10:
+            before = server.resident()
+    assert before is not None
+    return {"rise": server.resident() - before, "held": server.resident()}
+
+
+def _run(options: Options) -> Iterator[Entry]:
+    folder = options.folder / "served"
+    folder.mkdir()
+    shallow = _forest(folder / "forest.treekit", options, options.trees, options.depth)
+    try:
+        yield from _asked(options, shallow, CASES)
+        if options.large:
+            large = folder / "large"
+            large.mkdir()
+            deep = _forest(large / "forest.treekit", options, options.large, None)
+            yield from _asked(options, deep, (LARGE,))
+    except Failed as why:
+        for side in options.sides:
+            yield Entry(CASES[0].name, side, failed=str(why))
+
+
+register(
+    Benchmark(
+        "serving", "requests over HTTP, one worker, beside one that answers a constant", _run,
+        (
+            Figure("rate", "requests a second", ",.0f", ratio=True),
+            Figure("us", "CPU us a request", ".1f"),
+            Figure("p50", "p50 ms", ".2f"), Figure("p99", "p99 ms", ".2f"),
+            Figure("tail", "p99 / p50", ".1f"),
+            Figure("rise", "memory, MB more", "+.1f"), Figure("held", "MB held", ".0f"),
+        ),
+        {
+            "trees": Parameter(100, 5, "trees of the forest"),
+            "depth": Parameter(10, 3, "their depth"),
+            "large": Parameter(300, 0, "trees of the large forest, fully grown; 0: none"),
+            "rows": Parameter(20_000, 200, "rows of the trainings"),
+            "seconds": Parameter(3.0, 0.2, "of a measurement; under 1 a stand-in for wrk asks"),
+            "requests": Parameter(200_000, 200, "while memory is watched; 0: none"),
+            "batch_rows": Parameter(32, 8, "rows that are joined, at most"),
+        },
+        own=("treekit", BATCHED),
+        peers=(CONSTANT,),
+    )
+)  # fmt: skip

@@ -1,0 +1,139 @@
+"""Servers of the benchmark `serving`: a process each, on a core of its own where there are two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.apart import ROOT, Failed
+
+__all__ = ["PATH", "Server", "cores", "served"]
+
+PATH = "/v2/models/forest/infer"
+_SETTINGS = "BENCHMARK_SERVED"
+_TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+def bare() -> Any:
+    """Starlette that reads a body and answers a constant: the least a server costs."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def answer(request: Request) -> Response:
+        await request.body()
+        return Response(b'{"model_name":"forest","outputs":[]}', media_type="application/json")
+
+    return Starlette(routes=[Route(PATH, answer, methods=["POST"])])
+
+
+def own() -> Any:
+    """treekit's application alone; `serve` is asked where the command is there."""
+    from treekit.serve.answering.running import Runner
+    from treekit.serve.answering.service import Service
+    from treekit.serve.models.repository import Repository
+    from treekit.serve.settings import ServeSettings
+    from treekit.serve.web.app import make_app
+
+    path, rows = json.loads(os.environ[_SETTINGS])
+    repository = Repository([path])
+    repository.refresh()
+    return make_app(Service(repository, Runner.of(ServeSettings((path,), batch_rows=rows))))
+
+
+def cores() -> tuple[set[int], set[int]]:
+    """The server's, and its clients'."""
+    if not hasattr(os, "sched_getaffinity"):
+        return set(), set()
+    first, *others = sorted(os.sched_getaffinity(0))
+    return {first}, {others[0] if others else first}
+
+
+class Server:
+    """One that runs: what it has used."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process, self.port = process, port
+
+    def cpu(self) -> float:
+        """CPU seconds until now; 0 where the system does not tell."""
+        try:
+            told = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(told[11]) + int(told[12])) / _TICK
+
+    def resident(self) -> float:
+        """Resident megabytes now; 0 where the system does not tell."""
+        try:
+            lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        except OSError:
+            return 0.0
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+@contextmanager
+def served(side: str, model: Path, port: int, batch_rows: int, limit: float) -> Iterator[Server]:
+    """A side's server; `Failed` if it does not answer in time."""
+    environment = {**os.environ, _SETTINGS: json.dumps([str(model), batch_rows])}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    log = model.with_suffix(f".{port}.log")
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            _command(side, model, port, batch_rows), env=environment, stdout=stream, stderr=stream
+        )
+        try:
+            if cores()[0]:
+                os.sched_setaffinity(process.pid, cores()[0])
+            _wait(process, port, time.monotonic() + limit, log)
+            yield Server(process, port)
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _command(side: str, model: Path, port: int, batch_rows: int) -> list[str]:
+    if side.startswith("treekit") and _has_serve():
+        batching = ["--batch-rows", str(batch_rows)] if batch_rows else []
+        place = [str(model), "--port", str(port), "--log", "quiet"]
+        return [sys.executable, "-m", "treekit", "serve", *place, *batching]
+    app = "own" if side.startswith("treekit") else "bare"
+    return [
+        *(sys.executable, "-m", "uvicorn", "--factory", f"benchmarks.serving_apps:{app}"),
+        *("--port", str(port), "--no-access-log", "--log-level", "warning"),
+    ]
+
+
+def _has_serve() -> bool:
+    from treekit.cli import main
+
+    return "serve" in main.commands
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, end: float, log: Path) -> None:
+    """Until any answer comes; the first may be an error."""
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise Failed(f"the server ended: {log.read_text()[-300:]}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2):
+                return
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise Failed("the server did not answer in time")

@@ -1,0 +1,77 @@
+"""A model on a server, asked from processes that know nothing of treekit.
+
+    python examples/ask_a_server.py
+
+The server answers the Open Inference Protocol v2 from a thread here; elsewhere it is
+``treekit serve melons.treekit``.  Ten lines of the standard library ask it about rows as
+texts, as they stand in a CSV file; ``treekit predict --url`` asks it about the whole file.
+Needs treekit[serve].
+"""
+
+import csv
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from isolated import run_bare
+
+import treekit
+from treekit.serve.answering.service import Service
+from treekit.serve.models.repository import Repository
+from treekit.serve.web.app import make_app
+
+HERE = Path(__file__).parent
+MELONS = HERE / "tables" / "watermelon" / "watermelon_3.0.csv"
+
+
+@contextmanager
+def server(*files):
+    """The URL of a server of model files, as long as the block runs."""
+    repository = Repository(files)
+    repository.refresh()
+    config = uvicorn.Config(make_app(Service(repository)), port=0, log_level="warning")
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        while not running.started and thread.is_alive():
+            thread.join(0.01)
+        port = running.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
+def main():
+    forest = treekit.train(MELONS, "好瓜", ignore=["编号"], ensemble="forest", trees=15, seed=0)
+    with MELONS.open(encoding="utf-8", newline="") as stream:
+        rows = [[row[name] for name in forest.schema.names] for row in csv.DictReader(stream)][:4]
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "melons.treekit"
+        forest.save(model)
+        with server(model) as url:
+            said = [
+                run_bare(HERE / "standalone" / "ask_server.py", url, "melons", *row) for row in rows
+            ]
+            command = [sys.executable, "-m", "treekit", "predict", "--proba"]
+            there = subprocess.check_output([*command, "melons", MELONS, "--url", url])
+        here = subprocess.check_output([*command, model, MELONS])
+    labels = forest.predict(MELONS)[:4].tolist()
+    shares = forest.predict_proba(MELONS)[:4].tolist()
+    for text, label, numbers in zip(said, labels, shares, strict=True):
+        first, second = (line.split("\t") for line in text.splitlines())
+        assert first == ["label", label]
+        assert [second[0], *map(float, second[1:])] == ["probabilities", *numbers]
+    assert there == here
+    good = there.decode().count("\n是,")
+    print(f"{len(said)} melons by ten lines of Python, {good} good ones in the file")
+    print("the server says what the model says, bit for bit")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""A model that answers as a test wants, behind the gate, in this process or on a port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from treekit.serve.answering.running import Runner
+from treekit.serve.answering.service import Service
+from treekit.serve.gate.logs import Log
+from treekit.serve.gate.writer import Writer
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.tensors import Spec, Tensor
+from treekit.serve.settings import Limits, ServeSettings
+from treekit.serve.web.app import make_app
+
+INFER = "/v2/models/twice/infer"
+
+
+class Twice(Served):
+    """Doubles its numbers, in a thread; `meanwhile` is called before it answers."""
+
+    def __init__(self, name: str = "twice", version: str = "1") -> None:
+        self.name, self.version = name, version
+        self.digest, self.platform = "d" * 64, "treekit"
+        self.inputs = (Spec("x", "FP64", (-1,)),)
+        self.outputs = (Spec("y", "FP64", (-1,)), Spec("why", "FP64", (-1,)))
+        self.usual = ("y",)
+        self.explaining = frozenset({"why"})
+        self.effort = 1e9
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def read(self, tensors: Sequence[Tensor]) -> Batch:
+        return Batch(len(tensors[0].cells), (np.asarray(tensors[0].cells),))
+
+    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+        self.meanwhile()
+        return [Tensor(name, "FP64", batch.arrays[0] * 2) for name in wanted]
+
+
+def service_of(*models: Twice, folder: Path, **limits: Any) -> Service:
+    """A service of these models, loaded; their files in the folder hold nothing."""
+    by_name = {model.name: model for model in models}
+    for name in by_name:
+        (folder / f"{name}.treekit").touch()
+    repository = Repository([folder], lambda path, name, version, digest: by_name[name])
+    repository.refresh()
+    return Service(repository, Runner(Limits(**limits)))
+
+
+class Lines:
+    """What a log writes."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.writer = Writer(self._take, delay=0.01)
+
+    def _take(self, data: bytes) -> int:
+        self.data += data
+        return len(data)
+
+    def log(self, mode: str = "json") -> Log:
+        return Log(mode, self.writer)
+
+    @property
+    def text(self) -> list[str]:
+        assert self.writer.flush()
+        return self.data.decode().splitlines()
+
+    @property
+    def json(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text]
+
+
+def gated(service: Service, lines: Lines | None = None, **settings: Any) -> Any:
+    """The application of a service, as `treekit serve` with these settings has it."""
+    asked = ServeSettings(("-",), limits=service.limits, **({"log": "quiet"} | settings))
+    return make_app(service, asked, (lines or Lines()).log(asked.log))
+
+
+def rows(*numbers: float, outputs: Sequence[str] = ()) -> dict[str, Any]:
+    """The body of a request."""
+    body: dict[str, Any] = {
+        "inputs": [{"name": "x", "shape": [len(numbers)], "datatype": "FP64", "data": numbers}]
+    }
+    return body | {"outputs": [{"name": name} for name in outputs]} if outputs else body
+
+
+def ask(app: Any, method: str, path: str, host: str = "localhost", **request: Any) -> Any:
+    """The answer of an application in this process, asked over the name `host`."""
+    return asyncio.run(ask_async(app, method, path, host, **request))
+
+
+async def ask_async(app: Any, method: str, path: str, host: str = "localhost", **kw: Any) -> Any:
+    transport = httpx.ASGITransport(app=app, client=("192.0.2.7", 4242))
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
+        return await client.request(method, path, **kw)
+
+
+@contextmanager
+def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto") -> Iterator[int]:
+    """The port of a uvicorn server with bounded connections, in a thread."""
+    import uvicorn
+
+    from treekit.serve.process.connections import bounded_protocol
+
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        http=bounded_protocol(limits, most),
+        ws="none",
+        loop=loop,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(15)
+        assert not thread.is_alive(), "the server did not end"
+
+
+def connect(port: int, seconds: float = 10.0) -> socket.socket:
+    """A connection to a server of this machine."""
+    return socket.create_connection(("127.0.0.1", port), seconds)
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    """All that comes until the server closes the connection; TimeoutError if it does not."""
+    parts = []
+    try:
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def spoken(port: int, request: bytes, seconds: float = 10.0) -> bytes:
+    """The answer to bytes, after which the connection must close."""
+    with connect(port, seconds) as connection:
+        connection.sendall(request)
+        return until_closed(connection)

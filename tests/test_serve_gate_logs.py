@@ -1,0 +1,369 @@
+"""A server's lines: what they say, that none can be forged, and that stderr holds nobody up."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving_gate import INFER, Lines, Twice, ask, gated, rows, service_of
+from treekit.errors import SettingError
+from treekit.serve.gate.logs import Log, LogHandler, configure_logging
+from treekit.serve.gate.record import Record
+from treekit.serve.gate.writer import Writer
+from treekit.serve.models.repository import Change
+
+TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+HOSTILE = [
+    "x\n2026-01-01T00:00:00.000Z info forged",
+    "x\r\nforged",
+    "\x1b[2J\x1b[31mred",
+    "\x9b31mC1",
+    "a\x7f\x08b",
+    "a\u2028b\u2029c\x85d",
+    "\u202eevil",
+    '","status":200,"x":"',
+    "\ud800",
+    "名前",
+]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Any:
+    made = service_of(Twice(), folder=tmp_path)
+    yield made
+    made.runner.close()
+
+
+def _record(**facts: Any) -> Record:
+    async def send(message: Any) -> None:
+        pass
+
+    record = Record(send, "id-1", "POST", {})
+    record.status = 200
+    for name, value in facts.items():
+        setattr(record, name, value)
+    return record
+
+
+def test_a_request_is_a_line_of_json(service: Any) -> None:
+    lines = Lines()
+    app = gated(service, lines, log="json")
+    ask(app, "POST", INFER + "?secret=1", json=rows(1, 2, 3), headers={"X-Request-Id": "r-1"})
+    ask(app, "GET", "/v2", host="evil.example")
+    good, bad = lines.json
+    assert TIME.fullmatch(good.pop("time"))
+    assert 0 < good.pop("ms") < 10_000
+    assert good == {
+        "level": "info",
+        "event": "request",
+        "id": "r-1",
+        "method": "POST",
+        "path": INFER,
+        "status": 200,
+        "client": "192.0.2.7",
+        "model": "twice",
+        "version": "1",
+        "rows": 3,
+    }
+    assert (bad["level"], bad["status"]) == ("warning", 403)
+    assert "'evil.example' is no name of this server" in bad["error"]
+
+
+def test_a_request_is_a_line_for_people(service: Any) -> None:
+    lines = Lines()
+    app = gated(service, lines, log="text")
+    ask(app, "POST", INFER, json=rows(1), headers={"X-Request-Id": "r-1"})
+    ask(app, "GET", "/v2", headers={"X-Request-Id": "r-2"})
+    first, second = lines.text
+    stamp, rest = first.split(" ", 1)
+    assert TIME.fullmatch(stamp)
+    assert re.fullmatch(
+        r"info    200 POST /v2/models/twice/infer \d+\.\d ms 1 row by twice 1 \[192\.0\.2\.7 r-1\]",
+        rest,
+    )
+    assert re.search(r"info    200 GET /v2 \d+\.\d ms \[192\.0\.2\.7 r-2\]$", second)
+
+
+def test_a_quiet_log_has_failures_and_changes_alone(service: Any) -> None:
+    lines = Lines()
+    log = lines.log("quiet")
+    for status in (200, 404, 429, 503):
+        log.request(_record(status=status), "GET", b"/v2", "", 0.1)
+    assert lines.text == []
+    log.request(_record(status=500), "GET", b"/v2", "", 0.1)
+    log.changed([Change("m", "abc", "replaced")])
+    assert [line.split(" ", 1)[1][:7] for line in lines.text] == ["error  ", "info   "]
+
+
+@pytest.mark.parametrize("mode", ["json", "text"])
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nothing_of_a_stranger_forges_a_line_or_moves_a_terminal(hostile: str, mode: str) -> None:
+    lines = Lines()
+    log = lines.log(mode)
+    path = hostile.encode("utf-8", "surrogatepass")
+    record = _record(model=hostile, version=hostile, error=hostile)
+    log.request(record, hostile, path, hostile, 0.1)
+    log("event", "a message", model=hostile)
+    log.changed([Change(hostile, hostile, "kept", hostile)])
+    lines.writer.flush()
+    text = lines.data.decode()
+    assert all(c == "\n" or c.isprintable() for c in text), ascii(text)
+    if mode == "json":
+        assert text.isascii()
+        request, event, change = map(json.loads, text.splitlines())
+        assert (request["status"], request["model"], event["model"]) == (200, hostile, hostile)
+        assert change["reason"] == hostile
+    else:
+        # A further line is indented, so that it cannot be taken for one of its own.
+        starts = [line for line in text.splitlines() if not line.startswith("    ")]
+        assert len(starts) == 3
+        assert all(TIME.match(line) for line in starts)
+
+
+def test_a_long_path_is_cut() -> None:
+    lines = Lines()
+    lines.log().request(_record(), "GET", b"/" + b"a" * 100_000, "", 0.1)
+    assert 300 < len(lines.text[0]) < 1000
+
+
+def test_changes_of_models_are_lines(service: Any) -> None:
+    lines = Lines()
+    gated(service, lines, log="json")
+    service.repository.unload("twice")
+    service.repository.load("twice")
+    assert [(line["event"], line["model"], line["version"]) for line in lines.json] == [
+        ("model-unloaded", "twice", "1"),
+        ("model-loaded", "twice", "1"),
+    ]
+    log = lines.log("json")
+    log.changed([Change("m", "v1", "kept", "it is no model")])
+    line = lines.json[-1]
+    assert (line["level"], line["reason"]) == ("error", "it is no model")
+    assert line["message"] == "model 'm' v1 goes on; its new file is refused: it is no model"
+
+
+def test_a_log_of_another_kind_is_refused() -> None:
+    with pytest.raises(SettingError, match="text, json, quiet"):
+        Log("xml")
+
+
+# ------------------------------------------------------------------------ Python's loggers
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """What `configure_logging` makes, writing to `Lines`; undone after the test."""
+    root, lines = logging.getLogger(), Lines()
+    before = root.handlers[:]
+    monkeypatch.setattr("treekit.serve.gate.logs._stderr", lines.writer)
+
+    def configure(mode: str) -> Lines:
+        configure_logging(mode)
+        return lines
+
+    yield configure
+    logging.captureWarnings(False)
+    root.handlers[:] = before
+
+
+@pytest.mark.parametrize("mode", ["json", "text"])
+def test_tracebacks_and_warnings_are_lines_of_the_same_form(joined: Any, mode: str) -> None:
+    lines = joined(mode)
+    assert joined(mode) is lines
+    assert sum(isinstance(h, LogHandler) for h in logging.getLogger().handlers) == 1
+    try:
+        raise ValueError("first\n2026-01-01T00:00:00.000Z info second")
+    except ValueError:
+        logging.getLogger("uvicorn.error").exception("Exception in\nASGI application\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("a warning\nof two lines", UserWarning, stacklevel=1)
+    logging.getLogger("uvicorn.error").info("Started")
+    (handler,) = [h for h in logging.getLogger().handlers if isinstance(h, LogHandler)]
+    handler.handle(logging.LogRecord("x", logging.WARNING, "", 1, "%d", ("no number",), None))
+    if mode == "json":
+        error, warning, odd = lines.json
+        assert (error["level"], error["logger"]) == ("error", "uvicorn.error")
+        assert "Traceback" in error["message"]
+        assert (warning["level"], warning["logger"]) == ("warning", "py.warnings")
+        assert "a warning\nof two lines" in warning["message"]
+        assert odd["message"] == "%d"
+    else:
+        starts = [line for line in lines.text if not line.startswith("    ")]
+        assert len(starts) == 3
+        assert all(TIME.match(line) for line in starts)
+        assert "ASGI application" in lines.data.decode()
+        assert "info second" in lines.data.decode()
+
+
+def test_a_quiet_log_has_no_warnings_of_loggers(joined: Any) -> None:
+    lines = joined("quiet")
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    logging.getLogger("uvicorn.error").error("broken")
+    assert len(lines.text) == 1
+
+
+def test_uvicorn_writes_no_lines_of_requests(joined: Any) -> None:
+    joined("json")
+    assert not logging.getLogger("uvicorn.access").hasHandlers()
+
+
+# ------------------------------------------------------------------------------ the writer
+
+
+def test_lines_are_gathered_and_there_soon() -> None:
+    calls: list[tuple[float, bytes]] = []
+    writer = Writer(lambda data: calls.append((time.monotonic(), data)) or len(data), delay=0.2)
+    start = time.monotonic()
+    for number in range(50):
+        writer.put(b"%d\n" % number)
+    while not calls:
+        time.sleep(0.01)
+        assert time.monotonic() - start < 2
+    assert b"".join(data for _, data in calls) == b"".join(b"%d\n" % n for n in range(50))
+    assert len(calls) == 1
+    assert calls[0][0] - start > 0.15
+
+
+def test_an_error_is_written_at_once() -> None:
+    calls: list[float] = []
+    writer = Writer(lambda data: calls.append(time.monotonic()) or len(data), delay=5)
+    writer.put(b"one\n")
+    start = time.monotonic()
+    writer.put(b"two\n", at_once=True)
+    while not calls:
+        time.sleep(0.005)
+        assert time.monotonic() - start < 2
+    assert writer.flush(1)
+
+
+def test_lines_are_written_whole_in_pieces_that_a_pipe_takes_whole() -> None:
+    calls: list[bytes] = []
+    writer = Writer(lambda data: calls.append(data) or len(data), delay=0.01)
+    for _ in range(200):
+        writer.put(b"x" * 99 + b"\n")
+    assert writer.flush(2)
+    assert len(b"".join(calls)) == 20_000
+    assert all(len(data) <= 4096 and data.endswith(b"\n") for data in calls)
+
+
+def test_what_is_written_in_part_goes_on_where_it_ended() -> None:
+    taken = bytearray()
+
+    def some(data: bytes) -> int:
+        if len(taken) % 3 == 2:
+            taken.extend(data[:1])
+            raise_once()
+            return 1
+        taken.extend(data[:2])
+        return min(2, len(data))
+
+    turns = iter([True] + [False] * 1000)
+
+    def raise_once() -> None:
+        if next(turns):
+            del taken[-1]
+            raise BlockingIOError
+
+    writer = Writer(some, delay=0.01)
+    writer.put(b"0123456789abcdef\n")
+    assert writer.flush(2)
+    assert bytes(taken) == b"0123456789abcdef\n"
+
+
+def test_a_stderr_that_blocks_costs_lines_alone_and_says_how_many() -> None:
+    lines, gate = Lines(), threading.Event()
+
+    def blocks(data: bytes) -> int:
+        assert gate.wait(10)
+        return lines._take(data)
+
+    writer = Writer(blocks, delay=0.01, most=100)
+    log = Log("json", writer)
+    start = time.monotonic()
+    for _ in range(1000):
+        log("event", "m")
+    assert not writer.flush(0.05)
+    assert time.monotonic() - start < 2
+    gate.set()
+    assert writer.flush(2)
+    told = [json.loads(line) for line in lines.data.splitlines()]
+    kept = sum(line["event"] == "event" for line in told)
+    lost = next(line for line in told if line["event"] == "lost")
+    assert 100 <= kept < 300
+    assert lost["message"].startswith(f"{1000 - kept} lines were lost")
+
+
+def test_a_stderr_that_is_closed_costs_lines_alone() -> None:
+    reader, pipe = os.pipe()
+    os.close(reader)
+    writer = Writer(lambda data: os.write(pipe, data), delay=0.01)
+    for _ in range(3):
+        writer.put(b"x\n", at_once=True)
+        assert writer.flush(2)
+    os.close(pipe)
+
+
+SCRIPT = """
+import os, sys, time
+from treekit.serve.gate.logs import configure_logging
+log = configure_logging("json")
+log("before", "parent")
+log.close()
+{work}
+log.close()
+"""
+
+
+def _run(work: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(work=work)], timeout=60, check=False, **how
+    )
+
+
+def test_what_waits_is_written_when_the_process_ends() -> None:
+    done = _run("log('last', 'word'); sys.exit(0)", stderr=subprocess.PIPE)
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["before", "last"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX alone forks")
+def test_a_fork_writes_its_own_lines_and_not_its_parents() -> None:
+    work = """
+log("waits", "parent")
+child = os.fork()
+if not child:
+    log("child", "child")
+    log.close()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    done = _run(work, stderr=subprocess.PIPE)
+    events = sorted(json.loads(line)["event"] for line in done.stderr.splitlines())
+    assert events == ["before", "child", "waits"]
+
+
+def test_a_process_that_was_begun_without_stderr_writes_into_nothing_else(tmp_path: Path) -> None:
+    # Descriptor 2 is what is opened first, then.
+    script = SCRIPT.format(work="log('event', 'x')")
+    path = tmp_path / "file"
+    code = f"stream = open({str(path)!r}, 'w'); assert stream.fileno() == 2, stream.fileno()"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, code + script],
+        timeout=60,
+        check=False,
+        stdout=subprocess.PIPE,
+    )
+    assert done.returncode == 0
+    assert path.read_bytes() == b""

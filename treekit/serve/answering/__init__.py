@@ -1,0 +1,1 @@
+"""Requests on an event loop: at once, in threads or together, within limits."""

@@ -1,0 +1,66 @@
+"""What the faces of one process share: models, bounds, and one way through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from treekit.serve.answering.running import Runner
+from treekit.serve.models.quick import QuickAnswer
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served import Served
+from treekit.serve.models.tensors import Tensor
+from treekit.serve.settings import Limits
+
+__all__ = ["Service"]
+
+
+@dataclass
+class Service:
+    """One process' server behind whatever transport.
+
+    Attributes
+    ----------
+    repository : Repository
+    runner : Runner
+    control : bool
+        Whether clients may load and unload models.
+    closing : bool
+        Set when the process has been told to end: it is no longer ready, and ends when the
+        requests in the works are answered.
+    """
+
+    repository: Repository
+    runner: Runner = field(default_factory=lambda: Runner(Limits()))
+    control: bool = False
+    closing: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds."""
+        return self.runner.limits
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model that is wanted answers, and goes on to."""
+        return not self.closing and self.repository.ready
+
+    def infer_quick(self, served: Served, body: bytes) -> QuickAnswer | None:
+        """The answer to a body that is plainly the commonest; None: ask the general way."""
+        runner = self.runner
+        if served.quick is None or runner.batches:
+            return None
+        return served.quick.answer(body, runner.rows_at_once(served))
+
+    async def infer(
+        self, served: Served, tensors: Sequence[Tensor], names: Sequence[str] | None
+    ) -> list[Tensor]:
+        """The outputs of these names (None: the usual ones) for a request's inputs.
+
+        Raises
+        ------
+        ServeError
+            Says what is wrong with the request, or why there is no answer.
+        """
+        wanted = served.wanted(names)
+        return await self.runner.run(served, served.read(tensors), wanted)

@@ -1,0 +1,1 @@
+"""A client of the protocol: rows of a table to a model on a server."""

@@ -1,0 +1,270 @@
+"""What a server says of its work: a line on stderr for a request, a change, a trouble.
+
+As JSON for programs, as text for people, or quiet: changes and troubles only.  Whatever a
+stranger sends is escaped: no line can be forged, and no terminal moved.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import traceback
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from treekit.errors import SettingError
+from treekit.serve.gate.writer import Writer
+
+if TYPE_CHECKING:
+    from treekit.serve.gate.record import Record
+    from treekit.serve.models.repository import Change
+
+__all__ = ["Log", "configure_logging"]
+
+_MODES = ("text", "json", "quiet")
+_LONGEST_PATH = 256
+_CHANGES = {
+    "loaded": "model {name!r} {version} is loaded",
+    "replaced": "model {name!r} is replaced by {version}",
+    "kept": "model {name!r} {version} goes on; its new file is refused: {reason}",
+    "refused": "model {name!r} is refused: {reason}",
+    "removed": "model {name!r} {version} is removed",
+    "unloaded": "model {name!r} {version} is unloaded",
+}
+
+_MILLISECONDS = [f".{number:03d}Z" for number in range(1000)]
+
+Level = Literal["info", "warning", "error"]
+
+
+class Log:
+    """Writes the lines of one process.
+
+    Parameters
+    ----------
+    mode : {"text", "json", "quiet"}
+    writer : Writer, optional
+        Default: the one to stderr that all share.
+    worker : int
+        Which of several processes this is, from 1; 0 where there is but one.
+    """
+
+    def __init__(
+        self, mode: str = "text", writer: Writer | None = None, *, worker: int = 0
+    ) -> None:
+        if mode not in _MODES:
+            raise SettingError(f"there is no log {mode!r}; choose of: {', '.join(_MODES)}")
+        self.mode = mode
+        self._whose = {"worker": worker} if worker else {}
+        self._json = mode == "json"
+        self._requests = mode != "quiet"
+        self._writer = writer or _stderr
+        self._writer.lost = self._lost
+        self._second = (0, "")
+
+    # ---------------------------------------------------------------- requests
+
+    def request(
+        self, record: Record, method: str, path: bytes, client: str, seconds: float
+    ) -> None:
+        """Say that a request was answered.
+
+        Parameters
+        ----------
+        record : Record
+            Its id is of letters, digits and ``._-``: the gate sees to it.
+        method : str
+        path : bytes
+            As it was sent, without its query, which may hold what is nobody's business.
+        client : str
+            An address.
+        seconds : float
+        """
+        status = record.status
+        level = "info" if 0 < status < 400 else _level(status)
+        if not self._requests and level != "error":
+            return
+        path = path[:_LONGEST_PATH]
+        if self._json:
+            line = self._request_json(record, level, method, path, client, seconds)
+        else:
+            line = self._request_text(record, level, method, path, client, seconds)
+        self._writer.put(line, level == "error")
+
+    def _request_json(
+        self, record: Record, level: str, method: str, path: bytes, client: str, seconds: float
+    ) -> bytes:
+        more = ""
+        if record.model:
+            more = (
+                f',"model":{_quoted(record.model)},"version":{_quoted(record.version)}'
+                f',"rows":{record.rows}'
+            )
+        if record.error:
+            more += f',"error":{_quoted.__wrapped__(record.error)}'
+        return (
+            f'{{"time":"{self._now()}","level":"{level}","event":"request","id":"{record.id}"'
+            f',"method":{_quoted(method)},"path":{_quoted(path)},"status":{record.status}'
+            f',"ms":{int(seconds * 1e6) / 1e3},"client":{_quoted(client)}{more}}}\n'
+        ).encode()
+
+    def _request_text(
+        self, record: Record, level: str, method: str, path: bytes, client: str, seconds: float
+    ) -> bytes:
+        what = ""
+        if record.model:
+            rows = "row" if record.rows == 1 else "rows"
+            what = f" {record.rows} {rows} by {record.model} {record.version}"
+        if record.error:
+            what += f": {record.error}"
+        text = (
+            f"{level:<7} {record.status} {method} {path.decode('latin-1')} "
+            f"{seconds * 1e3:.1f} ms{what} "
+            f"[{client} {record.id}]"
+        )
+        return f"{self._now()} {_printable(text)}\n".encode()
+
+    # ------------------------------------------------------------------ events
+
+    def __call__(self, event: str, message: str, *, level: str = "info", **facts: Any) -> None:
+        """Say that something happened.
+
+        Parameters
+        ----------
+        event : str
+            A short fixed name, for programs.
+        message : str
+            A sentence, for people; further lines of it are indented.
+        level : {"info", "warning", "error"}
+        **facts
+            What the sentence is about, for programs: values that JSON has.
+        """
+        if self._json:
+            told = {"time": self._now(), "level": level, "event": event, **self._whose, **facts}
+            line = _ascii({**told, "message": message})
+        else:
+            first, *more = message.splitlines() or [""]
+            text = "".join(f"\n    {_printable(part)}" for part in more)
+            line = f"{self._now()} {level:<7} {_printable(first)}{text}\n".encode()
+        self._writer.put(line, level != "info")
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Say what became of models."""
+        for change in changes:
+            self(
+                f"model-{change.what}",
+                _CHANGES[change.what].format(**change._asdict()),
+                level="error" if change.what in ("kept", "refused") else "info",
+                model=change.name,
+                version=change.version,
+                **({"reason": change.reason} if change.reason else {}),
+            )
+
+    def failed(self, request_id: str, error: BaseException) -> None:
+        """Say, with its traceback, that an error escaped which no request should cause."""
+        trace = "".join(traceback.format_exception(error))
+        if self._json:
+            self("failed", repr(error), level="error", id=request_id, traceback=trace)
+        else:
+            self("failed", f"request {request_id} failed\n{trace}", level="error")
+
+    def close(self) -> None:
+        """Write what waits, if anybody takes it."""
+        self._writer.flush()
+
+    # ----------------------------------------------------------------- helpers
+
+    def _now(self) -> str:
+        """The time in UTC to the millisecond (RFC 3339); a second's text is made once."""
+        now = time.time()
+        second = int(now)
+        known, text = self._second
+        if known != second:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._second = second, text
+        return text + _MILLISECONDS[int((now - second) * 1000)]
+
+    def _lost(self, count: int) -> bytes:
+        text = f"{count} lines were lost: stderr did not take them"
+        told = {"time": self._now(), "level": "warning", "event": "lost", "message": text}
+        return _ascii(told) if self._json else f"{self._now()} warning {text}\n".encode()
+
+
+class LogHandler(logging.Handler):
+    """What Python's loggers say, uvicorn's among them, as lines of a `Log`."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.ERROR if log.mode == "quiet" else logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it; a record that cannot be said is told of as its format."""
+        try:
+            message = record.getMessage()
+        except Exception:  # noqa: BLE001 - anybody's arguments
+            message = str(record.msg)
+        if record.exc_info and record.exc_info[1] is not None:
+            message = (
+                f"{message.rstrip()}\n{''.join(traceback.format_exception(record.exc_info[1]))}"
+            )
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        self._log("message", message.rstrip(), level=level, logger=record.name)
+
+
+def configure_logging(mode: str, *, worker: int = 0) -> Log:
+    """The log of this process, into which all of Python's loggers and warnings go, too.
+
+    Parameters
+    ----------
+    mode : {"text", "json", "quiet"}
+    worker : int
+        As for `Log`.
+
+    Raises
+    ------
+    SettingError
+        For another.
+    """
+    log = Log(mode, worker=worker)
+    root = logging.getLogger()
+    for handler in [h for h in root.handlers if isinstance(h, LogHandler)]:
+        root.removeHandler(handler)
+    root.addHandler(LogHandler(log))
+    logging.captureWarnings(True)
+    for name in ("uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    # One line a request is the gate's.
+    logging.getLogger("uvicorn.access").handlers.clear()
+    logging.getLogger("uvicorn.access").propagate = False
+    return log
+
+
+def _level(status: int) -> Level:
+    """Of an answer that is no success; 0: there was none."""
+    return "error" if status >= 500 and status != 503 else "warning"
+
+
+def _printable(text: str) -> str:
+    """The text with whatever moves a cursor or begins a line as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+@lru_cache(1024)
+def _quoted(text: str | bytes) -> str:
+    """A text as JSON in ASCII that is printed as it is; of paths and names there are few."""
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    return json.dumps(text)
+
+
+def _ascii(told: dict[str, Any]) -> bytes:
+    return json.dumps(told, default=str).encode() + b"\n"
+
+
+_stderr = Writer()

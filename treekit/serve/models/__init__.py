@@ -1,0 +1,1 @@
+"""Models in service: what each takes and gives, why it answers so, and where they come from."""

@@ -1,0 +1,190 @@
+"""Rows as JSON objects to what a model computes with, cell by cell, without a table.
+
+The same as `Model.predict` of a list of one mapping; a test says so.  Each row is read alone:
+what stands in others never alters it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treekit.data.schema import Column, level_text
+from treekit.serve.errors import InvalidRequestError
+from treekit.serve.models.served import Batch
+from treekit.serve.plain.bodies import near, quoted
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+
+__all__ = ["Rows", "checked_rows"]
+
+_NAN = math.nan
+_WHOLE = (-(2**63), 2**64)
+"""Whole numbers that name a level: those that a table holds."""
+
+
+def checked_rows(rows: Any) -> list[dict[str, Any]]:
+    """Rows of a request: a list of one object or more."""
+    if type(rows) is not list:
+        raise InvalidRequestError(f"'rows' is a list of objects, not {quoted(rows)}")
+    if not rows:
+        raise InvalidRequestError("'rows' holds no row; give one or more")
+    for number, row in enumerate(rows):
+        if type(row) is not dict:
+            raise InvalidRequestError(
+                f"row {number} (counting from 0) is {quoted(row)}; a row is an object of columns "
+                'and values, such as {"age": 41}'
+            )
+    return rows
+
+
+class Rows:
+    """Reads rows for one model.
+
+    Parameters
+    ----------
+    model : Model
+    name : str
+        Of the model, for messages.
+    """
+
+    def __init__(self, model: Model, name: str) -> None:
+        schema = model.schema
+        self._name, self._schema = name, schema
+        self._dtype = np.dtype(schema.dtype)
+        self._columns = [
+            (column.name, None if column.kind == "numeric" else _codes(column))
+            for column in schema.columns
+        ]
+        self._marks = frozenset(schema.missing_marks)
+        self._no_missing = model.missing == "error"
+        self._no_unknown = model.unknown == "error"
+
+    def batch(self, rows: Sequence[dict[str, Any]]) -> Batch:
+        """The rows as the model takes them.
+
+        Raises
+        ------
+        InvalidRequestError
+            Names the row, from 0, the column and the value.
+        """
+        cells = [self._row(number, row) for number, row in enumerate(rows)]
+        with np.errstate(over="ignore"):
+            matrix = np.array(cells, dtype=np.float64).astype(self._dtype, copy=False)
+        return Batch(len(cells), (matrix,))
+
+    def check(self, row: dict[str, Any]) -> None:
+        """Refuse what `batch` refuses of one row, but for what the model's policies do."""
+        for name, codes in self._columns:
+            if name not in row:
+                raise self._absent(0, name, row)
+            self._cell(0, name, codes, row[name])
+        if len(row) > len(self._columns):
+            raise self._unknown(0, row)
+
+    def _row(self, number: int, row: dict[str, Any]) -> list[float]:
+        found = []
+        for name, codes in self._columns:
+            try:
+                value = row[name]
+            except KeyError:
+                raise self._absent(number, name, row) from None
+            code = self._cell(number, name, codes, value)
+            if code != code:
+                self._allowed(number, name, codes, value)
+            found.append(code)
+        if len(row) > len(found):
+            raise self._unknown(number, row)
+        return found
+
+    def _cell(self, number: int, name: str, codes: dict[str, int] | None, value: Any) -> float:
+        """A number or the code of a level, NaN where it is missing."""
+        kind = type(value)
+        if codes is None:
+            if kind is float or kind is int:
+                return self._number(number, name, value)
+            if kind is str:
+                return self._decimal(number, name, value)
+            if value is None:
+                return _NAN
+        elif kind is str:
+            return codes.get(value, _NAN)
+        elif value is None:
+            return _NAN
+        elif kind is bool or kind is float or kind is int:
+            return codes.get(self._level(number, name, value), _NAN)
+        what = "a number" if codes is None else "a text or a number"
+        remedy = "; write 1 or 0" if kind is bool else ""
+        raise _refused(number, name, f"{quoted(value)}, and a value is {what} or null{remedy}")
+
+    def _number(self, number: int, name: str, value: float) -> float:
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+        if found - found == 0.0:
+            return found
+        raise _refused(number, name, "a number beyond the largest that computers take (1.8e308)")
+
+    def _decimal(self, number: int, name: str, text: str) -> float:
+        """As a cell of a CSV file: a decimal numeral, or a mark of a missing value."""
+        if text.strip() in self._marks:
+            return _NAN
+        try:
+            # float() also reads 1_000 and digits of other scripts; no dataframe does.
+            if text.isascii() and "_" not in text:
+                return float(text)
+        except ValueError:
+            pass
+        raise _refused(number, name, f"the text {quoted(text)}, and the column is numeric")
+
+    def _level(self, number: int, name: str, value: float) -> str:
+        if type(value) is int and not _WHOLE[0] <= value < _WHOLE[1]:
+            raise _refused(number, name, "a whole number beyond 64 bits; write it as a text")
+        if value - value != 0:
+            raise _refused(number, name, "a number beyond the largest that computers take")
+        return level_text(value) or ""
+
+    def _allowed(self, number: int, name: str, codes: dict[str, int] | None, value: Any) -> None:
+        """Refuse a missing cell, or a category of no vocabulary, if the model does."""
+        unseen = codes is not None and value is not None
+        if unseen and type(value) is str:
+            unseen = value.strip() not in self._marks
+        if unseen and self._no_unknown:
+            hint = near(str(value), codes or ())
+            raise _refused(number, name, f"{quoted(value)}, a category that is new to it; {hint}")
+        if self._no_missing:
+            what = f"{quoted(value)}, which is unknown and" if unseen else "a missing value, which"
+            raise _refused(number, name, f"{what} is an error by the model's policy")
+
+    def _absent(self, number: int, name: str, row: dict[str, Any]) -> InvalidRequestError:
+        names = {own for own, _ in self._columns}
+        other = next((key for key in row if key not in names), None)
+        instead = "" if other is None else f" (it has {quoted(other)}, which the model does not)"
+        return InvalidRequestError(
+            f"row {number} (counting from 0) has no column {name!r}{instead}, which model "
+            f"{self._name!r} needs; give null if its value is missing"
+        )
+
+    def _unknown(self, number: int, row: dict[str, Any]) -> InvalidRequestError:
+        names = {name for name, _ in self._columns}
+        other = next(key for key in row if key not in names)
+        hint = near(other, self._schema.names)
+        if any(other == output.name for output in self._schema.outputs):
+            hint = "it is what the model predicts: leave it out"
+        return InvalidRequestError(
+            f"row {number} (counting from 0) has a column {quoted(other)}, which model "
+            f"{self._name!r} does not have; {hint}"
+        )
+
+
+def _codes(column: Column) -> dict[str, int]:
+    return {level: code for code, level in enumerate(column.levels)}
+
+
+def _refused(number: int, name: str, what: str) -> InvalidRequestError:
+    return InvalidRequestError(f"row {number} (counting from 0): column {name!r} holds {what}")

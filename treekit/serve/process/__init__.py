@@ -1,0 +1,1 @@
+"""Running a server: sockets, processes, connections, reloads, its start and its end."""

@@ -1,0 +1,194 @@
+"""The data of a tensor as JSON: flat, or nested as the shape is, to an array.
+
+Every cell is decoded by msgspec and converted by NumPy, none by Python.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from treekit.serve.errors import InvalidRequestError, shown
+
+__all__ = ["MOST_DIMENSIONS", "cells_of_json", "checked_size"]
+
+MOST_DIMENSIONS = 8
+"""Lengths of a shape, and so the depth of nested data."""
+
+_MOST_CELLS = 2**48
+
+Values = list[Any]
+
+
+def checked_size(name: str, shape: list[int]) -> int:
+    """How many cells a shape has, of any size; InvalidRequestError for one that is none."""
+    if not 0 < len(shape) <= MOST_DIMENSIONS or min(shape) < 0:
+        raise InvalidRequestError(
+            f"input {shown(name)} has shape {shown(shape)}; a shape is 1 to {MOST_DIMENSIONS} "
+            "lengths, the number of rows first, none of them negative"
+        )
+    if math.prod(length or 1 for length in shape) > _MOST_CELLS:  # [0, 2**62]: NumPy has none
+        raise InvalidRequestError(
+            f"input {shown(name)} has shape {shown(shape)}, which is larger than any array"
+        )
+    return math.prod(shape)
+
+
+def cells_of_json(
+    name: str, datatype: str, shape: list[int], raw: msgspec.Raw, dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """The cells of input `name`.
+
+    Parameters
+    ----------
+    name, datatype : str
+    shape : list of int
+        As the request has it.
+    raw : msgspec.Raw
+        Well-formed JSON.
+    dtype : dtype
+        NumPy's for `datatype`.
+
+    Returns
+    -------
+    array of `shape`
+        As `treekit.serve.models.tensors.Tensor` has them.
+
+    Raises
+    ------
+    InvalidRequestError
+        For data of another type, range, nesting or number.
+    """
+    size = checked_size(name, shape)
+    text = memoryview(raw)
+    values = _values(name, datatype, shape, text)
+    if len(values) != size:
+        raise InvalidRequestError(
+            f"input {shown(name)} has {len(values):,} values in its data, and its shape "
+            f"{shown(shape)} holds {size:,}"
+        )
+    if dtype.kind == "f":
+        return _floats(name, datatype, values, dtype).reshape(shape)
+    return _array(name, datatype, values, dtype, b"null" in bytes(text)).reshape(shape)
+
+
+# ------------------------------------------------------------------ JSON to values
+
+_CELL: dict[str, type] = {
+    **dict.fromkeys(("FP16", "FP32", "FP64"), float),
+    **dict.fromkeys(("INT8", "INT16", "INT32", "INT64"), int),
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32", "UINT64"), int),
+    "BOOL": bool,
+    "BYTES": str,
+}
+_OPENING = re.compile(rb"[\[ \t\r\n]*")
+
+
+@lru_cache
+def _decoder(cell: type, depth: int) -> msgspec.json.Decoder[Any]:
+    nested: Any = list[cell | None]  # type: ignore[valid-type]
+    for _ in range(depth - 1):
+        nested = list[nested]
+    return msgspec.json.Decoder(nested)
+
+
+def _values(name: str, datatype: str, shape: list[int], text: memoryview) -> Values:
+    """The values in row-major order."""
+    opening = _OPENING.match(text)
+    depth = opening.group().count(b"[") if opening else 0
+    if depth not in (1, len(shape)):
+        kind = f"nested {depth} deep" if depth else "that are no list"
+        raise InvalidRequestError(
+            f"input {shown(name)} has data {kind}; give one flat list, or lists "
+            f"nested as its shape {shape} is"
+        )
+    try:
+        values: Values = _decoder(_CELL[datatype], depth).decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError(
+            f"input {shown(name)} has data that are no {datatype}: {_reason(error)}"
+        ) from None
+    return values if depth == 1 else _flattened(name, shape, values)
+
+
+def _flattened(name: str, shape: list[int], values: Values) -> Values:
+    """The values of nested lists, each level as long as the shape says."""
+    lists = [values]
+    for place, length in enumerate(shape):
+        if not set(map(len, lists)) <= {length}:
+            wrong = next(found for found in map(len, lists) if found != length)
+            raise InvalidRequestError(
+                f"input {shown(name)} has a list of {wrong:,} at depth {place + 1} of its data, "
+                f"and its shape {shape} has {length:,} there; give all lists that length"
+            )
+        lists = list(chain.from_iterable(lists))
+    return lists
+
+
+def _reason(error: Exception) -> str:
+    """What msgspec says, with a remedy where there is one."""
+    if isinstance(error, UnicodeDecodeError):
+        return "a text is not UTF-8"
+    text = str(error)
+    if "out of range" in text:
+        return f"{text}; it is larger than any number of 64 bits"
+    if "got `str`" in text:
+        return f"{text}; write numbers without quotes, and null for a missing value"
+    return text
+
+
+# --------------------------------------------------------------- values to an array
+
+
+def _array(
+    name: str, datatype: str, values: Values, dtype: np.dtype[Any], has_null: bool
+) -> npt.NDArray[Any]:
+    """(values,) integers, flags or texts; with nulls as `Tensor` has them."""
+    if dtype.kind == "O" or (dtype.kind == "b" and has_null):
+        cells = np.empty(len(values), dtype=object)
+        cells[:] = values
+        return cells
+    known = [value for value in values if value is not None] if has_null else values
+    try:
+        cells = np.array(known, dtype=dtype)
+    except OverflowError:
+        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        place = next(
+            place
+            for place, value in enumerate(values)
+            if value is not None and not least <= value <= most
+        )
+        raise _beyond(name, datatype, place, values[place], (least, most)) from None
+    return np.array(values, dtype=np.float64) if len(known) < len(values) else cells
+
+
+def _floats(
+    name: str, datatype: str, values: Values, dtype: np.dtype[Any]
+) -> npt.NDArray[np.floating[Any]]:
+    """Doubles, then rounded, as numbers in decimal are read everywhere; null is NaN."""
+    doubles = np.array(values, dtype=np.float64)
+    if dtype == np.float64:
+        return doubles
+    with np.errstate(over="ignore", under="ignore"):
+        cells: npt.NDArray[np.floating[Any]] = doubles.astype(dtype)
+    infinite = np.isinf(cells)
+    if infinite.any():  # JSON has no infinity: a number became one
+        place, most = int(infinite.argmax()), float(np.finfo(dtype).max)
+        raise _beyond(name, datatype, place, values[place], (-most, most))
+    return cells
+
+
+def _beyond(
+    name: str, datatype: str, place: int, value: Any, limits: tuple[float, float]
+) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"input {shown(name)} holds {shown(value)} as value {place} (counting from 0), beyond "
+        f"datatype {datatype}, which goes from {limits[0]} to {limits[1]}"
+    )

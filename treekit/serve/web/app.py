@@ -1,0 +1,89 @@
+"""The server over HTTP: a thin face of Starlette on the core, behind its gate."""
+
+from __future__ import annotations
+
+from treekit.errors import MissingExtraError
+
+try:
+    from starlette.routing import Route, Router
+    from starlette.types import ASGIApp, Receive, Scope
+except ImportError as missing:
+    raise MissingExtraError("starlette", "serve") from missing
+
+from treekit.serve.answering.service import Service
+from treekit.serve.gate.access import Access
+from treekit.serve.gate.gate import Gate
+from treekit.serve.gate.logs import Log
+from treekit.serve.gate.metrics import Metrics, metrics_route
+from treekit.serve.http import Endpoint, Reply, json_reply
+from treekit.serve.plain.description import plain_paths
+from treekit.serve.plain.routes import plain_routes
+from treekit.serve.settings import ServeSettings
+from treekit.serve.web.control import control_routes
+from treekit.serve.web.description import document
+from treekit.serve.web.oip import Direct, oip_routes
+from treekit.serve.web.oip_description import oip_paths
+from treekit.serve.web.page import page_paths, page_routes
+from treekit.serve.web.schemas import SCHEMAS
+
+__all__ = ["make_app"]
+
+
+def make_app(
+    service: Service,
+    settings: ServeSettings | None = None,
+    log: Log | None = None,
+    access: Access | None = None,
+) -> ASGIApp:
+    """The ASGI application of a service.
+
+    Parameters
+    ----------
+    service : Service
+    settings : ServeSettings, optional
+        None is for a service inside somebody else's application, who knows what hosts it has,
+        who may ask and what is written down: requests to any Host pass, and only what fails is
+        logged.  Pages of other origins do not pass.
+    log : Log, optional
+        Of the process; default one of its own.
+    access : Access, optional
+        Of the process, where other faces ask it, too.
+
+    Raises
+    ------
+    SettingError
+        For hosts, origins or a token file that are none.
+    MissingExtraError
+        Without the extra ``serve``.
+    """
+    if settings is None:
+        settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
+    log, metrics = log or Log(settings.log), Metrics(service)
+    service.repository.subscribe(log.changed)
+    service.repository.subscribe(metrics.changed)
+    # The gate answers what the router does not find, and whatever fails: Starlette's own
+    # middleware for that would be passed by each request once more.
+    app: ASGIApp = Router(
+        [
+            *oip_routes(service),
+            *plain_routes(service),
+            *page_routes(service),
+            *control_routes(service),
+            _description(),
+            metrics_route(metrics),
+        ],
+        redirect_slashes=False,
+    )
+    app = Direct(service, app)
+    return Gate(app, settings, access or Access(settings), metrics, log, page_paths())
+
+
+def _description() -> Route:
+    """The description; faces beside the protocol add their paths and schemas here."""
+    reply = json_reply(document(oip_paths() | plain_paths(), SCHEMAS))
+
+    async def describe(scope: Scope, receive: Receive) -> Reply:
+        del scope, receive
+        return reply
+
+    return Route("/openapi.json", Endpoint(describe), methods=["GET"])
