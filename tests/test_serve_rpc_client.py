@@ -427,6 +427,17 @@ def test_a_kept_connection_that_was_closed_is_made_anew():
         client.close()
 
 
+def test_a_refusal_before_all_has_been_sent_is_read():
+    refusal = said(b'{"error": "too much"}', status="413 Content Too Large")
+    large = Tensor("x", "UINT8", np.zeros(8 << 20, np.uint8))
+    with scripted_server([refusal]) as port:
+        client = Client(f"http://127.0.0.1:{port}")
+        with pytest.raises(RemoteError, match="too much") as found:
+            client.infer(["v2", "models", "m"], [large], ["y"])
+        client.close()
+    assert found.value.status == 413
+
+
 def test_a_model_that_is_replaced_meanwhile_gives_no_mixed_file(
     folder: Path, table: Path, tmp_path: Path, monkeypatch: Any
 ):
