@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import treekit
-from tests.serving import on_a_port, service_of
+from tests.serving import on_a_port, put_in_service, service_of
 from tests.serving_rpc import app_server, certificate, grpc_server, scripted_server
 from treekit.cli import main
 from treekit.errors import SettingError
@@ -227,7 +227,7 @@ class Matrix(Other):
 @pytest.fixture(scope="module")
 def others(folder: Path) -> Iterator[str]:
     service = service_of(folder / "bool.treekit")
-    service.repository._by_name = {served.name: {"3": served} for served in (Other(), Matrix())}
+    put_in_service(service.repository, Other(), Matrix())
     with on_a_port(service) as place:
         yield f"http://{place}"
 
