@@ -47,6 +47,7 @@ COMMANDS = [
     "import",
     "export",
     "verify",
+    "serve",
 ]
 COMMANDS += ["plugins", "plugin", "demo"]
 HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "rich"}

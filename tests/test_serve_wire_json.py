@@ -166,8 +166,8 @@ def body_of(*inputs: str, more: str = "") -> str:
         ([1], [-1, 4], "FP32", r"'input' has shape \[-1, 4\]"),
         ([1], [], "FP32", r"'input' has shape \[\]"),
         ([1], [1] * 9, "FP32", r"'input' has shape .*1 to 8 lengths"),
-        ([1], [2**62, 2**62], "FP32", f"has 1 values .* holds {2**124:,}"),
-        ([1], [10**30], "FP32", f"has 1 values .* holds {10**30:,}"),
+        ([1], [2**62, 2**62], "FP32", "larger than any array"),
+        ([1], [10**30], "FP32", "larger than any array"),
     ],
 )
 def test_data_that_do_not_fit_are_refused_by_name(
@@ -273,7 +273,7 @@ def test_shapes_that_claim_much_take_no_memory() -> None:
     for shape in ([10**9, 28], [1, 10**12], [2**31, 2**31, 2], [3, 10**15]):
         for datatype in ("FP32", "BYTES", "INT8"):
             tracemalloc.start()
-            with pytest.raises(InvalidRequestError, match=r"values|lists"):
+            with pytest.raises(InvalidRequestError, match=r"values|lists|larger than any array"):
                 read([], shape, datatype)
             assert tracemalloc.get_traced_memory()[1] < 300_000
             tracemalloc.stop()
@@ -343,6 +343,7 @@ def test_compressed_bodies_are_inflated(service: Service, coding: str, pack: Any
 def test_what_does_not_inflate_within_the_bound_is_refused(
     service: Service, coding: str, body: bytes, status: int, words: str
 ) -> None:
+    asked(service, b"")  # what an application holds once is no matter of a body
     tracemalloc.start()
     answer = asked(service, body, **{"content-encoding": coding})
     most = tracemalloc.get_traced_memory()[1]
