@@ -20,6 +20,7 @@ from click import Command, Context
 from tests.runtimes import need
 from treekit.cli import main
 from treekit.data.schema import Column, Schema
+from treekit.export.triton import TRITON_SETTINGS
 from treekit.model.build import build_tree, leaf, threshold
 from treekit.model.ensemble import make_model
 from treekit.serve.oip import oip_routes
@@ -103,9 +104,14 @@ def test_every_recipe_says_only_what_the_command_understands():
         read = understood(words)
         assert read["sources"], where
     flags = {option for parameter in serve_command().params for option in parameter.opts}
-    named = set(re.findall(r"`(--[a-z-]+)", README)) - {"--read-only", "--to", "--model-repository"}
-    assert named
-    assert named <= flags | {"--disable-auto-complete-config"}
+    page = README.partition("## Triton")[0].replace("`treekit export --to triton`", "")
+    named = set(re.findall(r"`(--[a-z-]+)", page))
+    assert "--allow-host" in named
+    assert named <= flags
+    settings = {f"--{one.name.replace('_', '-')}" for one in TRITON_SETTINGS}
+    assert set(re.findall(r"^- .(--[a-z-]+)", README.partition("## Triton")[2], re.MULTILINE)) <= (
+        settings
+    )
 
 
 def test_a_server_for_others_has_a_token_or_a_cluster_around_it():
