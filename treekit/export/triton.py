@@ -187,7 +187,10 @@ def _tensor(
     kind = one.type.tensor_type
     sizes = [size.dim_value if size.HasField("dim_value") else -1 for size in kind.shape.dim]
     dims = sizes[1:] if max_batch_size else sizes
-    fields = [("name", one.name), ("data_type", _Word(_TYPES[kind.elem_type]))]
+    fields: list[tuple[str, Any]] = [
+        ("name", one.name),
+        ("data_type", _Word(_TYPES[kind.elem_type])),
+    ]
     fields.append(("dims", dims or [1]))
     if not dims:  # what is rows alone; the server knows no empty shape
         fields.append(("reshape", _Message([("shape", [])])))

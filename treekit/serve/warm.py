@@ -9,7 +9,7 @@ trees is scored as fast as by code for the very machine).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,13 +23,12 @@ __all__ = ["warm"]
 
 _TREES = (1, 12)
 _ROWS = (1, 2, 600)
-_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 
 
-def warm() -> int:
+def warm(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
     """Ask models of each usual sort, in batches of several sizes; returns how many models."""
     count = 0
-    for model in _models():
+    for model in _models(dtypes):
         served = TreekitServed("m", "1", "", model)
         schema = model.schema
         for rows in _ROWS:
@@ -47,12 +46,12 @@ def warm() -> int:
     return count
 
 
-def _models() -> Iterator[Model]:
+def _models(dtypes: Sequence[Dtype]) -> Iterator[Model]:
     columns = (
         (Column("x"), Column("z")),
         (Column("x"), Column("colour", "nominal", ("a", "b", "c"))),
     )
-    for dtype in _DTYPES:
+    for dtype in dtypes:
         for taken in columns:
             for schema in (
                 Schema(taken, classes=("n", "y"), dtype=dtype),
