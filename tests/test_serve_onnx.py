@@ -507,7 +507,7 @@ def test_a_graph_that_takes_all_memory_fails_its_trial(tmp_path):
         ],
         [("x", FLOAT, ["N", 2])],
         [("y", FLOAT, ["N", 2])],
-        [helper.make_tensor("size", INT64, [1], [2**32])],
+        [helper.make_tensor("size", INT64, [1], [2**31])],
     )
     with pytest.raises(ModelFileError, match=r"'.*m\.onnx' cannot be served.*more than 4,096 MiB"):
         service(proto, tmp_path)
