@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -303,6 +304,19 @@ def test_a_refusal_of_the_graph_is_one_line_without_paths(tmp_path):
         asked(served, tensor("x", np.float32([2])))
     assert ".cc" not in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_a_refusal_of_onnxruntime_tells_no_places_in_its_source(tmp_path):
+    proto = graph(
+        [helper.make_node("Reshape", ["x", "pairs"], ["y"])],
+        [("x", FLOAT, ["N"])],
+        [("y", FLOAT, None)],
+        [helper.make_tensor("pairs", INT64, [2], [-1, 2])],
+    )
+    served = service(proto, tmp_path)
+    with pytest.raises(InvalidRequestError, match=r"graph refuses this: size != 0") as told:
+        asked(served, tensor("x", np.float32([1, 2, 3])))
+    assert not re.search(r"/\w+|\.(cc|h):", str(told.value))
 
 
 def test_what_memory_cannot_hold_is_said_and_the_next_request_is_answered(tmp_path):

@@ -228,5 +228,6 @@ def _said(error: Exception) -> str:
     node = re.search(r"Name:'([^']+)'", text)
     text = text.rpartition("Status Message: ")[2]
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
-    text = re.sub(r"\S*/\S+\.(?:cc|h|cpp):\d+ ", "", text)
+    # The line of its source, and the function there.
+    text = re.sub(r"\S*/\S+\.(?:cc|h|cpp):\d+ (?:[\w:*&<>~ ]+\([^()]*\) (?:const )?)?", "", text)
     return (f"{node[1]}: " if node else "") + (text[:300] or type(error).__name__)
