@@ -364,6 +364,18 @@ def test_small_requests_are_joined_and_answered_as_alone():
         assert same(said[i], served.answer(own, kinds[i % 3]))
 
 
+def test_a_request_that_is_to_be_answered_alone_is_never_joined():
+    served, rng = Counting(two_columns()), np.random.default_rng(0)
+    batches = [batch_of(rng, 2)._replace(alone=k % 2 == 0) for k in range(6)]
+
+    async def work() -> None:
+        runner = batching()
+        await asyncio.gather(*(runner.run(served, own, ("label",)) for own in batches))
+
+    asyncio.run(work())
+    assert sorted(served.asked) == [2, 2, 2, 6]
+
+
 def test_a_request_waits_for_others_no_longer_than_the_delay_and_large_ones_not_at_all():
     served, rng = Counting(two_columns()), np.random.default_rng(0)
 
