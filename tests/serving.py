@@ -26,6 +26,7 @@ from treekit.model.ensemble import Model
 from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service
 from treekit.serve.models.repository import Repository
+from treekit.serve.models.served import Served
 from treekit.serve.settings import Limits, ServeSettings
 from treekit.serve.web.app import make_app
 
@@ -39,6 +40,12 @@ def service_of(*sources: str | Path, control: bool = False, **limits: Any) -> Se
     repository = Repository(sources)
     repository.refresh()
     return Service(repository, Runner(Limits(**limits)), control=control)
+
+
+def put_in_service(repository: Repository, *models: Served) -> None:
+    """Have a repository answer with these in place of what its files hold."""
+    by_name = {served.name: {served.version: served} for served in models}
+    repository._table = repository._table._replace(models=by_name)
 
 
 def client_of(app: Any) -> httpx.AsyncClient:

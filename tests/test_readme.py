@@ -43,7 +43,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_readme_fits_on_a_screen_the_table_of_probes_apart():
     before, _, rest = TEXT.partition(equality.BEGIN)
     _, _, after = rest.partition(equality.END)
-    assert len(before.splitlines()) + len(after.splitlines()) <= 110
+    assert len(before.splitlines()) + len(after.splitlines()) <= 122
 
 
 def test_the_table_of_probes_has_every_kind_of_model_and_every_target():

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
+from tests.serving import put_in_service
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.numbers import round_to
 from treekit.data.schema import Column, Schema
@@ -329,5 +330,5 @@ def test_the_protocol_answers_reasons_that_are_asked_for_within_their_bound() ->
 def one_model(served: TreekitServed) -> Repository:
     """A repository that holds one model and no file."""
     repository = Repository([])
-    repository._by_name = {served.name: {served.version: served}}
+    put_in_service(repository, served)
     return repository

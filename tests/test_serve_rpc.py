@@ -24,10 +24,9 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import treekit
-from tests.serving import on_a_port, service_of
+from tests.serving import on_a_port, put_in_service, service_of
 from tests.serving_rpc import LOOP, certificate, event_loop, grpc_server
 from treekit.errors import MissingExtraError, SettingError
-from treekit.serve.answering.service import Service
 from treekit.serve.errors import UnauthorisedError
 from treekit.serve.models.served import Batch, Served
 from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
@@ -92,19 +91,12 @@ def rows(folder: Path) -> Any:
     return matrix
 
 
-def serve_beside(service: Service, echo: Echo) -> None:
-    """Put `echo` beside the models of a service, which no file gives."""
-    repository = service.repository
-    table = repository._table
-    repository._table = table._replace(models={**table.models, "echo": {"7": echo}})
-
-
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[SimpleNamespace]:
     """One server over HTTP and gRPC, of one service; with `echo` beside its models."""
     service = service_of(folder)
     echo = Echo()
-    serve_beside(service, echo)
+    put_in_service(service.repository, *service.repository.served, echo)
     with (
         on_a_port(service) as http,
         grpc_server(service) as port,
@@ -655,7 +647,7 @@ def slow(folder: Path) -> Iterator[SimpleNamespace]:
         return given
 
     echo.say = say  # type: ignore[method-assign]
-    serve_beside(service, echo)
+    put_in_service(service.repository, echo)
     yield SimpleNamespace(service=service, go=go, started=started)
     go.set()
 
@@ -721,7 +713,7 @@ def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connecti
 ):
     monkeypatch.setattr("treekit.serve.rpc.server._CONNECTION_SECONDS", 1)
     service = service_of(folder / "whole.treekit", requests=1, seconds=0.5)
-    serve_beside(service, Echo())
+    put_in_service(service.repository, Echo())
     large = bytes(15 << 20)  # more than a client takes unasked
     shape = [1, len(large)]
     data = request_of(inputs=[raw("x", "UINT8", shape)], raw_input_contents=[large])

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import treekit
-from tests.serving import on_a_port, service_of
+from tests.serving import on_a_port, put_in_service, service_of
 from tests.serving_rpc import app_server, certificate, grpc_server, scripted_server
 from treekit.cli import main
 from treekit.errors import SettingError
@@ -227,7 +227,7 @@ class Matrix(Other):
 @pytest.fixture(scope="module")
 def others(folder: Path) -> Iterator[str]:
     service = service_of(folder / "bool.treekit")
-    service.repository._by_name = {served.name: {"3": served} for served in (Other(), Matrix())}
+    put_in_service(service.repository, Other(), Matrix())
     with on_a_port(service) as place:
         yield f"http://{place}"
 
@@ -425,6 +425,17 @@ def test_a_kept_connection_that_was_closed_is_made_anew():
         client = Client(f"http://127.0.0.1:{port}")
         assert [client.get("v2")["name"] for _ in range(3)] == ["x"] * 3
         client.close()
+
+
+def test_a_refusal_before_all_has_been_sent_is_read():
+    refusal = said(b'{"error": "too much"}', status="413 Content Too Large")
+    large = Tensor("x", "UINT8", np.zeros(8 << 20, np.uint8))
+    with scripted_server([refusal]) as port:
+        client = Client(f"http://127.0.0.1:{port}")
+        with pytest.raises(RemoteError, match="too much") as found:
+            client.infer(["v2", "models", "m"], [large], ["y"])
+        client.close()
+    assert found.value.status == 413
 
 
 def test_a_model_that_is_replaced_meanwhile_gives_no_mixed_file(

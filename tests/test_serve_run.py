@@ -355,18 +355,16 @@ def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path)
 
 
 @posix
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_server_with_exit_code_0(model, number):
+def test_ctrl_c_ends_a_server_with_exit_code_0(model):
     with server_process(model) as running:
         assert ask_once(running.url)[0] == 200
-        running.process.send_signal(number)
+        running.process.send_signal(signal.SIGINT)
         assert running.wait() == 0
         assert "Traceback" not in running.said
 
 
 @posix
-@pytest.mark.parametrize("workers", [1, 2])
-def test_clients_at_work_lose_no_answer_when_a_server_ends(model, workers):
+def test_clients_at_work_lose_no_answer_when_a_server_ends(model):
     """Each learns with an answer that the connection closes after it."""
     trouble: list[Exception] = []
     answered = []
@@ -382,7 +380,7 @@ def test_clients_at_work_lose_no_answer_when_a_server_ends(model, workers):
         except (AssertionError, OSError, http.client.HTTPException, ValueError) as error:
             trouble.append(error)
 
-    with server_process(model, "--workers", workers) as running:
+    with server_process(model) as running:
         threads = [threading.Thread(target=work, args=(running.url,)) for _ in range(12)]
         for thread in threads:
             thread.start()
@@ -500,6 +498,20 @@ def test_a_worker_that_dies_is_told_of_and_started_again(two_workers):
     now = children(two_workers.process.pid)
     assert len(now) == 2
     assert second not in now
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="no system to share ports on")
+def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
+    grpc = pytest.importorskip("grpc")
+    with server_process(model, "--workers", 2, "--grpc-port", 0) as running:
+        place = running.wait_for(r"gRPC on (127\.0\.0\.1:\d+)")[1]
+        for _ in range(4):
+            with grpc.insecure_channel(place) as channel:
+                grpc.channel_ready_future(channel).result(20)
+        port = place.rpartition(":")[2]
+        said = serve_refused(model, "--port", 0, "--workers", 2, "--grpc-port", port)
+        assert f"port {port} of 127.0.0.1 is in use" in said
+        assert running.end() == 0
 
 
 def test_a_file_that_is_bad_is_told_once_by_several_workers(tmp_path):

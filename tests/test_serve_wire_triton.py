@@ -13,7 +13,6 @@ import pytest
 
 from tests.serving import models, numbers, on_a_port, people, save_models, service_of
 from treekit.serve.answering.service import Service
-from treekit.serve.models.loading import Stamp
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served import Batch, Served
 from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
@@ -378,8 +377,8 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InferenceServerCl
     path = tmp_path_factory.mktemp("echo") / "echo.treekit"
     path.write_text("")
 
-    def read(path: Path, name: str, version: str | None) -> tuple[Served, Stamp]:
-        return Echo(), (0, 0, 0)
+    def read(path: Path, name: str, version: str | None, digest: str) -> Served:
+        return Echo()
 
     repository = Repository([path], read)
     repository.refresh()

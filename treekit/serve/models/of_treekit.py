@@ -22,6 +22,7 @@ from treekit.errors import DataError
 from treekit.model.ensemble import Model
 from treekit.model.links import values_of
 from treekit.model.predict import label_codes, leaf_indices, probabilities, sums
+from treekit.model.scorer import Scorer
 from treekit.serve.errors import InvalidRequestError
 from treekit.serve.models.quick import Quick
 from treekit.serve.models.reasons import Reasons
@@ -61,7 +62,9 @@ class TreekitServed(Served):
         self.usual = tuple(self._say)
         self.explaining = frozenset({"rule", "contributions", "bias"})
         self.effort = model.n_trees * max(model.depth, 1)
-        self._score = model.scorer()
+        # Of the model alone: a circle through this object would keep one that is replaced,
+        # and its arrays, until the collector finds it.
+        self._sums = partial(_sums_of, model, model.scorer())
         self._why = Reasons(model)
         labels = _labels(schema.outputs[0])[1].tolist() if schema.task == "classification" else ()
         usual = [spec for spec, _ in self._say.values()]
@@ -165,11 +168,6 @@ class TreekitServed(Served):
         except DataError as error:
             raise InvalidRequestError(f"model {self.name!r}: {error}") from error
 
-    def _sums(self, matrix: npt.NDArray[Any]) -> Sums:
-        if len(matrix) == 1:
-            return self._score.sums(matrix)[None]
-        return sums(self._model, matrix)
-
     def _output(self, name: str, matrix: npt.NDArray[Any], total: Sums | None) -> Tensor:
         if total is not None and name in self._say:
             spec, say = self._say[name]
@@ -189,6 +187,13 @@ def _one_column(tensor: Tensor) -> npt.NDArray[Any]:
             "[rows, 1]"
         )
     return tensor.cells
+
+
+def _sums_of(model: Model, score: Scorer, matrix: npt.NDArray[Any]) -> Sums:
+    """(rows, values) sums of encoded rows."""
+    if len(matrix) == 1:
+        return score.sums(matrix)[None]
+    return sums(model, matrix)
 
 
 Say = Callable[[Sums], npt.NDArray[Any]]

@@ -28,18 +28,18 @@ Sums = npt.NDArray[np.int64]
 Cells = list[float | str | None]
 
 
-class _Input(msgspec.Struct, forbid_unknown_fields=True):
+class _Input(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     shape: list[int]
     datatype: str
     data: Cells
 
 
-class _Output(msgspec.Struct, forbid_unknown_fields=True):
+class _Output(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
 
 
-class _Request(msgspec.Struct, forbid_unknown_fields=True):
+class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     inputs: list[_Input]
     id: str | UnsetType = UNSET
     outputs: list[_Output] | UnsetType = UNSET

@@ -16,7 +16,6 @@ from treekit.serve.gate.gate import Gate
 from treekit.serve.gate.logs import Log
 from treekit.serve.gate.metrics import Metrics, metrics_route
 from treekit.serve.http import Endpoint, Reply, json_reply
-from treekit.serve.plain.description import plain_paths
 from treekit.serve.plain.routes import plain_routes
 from treekit.serve.settings import ServeSettings
 from treekit.serve.web.control import control_routes
@@ -24,9 +23,10 @@ from treekit.serve.web.description import document
 from treekit.serve.web.oip import Direct, oip_routes
 from treekit.serve.web.oip_description import oip_paths
 from treekit.serve.web.page import page_paths, page_routes
+from treekit.serve.web.plain_description import plain_paths
 from treekit.serve.web.schemas import SCHEMAS
 
-__all__ = ["make_app"]
+__all__ = ["make_app", "routes"]
 
 
 def make_app(
@@ -65,23 +65,24 @@ def make_app(
     service.repository.subscribe(metrics.changed)
     # The gate answers what the router does not find, and whatever fails: Starlette's own
     # middleware for that would be passed by each request once more.
-    app: ASGIApp = Router(
-        [
-            *oip_routes(service),
-            *plain_routes(service),
-            *page_routes(service),
-            *control_routes(service),
-            _description(),
-            metrics_route(metrics),
-        ],
-        redirect_slashes=False,
-    )
+    app: ASGIApp = Router([*routes(service), metrics_route(metrics)], redirect_slashes=False)
     app = Direct(service, app)
     return Gate(app, settings, access or Access(settings), metrics, log, page_paths())
 
 
+def routes(service: Service) -> list[Route]:
+    """Every path that asks the service, the most asked first."""
+    return [
+        *oip_routes(service),
+        *plain_routes(service),
+        *page_routes(service),
+        *control_routes(service),
+        _description(),
+    ]
+
+
 def _description() -> Route:
-    """The description; faces beside the protocol add their paths and schemas here."""
+    """The description."""
     reply = json_reply(document(oip_paths() | plain_paths(), SCHEMAS))
 
     async def describe(scope: Scope, receive: Receive) -> Reply:

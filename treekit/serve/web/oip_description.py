@@ -12,7 +12,7 @@ from typing import Any
 from treekit.serve.web.description import JSON, json_body, operation
 from treekit.serve.web.schemas import ref
 
-__all__ = ["oip_paths"]
+__all__ = ["NAME", "oip_paths"]
 
 Item = dict[str, Any]
 
@@ -29,7 +29,7 @@ def _in_path(name: str, text: str) -> Item:
     }
 
 
-_NAME = _in_path("model_name", "A model's name: that of its file.")
+NAME = _in_path("model_name", "A model's name: that of its file.")
 _VERSION = _in_path("model_version", "One of the model's versions.")
 _LENGTH: Item = {
     "name": "Inference-Header-Content-Length",
@@ -73,8 +73,8 @@ def _model_paths() -> dict[str, Item]:
     paths: dict[str, Item] = {}
     versioned = "/v2/models/{model_name}/versions/{model_version}"
     for place, end, given in (
-        ("/v2/models/{model_name}", "", [_NAME]),
-        (versioned, "_version", [_NAME, _VERSION]),
+        ("/v2/models/{model_name}", "", [NAME]),
+        (versioned, "_version", [NAME, _VERSION]),
     ):
         metadata = operation(
             f"model_metadata{end}",
@@ -112,7 +112,7 @@ def oip_paths() -> dict[str, Item]:
         },
         **{
             f"/v2/repository/models/{{model_name}}/{what}": {
-                "parameters": [_NAME],
+                "parameters": [NAME],
                 "post": operation(
                     f"repository_{what}",
                     f"{what.capitalize()} a model, where the server has --control.",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from treekit.serve.web.description import json_body, operation
+from treekit.serve.web.oip_description import NAME
+
 __all__ = ["plain_paths"]
 
 Json = dict[str, Any]
@@ -16,21 +19,6 @@ _ROW: Json = {
     "minProperties": 1,
     "additionalProperties": _CELL,
 }
-_ERROR: Json = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {"error": _TEXT},
-}
-_ERRORS = {
-    "400": "The request breaks a rule; the error names the row, the column and the value.",
-    "401": "The server asks for a token.",
-    "403": "The request's host or origin is not served.",
-    "404": "There is no such model or version.",
-    "408": "The body took too long to arrive.",
-    "413": "The body is too long, or has more rows than the server takes.",
-    "429": "Too many requests at once.",
-    "503": "The model is not loaded, or the answer took too long.",
-}
 
 
 def plain_paths() -> Json:
@@ -39,7 +27,7 @@ def plain_paths() -> Json:
         "/predict": {"post": _predict()},
         "/explain": {"post": _explain()},
         "/models": {"get": _models()},
-        "/models/{name}/rules": {"get": _rules()},
+        "/models/{model_name}/rules": {"parameters": [NAME], "get": _rules()},
     }
 
 
@@ -61,13 +49,14 @@ def _predict() -> Json:
     )
     body["additionalProperties"] = False
     answer = _object({"model": _TEXT, "version": _TEXT, "rows": _list(_answered())})
-    return {
-        "operationId": "predict",
-        "summary": "Answer rows that are JSON objects.",
-        "parameters": [_query("model", _TEXT), _query("version", _TEXT)],
-        "requestBody": _body({"anyOf": [body, rows]}),
-        "responses": _responses(answer),
-    }
+    return operation(
+        "predict",
+        "Answer rows that are JSON objects.",
+        answer,
+        body=json_body({"anyOf": [body, rows]}),
+        parameters=[_query("model", _TEXT), _query("version", _TEXT)],
+        refusals=("400", "404", "415"),
+    )
 
 
 def _answered() -> Json:
@@ -111,13 +100,14 @@ def _explain() -> Json:
     body["additionalProperties"] = False
     line = {"type": "array", "prefixItems": [_TEXT, {"type": "boolean"}], "minItems": 2}
     answer = {"model": _TEXT, "version": _TEXT, "explanation": {"type": "object"}}
-    return {
-        "operationId": "explain",
-        "summary": "Say why one row is answered so, and what would alter the answer.",
-        "parameters": [_query("model", _TEXT), _query("version", _TEXT)],
-        "requestBody": _body(body),
-        "responses": _responses(_object(answer | {"text": _list(line)})),
-    }
+    return operation(
+        "explain",
+        "Say why one row is answered so, and what would alter the answer.",
+        _object(answer | {"text": _list(line)}),
+        body=json_body(body),
+        parameters=[_query("model", _TEXT), _query("version", _TEXT)],
+        refusals=("400", "404", "415"),
+    )
 
 
 def _models() -> Json:
@@ -128,11 +118,8 @@ def _models() -> Json:
         "state": {"enum": ["READY", "UNAVAILABLE"]},
         "reason": _TEXT,
     }
-    return {
-        "operationId": "models",
-        "summary": "Say what each model is: columns, levels, targets.",
-        "responses": _responses(_list(_object(model))),
-    }
+    summary = "Say what each model is: columns, levels, targets."
+    return operation("models", summary, _list(_object(model)))
 
 
 def _rules() -> Json:
@@ -147,12 +134,11 @@ def _rules() -> Json:
         "weight": {"type": "number"},
     }
     page = {"model": _TEXT, "version": _TEXT, "total": whole, "found": whole}
-    named = {"name": "name", "in": "path", "required": True, "schema": _TEXT}
-    return {
-        "operationId": "rules",
-        "summary": "Say the rules of a model, a page at a time, or those that hold a text.",
-        "parameters": [
-            named,
+    return operation(
+        "rules",
+        "Say the rules of a model, a page at a time, or those that hold a text.",
+        _object(page | {"rules": _list(_object(rule))}),
+        parameters=[
             _query("version", _TEXT),
             _query("lang", {"enum": ["en", "zh"], "default": "en"}),
             _query("search", _TEXT | {"maxLength": 200}),
@@ -160,8 +146,8 @@ def _rules() -> Json:
             _query("count", whole | {"minimum": 1, "maximum": 500, "default": 50}),
             _query("tree", whole | {"minimum": 1, "maximum": 999_999_999}),
         ],
-        "responses": _responses(_object(page | {"rules": _list(_object(rule))})),
-    }
+        refusals=("400", "404"),
+    )
 
 
 def _which() -> Json:
@@ -181,16 +167,3 @@ def _list(items: Json) -> Json:
 
 def _query(name: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "schema": schema}
-
-
-def _body(schema: Json) -> Json:
-    return {"required": True, "content": {"application/json": {"schema": schema}}}
-
-
-def _responses(answer: Json) -> Json:
-    said: Json = {
-        status: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
-        for status, text in _ERRORS.items()
-    }
-    right = {"description": "The answer.", "content": {"application/json": {"schema": answer}}}
-    return {"200": right, **said}
