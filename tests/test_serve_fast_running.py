@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.routing import Router
 
-from tests.serving import put_in_service
+from tests.serving import client_of, put_in_service
 from treekit.data.schema import Column, Schema
 from treekit.model.build import build_tree, leaf, subset, threshold
 from treekit.model.ensemble import make_model
@@ -33,7 +34,8 @@ from treekit.serve.models.repository import Repository
 from treekit.serve.models.served import Batch, Served
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.settings import Limits, ServeSettings
-from treekit.serve.web.app import routes
+from treekit.serve.web import oip
+from treekit.serve.web.app import make_app, routes
 from treekit.serve.web.oip import Direct
 
 
@@ -313,6 +315,36 @@ def test_a_runner_that_is_closed_takes_no_more_and_drops_what_waits():
     assert slow.begun == 1
 
 
+def test_large_requests_and_large_answers_do_not_keep_the_event_loop(monkeypatch):
+    service = service_of(two_columns())
+    rows = 12_000
+    data = {"x": [0.5] * rows, "town": ["Ulm"] * rows}
+    inputs = [
+        {"name": name, "shape": [rows], "datatype": kind, "data": data[name]}
+        for name, kind in (("x", "FP32"), ("town", "BYTES"))
+    ]
+    body = msgspec.json.encode({"inputs": inputs})
+    threads: list[str] = []
+    for name in ("read_request", "tensors_of", "answer_of"):
+        own = getattr(oip, name)
+
+        def seen(*given: Any, own: Any = own) -> Any:
+            threads.append(threading.current_thread().name)
+            return own(*given)
+
+        monkeypatch.setattr(oip, name, seen)
+    status, _ = asyncio.run(posted(make_app(service), "/v2/models/two/infer", body))
+    assert status == 200
+    assert len(threads) == 3
+    assert all(name.startswith("treekit-answer") for name in threads)
+
+
+async def posted(app: Any, path: str, body: bytes) -> tuple[int, bytes]:
+    async with client_of(app) as client:
+        answer = await client.post(path, content=body)
+    return answer.status_code, answer.content
+
+
 # ------------------------------------------------------------------------- batching
 
 
@@ -363,6 +395,18 @@ def test_small_requests_are_joined_and_answered_as_alone():
     assert len(joined) < len(batches) / 2
     for i, own in enumerate(batches):
         assert same(said[i], served.answer(own, kinds[i % 3]))
+
+
+def test_a_request_that_is_to_be_answered_alone_is_never_joined():
+    served, rng = Counting(two_columns()), np.random.default_rng(0)
+    batches = [batch_of(rng, 2)._replace(alone=k % 2 == 0) for k in range(6)]
+
+    async def work() -> None:
+        runner = batching()
+        await asyncio.gather(*(runner.run(served, own, ("label",)) for own in batches))
+
+    asyncio.run(work())
+    assert sorted(served.asked) == [2, 2, 2, 6]
 
 
 def test_a_request_waits_for_others_no_longer_than_the_delay_and_large_ones_not_at_all():

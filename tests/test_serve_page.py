@@ -306,15 +306,18 @@ def test_a_picture_marks_the_way_and_can_do_nothing(served):
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
-        ({"tree": "0"}, 400, "trees 1 to 1"),
-        ({"tree": "2"}, 400, "trees 1 to 1"),
-        ({"tree": "²"}, 400, "give a whole number"),
+        ({"tree": "0"}, 400, "'tree' is 1 to 1, not '0'"),
+        ({"tree": "2"}, 400, "'tree' is 1 to 1, not '2'"),
+        ({"tree": "²"}, 400, "'tree' is 1 to 1, not '²'"),
+        ({"tree": ["1", "1"]}, 400, "'tree' is given twice"),
+        ({"trees": "1"}, 400, "did you mean 'tree'?"),
+        ({f"p{k}": "" for k in range(30)}, 400, "cannot be read"),
         ({"path": "99"}, 400, "there is no node 99"),
-        ({"path": "-1"}, 400, "give a whole number"),
+        ({"path": "-1"}, 400, "'path' is 0 to"),
         ({"path": ",".join(["1"] * 501)}, 400, "at most 500"),
         ({"view": "<b>"}, 400, "give auto or way"),
         ({"view": "way"}, 400, "'way' with marked nodes"),
-        ({"lang": "../en"}, 400, "unknown language"),
+        ({"lang": "../en"}, 400, "there is no language"),
         ({"version": "1"}, 404, "has no version '1'"),
     ],
 )

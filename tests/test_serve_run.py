@@ -21,6 +21,7 @@ from typing import Any
 import click.testing
 import httpx
 import pytest
+from tritonclient.grpc import InferenceServerClient
 
 from tests.serving import (
     ServerProcess,
@@ -260,6 +261,17 @@ def test_lines_of_json_are_for_programs(model):
     assert lines[2]["url"].startswith("http://127.0.0.1:")
     assert {line["level"] for line in lines} == {"info"}
     assert all(line["time"].endswith("Z") for line in lines)
+
+
+def test_calls_over_grpc_have_lines_and_are_counted(model):
+    with server_process(model, "--log", "json", "--grpc-port", 0) as running:
+        port = running.wait_for('"event": "listening-grpc", "port": ([0-9]+)')[1]
+        with InferenceServerClient(f"127.0.0.1:{port}") as client:
+            assert client.get_model_metadata("said").name == "said"
+        line = json.loads(running.wait_for('^.*"path":"ModelMetadata".*$')[0])
+        counted = httpx.get(f"{running.url}/metrics").text
+    assert (line["method"], line["status"], line["client"]) == ("gRPC", 200, "127.0.0.1")
+    assert 'seconds_count{endpoint="ModelMetadata",model=""} 1.0' in counted
 
 
 # -------------------------------------------------------- folders at the start

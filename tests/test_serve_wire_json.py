@@ -19,6 +19,7 @@ from tests.serving import client_of, models, numbers, people, save_models, servi
 from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.models.tensors import DATATYPES, Tensor
+from treekit.serve.protocol.malformed import refuse_repeats
 from treekit.serve.protocol.wire import read_request, tensors_of
 from treekit.serve.web.app import make_app
 
@@ -267,6 +268,31 @@ def test_codes_that_are_none_are_missing_values(service: Service) -> None:
 
 
 # -------------------------------------------------------------------------- bounds
+
+
+def test_names_twice_are_found_without_decoding_very_many_cells_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cells, decoded, loads = "1,null," * 50_000, [], json.loads
+
+    def seen(text: bytes, **options: Any) -> Any:
+        decoded.append(len(text))
+        return loads(text, **options)
+
+    monkeypatch.setattr("treekit.serve.protocol.malformed.json.loads", seen)
+    rest = f'"inputs":[{{"name":"x","data":[{cells}1]}}]}}'
+    refuse_repeats(f'{{"a:[1]":1,{rest}'.encode())
+    assert max(decoded) < 100
+    refuse_repeats(f'{{"a:[1]":1,"a:[2]":2,{rest}'.encode())  # differ in brackets alone
+    with pytest.raises(InvalidRequestError, match="'id' twice"):
+        refuse_repeats(f'{{"id":"a","id":"b",{rest}'.encode())
+
+
+def test_a_large_body_with_a_literal_that_json_does_not_have_is_told_of_its_place() -> None:
+    head = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":['
+    body = head + b"1," * 200_000 + b"NaN]}]}"
+    with pytest.raises(InvalidRequestError, match=r"byte 4000\d\d.*write null"):
+        read_request(body)
 
 
 def test_shapes_that_claim_much_take_no_memory() -> None:

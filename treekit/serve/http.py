@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from types import coroutine
@@ -92,7 +93,9 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     """
     body = await _arrived(scope, receive, limits)
     coding = header(scope, b"content-encoding")
-    return body if coding is None else inflated(body, coding, limits.body_bytes)
+    if coding is None:
+        return body
+    return await asyncio.to_thread(inflated, body, coding, limits.body_bytes)
 
 
 async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:

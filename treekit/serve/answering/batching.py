@@ -58,8 +58,9 @@ class Batcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
-        """Whether a request is small enough, and of outputs that come of one pass."""
-        return batch.rows * 2 <= self._rows and served.explaining.isdisjoint(wanted)
+        """Whether a request may be joined, is small enough, and of outputs of one pass."""
+        small = not batch.alone and batch.rows * 2 <= self._rows
+        return small and served.explaining.isdisjoint(wanted)
 
     async def run(self, served: Served, batch: Batch, wanted: tuple[str, ...]) -> list[Tensor]:
         """The outputs that are wanted, of these rows.

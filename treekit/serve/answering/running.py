@@ -22,6 +22,9 @@ T = TypeVar("T")
 _AT_ONCE = 100_000.0
 """Visits of nodes that the event loop waits for: some 0.5 ms."""
 
+_SMALL = 1 << 16
+"""Bytes that the event loop reads or writes itself: below 1 ms of most, some of texts."""
+
 _CLOSING = "the server is closing; ask another, or come again"
 
 
@@ -145,6 +148,10 @@ class Runner:
         """
         return await self._awaited(self._pool, function, *given)
 
+    async def sized(self, size: int, function: Callable[..., T], *given: Any) -> T:
+        """What a function makes of so many bytes: of few at once, of many as `work` does."""
+        return function(*given) if size <= _SMALL else await self.work(function, *given)
+
     async def beside(self, function: Callable[..., T], *given: Any) -> T:
         """The same of explanations and lists of rules, which have threads of their own.
 
@@ -158,7 +165,7 @@ class Runner:
         try:
             work = asyncio.get_running_loop().run_in_executor(pool, function, *given)
         except RuntimeError:  # of a pool that takes no more
-            raise UnavailableError("the server is closing; ask another, or come again") from None
+            raise UnavailableError(_CLOSING) from None
         try:
             return await asyncio.wait_for(work, self.limits.seconds)
         except TimeoutError:

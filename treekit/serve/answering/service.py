@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from treekit.serve.answering.running import Runner
 from treekit.serve.models.quick import QuickAnswer
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served import Served
+from treekit.serve.models.served import Batch, Served
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.settings import Limits
 
@@ -53,9 +54,23 @@ class Service:
         return served.quick.answer(body, runner.rows_at_once(served))
 
     async def infer(
-        self, served: Served, tensors: Sequence[Tensor], names: Sequence[str] | None
+        self,
+        served: Served,
+        names: Sequence[str] | None,
+        size: int,
+        tensors_of: Callable[..., Sequence[Tensor]],
+        *given: Any,
     ) -> list[Tensor]:
         """The outputs of these names (None: the usual ones) for a request's inputs.
+
+        Parameters
+        ----------
+        served : Served
+        names : sequence of str, optional
+        size : int
+            Bytes of the request: a large one is read in a thread.
+        tensors_of : callable
+            Of `given` it makes the inputs.
 
         Raises
         ------
@@ -63,4 +78,8 @@ class Service:
             Says what is wrong with the request, or why there is no answer.
         """
         wanted = served.wanted(names)
-        return await self.runner.run(served, served.read(tensors), wanted)
+
+        def read() -> Batch:
+            return served.read(tensors_of(*given))
+
+        return await self.runner.run(served, await self.runner.sized(size, read), wanted)

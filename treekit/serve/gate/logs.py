@@ -18,7 +18,7 @@ from treekit.errors import SettingError
 from treekit.serve.gate.writer import Writer
 
 if TYPE_CHECKING:
-    from treekit.serve.gate.record import Record
+    from treekit.serve.gate.record import Told
     from treekit.serve.models.repository import Change
 
 __all__ = ["Log", "configure_logging"]
@@ -66,14 +66,12 @@ class Log:
 
     # ---------------------------------------------------------------- requests
 
-    def request(
-        self, record: Record, method: str, path: bytes, client: str, seconds: float
-    ) -> None:
+    def request(self, record: Told, method: str, path: bytes, client: str, seconds: float) -> None:
         """Say that a request was answered.
 
         Parameters
         ----------
-        record : Record
+        record : Told
             Its id is of letters, digits and ``._-``: the gate sees to it.
         method : str
         path : bytes
@@ -94,7 +92,7 @@ class Log:
         self._writer.put(line, level == "error")
 
     def _request_json(
-        self, record: Record, level: str, method: str, path: bytes, client: str, seconds: float
+        self, record: Told, level: str, method: str, path: bytes, client: str, seconds: float
     ) -> bytes:
         more = ""
         if record.model:
@@ -111,7 +109,7 @@ class Log:
         ).encode()
 
     def _request_text(
-        self, record: Record, level: str, method: str, path: bytes, client: str, seconds: float
+        self, record: Told, level: str, method: str, path: bytes, client: str, seconds: float
     ) -> bytes:
         what = ""
         if record.model:

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope
 from treekit._version import __version__
 from treekit.errors import MissingExtraError
 from treekit.serve.answering.service import Service
-from treekit.serve.gate.record import Record
+from treekit.serve.gate.record import Told
 from treekit.serve.http import Endpoint, Reply, header
 from treekit.serve.models.repository import Change
 
@@ -146,7 +146,7 @@ class Metrics:
         self._in_progress.set_function(lambda: float(working.count))
         return working
 
-    def observe(self, kind: str, record: Record, seconds: float) -> None:
+    def observe(self, kind: str, record: Told, seconds: float) -> None:
         """Count a request of this kind that was answered."""
         key = kind, record.model
         latency = self._latencies.get(key)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.types import Message, Scope, Send
 
 if TYPE_CHECKING:
     from treekit.serve.models.served import Served
 
-__all__ = ["Header", "Record", "note_answer"]
+__all__ = ["Header", "Record", "Told", "note_answer"]
 
 Header = tuple[bytes, bytes]
 
@@ -31,6 +31,17 @@ _ON_STATUS: dict[int, tuple[Header, ...]] = {
     503: (_AGAIN,),
 }
 """What clients need with an error, whoever answers with it."""
+
+
+class Told(Protocol):
+    """What metrics and logs are told of a request, by whatever transport; see `Record`."""
+
+    id: str
+    status: int
+    model: str
+    version: str
+    rows: int
+    error: str
 
 
 class Record:

@@ -34,9 +34,6 @@ from treekit.serve.plain.rules import Asked, Books
 
 __all__ = ["plain_routes"]
 
-_SMALL = 1 << 16
-"""Bytes, and cells of an answer, that the event loop reads or writes itself: some ms."""
-
 _BRACES = 1000
 """So many braces that begin no row may always be in a body: in texts, such as names."""
 
@@ -89,15 +86,11 @@ class _Plain:
                 "server takes at once: send them in parts"
             )
         query = scope["query_string"]
-        if len(body) <= _SMALL:
-            asked = self._read(query, body)
-        else:
-            asked = await runner.work(self._read, query, body)
+        asked = await runner.sized(len(body), self._read, query, body)
         outputs = await runner.run(asked.served, asked.batch, asked.wanted)
         note_answer(scope, asked.served, asked.batch.rows)
-        if sum(output.cells.size for output in outputs) <= _SMALL >> 3:
-            return Reply(self._answer(asked.served, outputs))
-        return Reply(await runner.work(self._answer, asked.served, outputs))
+        size = 8 * sum(output.cells.size for output in outputs)
+        return Reply(await runner.sized(size, self._answer, asked.served, outputs))
 
     def _read(self, query: bytes, body: bytes) -> _Prediction:
         value = read_json(body)

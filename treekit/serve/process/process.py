@@ -15,6 +15,7 @@ from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service
 from treekit.serve.gate.access import Access
 from treekit.serve.gate.logs import Log
+from treekit.serve.gate.metrics import Metrics
 from treekit.serve.models.repository import Repository
 from treekit.serve.process.http_server import HttpServer, new_event_loop
 from treekit.serve.process.watch import Watcher
@@ -86,8 +87,8 @@ class Process:
         self._settings, self._service, self._started = settings, service, started
         self._watcher = Watcher(service.repository, settings.reload_seconds, log)
         self._grpc: Any = None
-        self._access = Access(settings)
-        app = make_app(service, settings, log, self._access)
+        self._access, self._metrics, self._log = Access(settings), Metrics(service), log
+        app = make_app(service, settings, log, self._access, self._metrics)
         self._http = HttpServer(app, service, settings, self._tell_started, self._end_grpc)
 
     async def run(self, sockets: list[socket.socket]) -> None:
@@ -100,7 +101,7 @@ class Process:
             # By its name: it stands behind an extra of its own.
             rpc = importlib.import_module("treekit.serve.rpc")
             self._grpc = await rpc.start_grpc(
-                self._service, self._settings, self._access.check_token
+                self._service, self._settings, self._access.check_token, self._note
             )
         if self._settings.reload_seconds:
             self._watcher.start()
@@ -114,6 +115,11 @@ class Process:
     def end(self) -> None:
         """End when what is being answered is answered; safe in a signal handler."""
         self._http.end()
+
+    def _note(self, call: Any) -> None:
+        """Count a call over gRPC (`treekit.serve.rpc.call.Call`), and write its line."""
+        self._metrics.observe(call.path, call, call.seconds)
+        self._log.request(call, call.method, call.path.encode(), call.client, call.seconds)
 
     def _tell_started(self) -> None:
         self._started(None if self._grpc is None else self._grpc.port)

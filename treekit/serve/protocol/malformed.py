@@ -5,6 +5,7 @@ Slow ways: a body comes here when it is refused, or when it may be.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
@@ -18,6 +19,12 @@ _MARKS = {
     b"\xff\xfe": "is UTF-16 or UTF-32",
     b"\xfe\xff": "is UTF-16 or UTF-32",
 }
+
+_SLOW = 1 << 18
+"""Bytes that Python's decoder reads for a better message: it holds all threads meanwhile."""
+
+_CELLS = re.compile(rb"\[[-+0-9.eEaflnrstu,\s]*\]")
+"""Lists of numbers, true, false and null: they have no names."""
 
 _PLACE = re.compile(r"\$\.inputs\[(\d{1,9})\]")
 
@@ -42,6 +49,8 @@ def _reason(body: bytes, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "its JSON is nested too deep"
     if b"NaN" in body or b"Infinity" in body:
+        if len(body) > _SLOW:
+            return f"{error}; JSON has no NaN and no Infinity: write null, or send binary data"
         try:
             json.loads(body, object_pairs_hook=_finite, parse_constant=_Literal)
         except InvalidRequestError as found:
@@ -76,7 +85,7 @@ def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _input_named(body: bytes, text: str) -> str:
     """The name of the input that msgspec gives the place of."""
     place = _PLACE.search(text)
-    if place is None:
+    if place is None or len(body) > _SLOW:
         return ""
     try:
         name = json.loads(body)["inputs"][int(place[1])]["name"]
@@ -93,6 +102,11 @@ def refuse_repeats(body: bytes) -> None:
     InvalidRequestError
         Names it; so for what msgspec passes over and Python's decoder does not.
     """
+    # Most of a large body is cells.  Without them equal names are still equal; the whole body
+    # is asked where some are that were not, or that are none.
+    with contextlib.suppress(ValueError, RecursionError, InvalidRequestError):
+        json.loads(_CELLS.sub(b"[]", body), object_pairs_hook=_once)
+        return
     try:
         json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:

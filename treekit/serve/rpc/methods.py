@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from treekit.errors import TreekitError
@@ -22,10 +23,6 @@ from treekit.serve.rpc.contents import fill, refuse_parameters, tensors_of
 from treekit.serve.rpc.messages import methods
 
 __all__ = ["Methods"]
-
-_AT_ONCE = 1 << 16
-"""Bytes of a request whose tensors are read on the event loop: below 1 ms of texts."""
-
 
 _ANSWERS = {name: answer for name, (_, answer) in methods().items()}
 
@@ -95,19 +92,15 @@ class Methods:
         names = [output.name for output in request.outputs] or None
         for output in request.outputs:
             refuse_parameters(f"output {shown(output.name)}", output.parameters)
-        large = request.ByteSize() > _AT_ONCE
-        # A thread for large requests: texts are taken apart by Python.
-        given = request, self._service.limits.rows
-        tensors = await asyncio.to_thread(tensors_of, *given) if large else tensors_of(*given)
-        outputs = await self._service.infer(served, tensors, names)
+        service = self._service
+        given = request, service.limits.rows
+        outputs = await service.infer(served, names, request.ByteSize(), tensors_of, *given)
         answer = _new(
             "ModelInfer", model_name=served.name, model_version=served.version, id=request.id
         )
-        raw = bool(request.raw_input_contents)
-        if large:
-            await asyncio.to_thread(fill, answer, outputs, raw=raw)
-        else:
-            fill(answer, outputs, raw=raw)
+        size = 8 * sum(output.cells.size for output in outputs)
+        fill_all = partial(fill, answer, outputs, raw=bool(request.raw_input_contents))
+        await service.runner.sized(size, fill_all)
         return answer
 
     async def _index(self, request: Any) -> Any:

@@ -34,6 +34,7 @@ def make_app(
     settings: ServeSettings | None = None,
     log: Log | None = None,
     access: Access | None = None,
+    metrics: Metrics | None = None,
 ) -> ASGIApp:
     """The ASGI application of a service.
 
@@ -47,7 +48,8 @@ def make_app(
     log : Log, optional
         Of the process; default one of its own.
     access : Access, optional
-        Of the process, where other faces ask it, too.
+    metrics : Metrics, optional
+        Of the process, where other faces ask and tell them, too.
 
     Raises
     ------
@@ -58,7 +60,7 @@ def make_app(
     """
     if settings is None:
         settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
-    log, metrics = log or Log(settings.log), Metrics(service)
+    log, metrics = log or Log(settings.log), metrics or Metrics(service)
     service.repository.subscribe(log.changed)
     service.repository.subscribe(metrics.changed)
     # The gate answers what the router does not find, and whatever fails: Starlette's own

@@ -49,7 +49,7 @@ class _Control:
 
     async def index(self, scope: Scope, receive: Receive) -> Reply:
         """Say which models there are, and how they are."""
-        asked = _read(_index, await read_body(scope, receive, self._service.limits))
+        asked = await self._asked(_index, scope, receive)
         ready = asked is not None and asked.ready
         return json_reply(
             [
@@ -58,6 +58,11 @@ class _Control:
                 if entry.state == "READY" or not ready
             ]
         )
+
+    async def _asked(self, decoder: Any, scope: Scope, receive: Receive) -> Any:
+        runner = self._service.runner
+        body = await read_body(scope, receive, runner.limits)
+        return await runner.sized(len(body), _read, decoder, body)
 
     async def load(self, scope: Scope, receive: Receive) -> Reply:
         """Load a model, or load it again."""
@@ -74,7 +79,7 @@ class _Control:
                 "models are loaded and unloaded by requests only where the server was started "
                 "with --control"
             )
-        asked = _read(_control, await read_body(scope, receive, self._service.limits))
+        asked = await self._asked(_control, scope, receive)
         _check(asked.parameters if asked else {})
         try:
             await asyncio.to_thread(change, name)

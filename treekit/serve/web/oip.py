@@ -44,11 +44,13 @@ class _Oip:
             if quick is not None:
                 note_answer(scope, served, quick.rows)
                 return Reply(quick.body)
-        request, rest = read_request(body, length)
-        tensors = tensors_of(request, rest, self._service.limits.rows)
-        outputs = await self._service.infer(served, tensors, request.names)
+        service, size = self._service, len(body)
+        request, rest = await service.runner.sized(size, read_request, body, length)
+        given = request, rest, service.limits.rows
+        outputs = await service.infer(served, request.names, size, tensors_of, *given)
         note_answer(scope, served, len(outputs[0].cells))
-        answer, head = answer_of(served, request, outputs)
+        size = 8 * sum(output.cells.size for output in outputs)
+        answer, head = await service.runner.sized(size, answer_of, served, request, outputs)
         if head is None:
             return Reply(answer)
         return Reply(answer, media=_BYTES, headers=((LENGTH_HEADER, b"%d" % head),))

@@ -8,7 +8,6 @@ picture has the browser do nothing but show it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import parse_qs
 
 from starlette.routing import Route
 from starlette.types import Receive, Scope
@@ -18,6 +17,8 @@ from treekit.plot import Picture, plot
 from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
 from treekit.serve.http import Endpoint, Reply
+from treekit.serve.plain.bodies import number_of, quoted, read_query
+from treekit.serve.plain.explain import language_of
 
 __all__ = ["MOST_BOXES", "PICTURE_POLICY", "picture_routes"]
 
@@ -30,6 +31,7 @@ MOST_BOXES = 400
 """Nodes of one picture; one more is refused, as a node may have thousands of branches."""
 
 _MOST_MARKED = 500
+_MOST_NUMBER = 999_999_999
 
 _HEADERS = (
     (b"content-security-policy", PICTURE_POLICY.encode()),
@@ -49,29 +51,26 @@ class _Pictures:
     async def tree(self, scope: Scope, receive: Receive) -> Reply:
         """Draw one tree of a model."""
         del receive
-        asked = _Query(scope)
-        served = self._service.repository.get(scope["path_params"]["name"], asked.text("version"))
+        asked = read_query(scope["query_string"], ("version", "tree", "view", "lang", "path"))
+        served = self._service.repository.get(scope["path_params"]["name"], asked.get("version"))
         model = served.model
         if model is None:
             raise NotFoundError(
                 f"model {served.name!r} is {served.platform}'s: it has no trees to draw"
             )
-        number = asked.number("tree", 1)
-        if not 1 <= number <= model.n_trees:
-            raise InvalidRequestError(
-                f"tree is {number}; model {served.name!r} has trees 1 to {model.n_trees}"
-            )
-        view = asked.text("view") or "auto"
+        number = number_of("tree", asked.get("tree", "1"), 1, model.n_trees)
+        view = asked.get("view", "auto")
         if view not in ("auto", "way"):
-            raise InvalidRequestError(f"view is {view!r}; give auto or way")
+            raise InvalidRequestError(f"view is {quoted(view)}; give auto or way")
+        lang, marked = language_of(asked.get("lang", "en")), _nodes(asked.get("path", ""))
 
         def draw() -> Picture:
             return plot(
                 model,
                 tree=number - 1,
                 max_depth="way" if view == "way" else "auto",
-                language=asked.text("lang") or "en",
-                marked=asked.numbers("path"),
+                language=lang,
+                marked=marked,
             )
 
         body = await self._service.runner.beside(_written, draw)
@@ -84,7 +83,7 @@ def _written(draw: Callable[[], Picture]) -> bytes:
     Raises
     ------
     InvalidRequestError
-        For a node, a language or a view that there is not.
+        For a node or a view that there is not.
     TooLargeError
         If it has more boxes than anybody could read.
     """
@@ -100,36 +99,14 @@ def _written(draw: Callable[[], Picture]) -> bytes:
     return picture.svg().encode()
 
 
-class _Query:
-    """The part of an address behind its question mark."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20)
-
-    def text(self, name: str) -> str | None:
-        """The last value of this name, None if there is none."""
-        given = self._given.get(name)
-        return given[-1] if given else None
-
-    def number(self, name: str, default: int) -> int:
-        """A whole number."""
-        text = self.text(name)
-        return default if text is None else _whole(name, text)
-
-    def numbers(self, name: str) -> list[int]:
-        """Whole numbers between commas."""
-        parts = [part for part in (self.text(name) or "").split(",") if part]
-        if len(parts) > _MOST_MARKED:
-            raise InvalidRequestError(
-                f"{name} has {len(parts):,} numbers; give at most {_MOST_MARKED}: the leaves do"
-            )
-        return [_whole(name, part) for part in parts]
-
-
-def _whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise InvalidRequestError(f"{name} is {text[:40]!r}; give a whole number")
-    return int(text)
+def _nodes(path: str) -> list[int]:
+    """The numbers of nodes between commas."""
+    parts = [part for part in path.split(",") if part]
+    if len(parts) > _MOST_MARKED:
+        raise InvalidRequestError(
+            f"path has {len(parts):,} numbers; give at most {_MOST_MARKED}: the leaves do"
+        )
+    return [number_of("path", part, 0, _MOST_NUMBER) for part in parts]
 
 
 def picture_routes(service: Service) -> list[Route]:
