@@ -32,7 +32,7 @@ from treekit.serve.models.tensors import Spec, Tensor
 __all__ = ["ONE_TENSOR", "TreekitServed"]
 
 ONE_TENSOR = "input"
-"""Name of the input that holds all columns; that of treekit's ONNX files."""
+"""Name of the input that holds all columns."""
 
 Sums = npt.NDArray[np.int64]
 
