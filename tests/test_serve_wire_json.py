@@ -167,8 +167,8 @@ def body_of(*inputs: str, more: str = "") -> str:
         ([1], [-1, 4], "FP32", r"'input' has shape \[-1, 4\]"),
         ([1], [], "FP32", r"'input' has shape \[\]"),
         ([1], [1] * 9, "FP32", r"'input' has shape .*1 to 8 lengths"),
-        ([1], [2**62, 2**62], "FP32", f"has 1 values .* holds {2**124:,}"),
-        ([1], [10**30], "FP32", f"has 1 values .* holds {10**30:,}"),
+        ([1], [2**62, 2**62], "FP32", "larger than any array"),
+        ([1], [10**30], "FP32", "larger than any array"),
     ],
 )
 def test_data_that_do_not_fit_are_refused_by_name(
