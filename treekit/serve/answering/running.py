@@ -15,14 +15,14 @@ from treekit.serve.models.served import Batch, Served
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.settings import Limits, ServeSettings
 
-__all__ = ["Runner"]
+__all__ = ["SMALL", "Runner"]
 
 T = TypeVar("T")
 
 _AT_ONCE = 100_000.0
 """Visits of nodes that the event loop waits for: some 0.5 ms."""
 
-_SMALL = 1 << 16
+SMALL = 1 << 16
 """Bytes that the event loop reads or writes itself: below 1 ms of most, some of texts."""
 
 _CLOSING = "the server is closing; ask another, or come again"
@@ -150,7 +150,7 @@ class Runner:
 
     async def sized(self, size: int, function: Callable[..., T], *given: Any) -> T:
         """What a function makes of so many bytes: of few at once, of many as `work` does."""
-        return function(*given) if size <= _SMALL else await self.work(function, *given)
+        return function(*given) if size <= SMALL else await self.work(function, *given)
 
     async def beside(self, function: Callable[..., T], *given: Any) -> T:
         """The same of explanations and lists of rules, which have threads of their own.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from treekit.serve.answering.running import Runner
+from treekit.serve.answering.running import SMALL, Runner
 from treekit.serve.models.quick import QuickAnswer
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served import Batch, Served
@@ -47,9 +47,9 @@ class Service:
         return not self.closing and self.repository.ready
 
     def infer_quick(self, served: Served, body: bytes) -> QuickAnswer | None:
-        """The answer to a body that is plainly the commonest; None: ask the general way."""
+        """The answer to a small body that is plainly the commonest; None: ask the general way."""
         runner = self.runner
-        if served.quick is None or runner.batches:
+        if served.quick is None or runner.batches or len(body) > SMALL:
             return None
         return served.quick.answer(body, runner.rows_at_once(served))
 
