@@ -1,7 +1,7 @@
 """Micro-batching: small requests that come within a short delay are answered together.
 
 A pass for many rows costs less a row than one for each; against it stand a timer, a future, a
-copy and the wait, and that joined requests do not go by `treekit.serve.models.quick`.  Off by default:
+copy and the wait, and that joined requests do not go by `quick`.  Off by default:
 one row of 28 numbers as JSON is not faster for it, at 64 clients and 300 fully grown trees either
 (6,800 requests a second for 7,300 without; ``python -m benchmarks serving``).  It is for models
 whose pass costs far more than that.
