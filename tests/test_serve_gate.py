@@ -353,10 +353,13 @@ def test_what_is_not_there_is_said_as_json(service: Any) -> None:
     app = gated(service)
     missing = ask(app, "GET", "/nothing")
     assert missing.status_code == 404
-    assert missing.json() == {"error": "GET /nothing: Not Found"}
+    assert missing.json() == {
+        "error": "GET /nothing: there is no such path; /openapi.json describes all that there are"
+    }
     wrong = ask(app, "GET", INFER)
     assert wrong.status_code == 405
     assert wrong.headers["allow"] == "POST"
+    assert wrong.json()["error"] == f"GET {INFER}: this path takes POST"
     assert "application/json" in wrong.headers["content-type"]
 
 

@@ -208,6 +208,14 @@ def test_tracebacks_and_warnings_are_lines_of_the_same_form(joined: Any, mode: s
         assert "info second" in lines.data.decode()
 
 
+def test_treekits_warnings_are_said_without_lines_of_its_source(joined: Any) -> None:
+    lines = joined("json")
+    (handler,) = [h for h in logging.getLogger().handlers if isinstance(h, LogHandler)]
+    for text in ("/a/b.py:53: TreekitWarning: so: it is\n  warn()\n", "/a/b.py:5: UserWarning: w"):
+        handler.handle(logging.LogRecord("py.warnings", 30, "", 1, "%s", (text,), None))
+    assert [line["message"] for line in lines.json] == ["so: it is", "/a/b.py:5: UserWarning: w"]
+
+
 def test_a_quiet_log_has_no_warnings_of_loggers(joined: Any) -> None:
     lines = joined("quiet")
     logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")

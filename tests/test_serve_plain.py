@@ -148,7 +148,9 @@ def test_a_bare_list_names_its_model_in_the_url(service: Service) -> None:
     version = service.repository.get("pulse").version
     same = ask(service, "POST", f"/predict?model=pulse&version={version}", rows)
     assert same.json() == answer.json()
-    assert "names no model" in refusal(ask(service, "POST", "/predict", rows))
+    said = refusal(ask(service, "POST", "/predict", rows))
+    assert "names no model" in said
+    assert "/predict?model=NAME" in said
     body = {"model": "dose", "rows": rows}
     assert "the URL says model" in refusal(ask(service, "POST", "/predict?model=pulse", body))
 
@@ -234,6 +236,19 @@ def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
     assert labels == MODELS["pulse"]().predict(rows).tolist()
 
 
+def test_one_row_without_its_list_is_told_of_the_list(service: Service) -> None:
+    said = refusal(ask(service, "POST", "/predict?model=pulse", ROW))
+    assert "write rows as a list, [{...}], also if it is one" in said
+    assert "did you mean 'rows'" in refusal(ask(service, "POST", "/predict", {"row": [ROW]}))
+    assert "the body is empty" in refusal(ask(service, "POST", "/predict?model=pulse"))
+
+
+def test_all_columns_that_a_row_lacks_are_named_at_once(service: Service) -> None:
+    said = refusal(ask(service, "POST", "/predict?model=pulse", [{}]))
+    assert "has no columns 'pulse', 'pain'" in said
+    assert "give null where a value is missing" in said
+
+
 ROW = {"pulse": 70, "pain": "mild"}
 
 
@@ -269,7 +284,7 @@ def test_a_row_that_does_not_fit_is_refused_by_row_column_and_value(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"", "no JSON"),
+        (b"", "the body is empty"),
         (b'{"rows": [{"pulse": 1, "pai', "no JSON"),
         (b"\xff\xfe{}", "no UTF-8 from byte 0 on"),
         (b'{"rows": [{"pulse": NaN}]}', "holds NaN"),

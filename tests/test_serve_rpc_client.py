@@ -494,7 +494,7 @@ BAD = {
     "a list": ([said(b"[1]")], "no JSON object"),
     "deep JSON": ([said(b"[" * 100_000)], "no JSON object"),
     "no HTTP": ([b"SSH-2.0-OpenSSH\r\n\r\n"], "no HTTP"),
-    "nothing": ([b""], "cannot reach"),
+    "nothing": ([b""], "If it speaks TLS, its URL begins with https://"),
     "half an answer": ([said(b'{"name": "m"}')[:-4]], "ended early"),
     "an error of no JSON": ([said(b"oops", status="500 Oops")], "status 500"),
     "an error of control characters": (

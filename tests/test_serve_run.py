@@ -92,8 +92,28 @@ def test_help_has_examples_and_exit_codes():
         "/v2/models/iris/infer",
         "Exit codes: 0",
         "--control",
+        "/predict -d",
     ):
         assert told in done.output
+
+
+def test_help_says_the_limits_that_hold():
+    from treekit.serve.settings import Limits
+
+    told = click.testing.CliRunner().invoke(main, ["serve", "--help"]).output
+    for name, flag in zip(
+        Limits.__struct_fields__,
+        ("body", "rows", "explained", "seconds", "requests"),
+        strict=True,
+    ):
+        option = " ".join(told.split(f"--max-{flag} ")[1].split("\n  --")[0].split())
+        assert f"[default: {getattr(Limits(), name):.0f}]" in option
+
+
+def test_help_is_one_paragraph_without_gaps():
+    told = click.testing.CliRunner().invoke(main, ["serve", "--help"]).output
+    about = told.split("  A folder holds")[1].split("Examples:")[0]
+    assert "   " not in " ".join(line.strip() for line in about.splitlines())
 
 
 def test_the_command_line_becomes_settings():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import click
@@ -16,9 +17,14 @@ Examples:
       --tls-cert cert.pem --tls-key key.pem        for other machines
 
 \b
-Ask it:
+Ask it by rows, with every column, and read the rule that answered ("model" is for several):
+  curl http://127.0.0.1:8080/predict -d '{"model": "iris", "rows": [{"petal_length": 1.4,
+      "petal_width": null}], "outputs": ["label", "probabilities", "rule"]}'
+
+\b
+Ask it by the Open Inference Protocol v2 (/openapi.json describes all paths):
   curl http://127.0.0.1:8080/v2/models/iris/infer -d '{"inputs": [{"name": "input",
-      "shape": [1, 4], "datatype": "FP32", "data": [5.1, 3.5, 1.4, 0.2]}]}'
+      "shape": [1, 2], "datatype": "FP32", "data": [1.4, 0.2]}]}'
 """
 
 _CLOSE = """\b
@@ -109,21 +115,28 @@ def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
     callback=_milliseconds,
     help="Milliseconds that a small request waits for others at most.",
 )
-@click.option("--max-body", metavar="BYTES", type=click.IntRange(1), help="Of a request.")
-@click.option("--max-rows", metavar="N", type=click.IntRange(1), help="Of a request.")
+@click.option(
+    "--max-body", metavar="BYTES", type=click.IntRange(1), help="Of a request.  [default: 16777216]"
+)
+@click.option(
+    "--max-rows", metavar="N", type=click.IntRange(1), help="Of a request.  [default: 100000]"
+)
 @click.option(
     "--max-explained",
     metavar="N",
     type=click.IntRange(1),
-    help="Rows of a request that asks for rules or contributions.",
+    help="Rows of a request that asks for rules or contributions.  [default: 100]",
 )
 @click.option(
     "--max-seconds",
     metavar="S",
     type=click.FloatRange(0, min_open=True),
-    help="For a request to arrive, again for its answer, and for the last ones at the end.",
+    help="For a request to arrive, again for its answer, and for the last ones at the end.  "
+    "[default: 30]",
 )
-@click.option("--max-requests", metavar="N", type=click.IntRange(1), help="At once, a worker.")
+@click.option(
+    "--max-requests", metavar="N", type=click.IntRange(1), help="At once, a worker.  [default: 256]"
+)
 @click.option(
     "--log",
     type=click.Choice(["text", "json", "quiet"]),
@@ -159,4 +172,4 @@ def settings_of(sources: tuple[str, ...], options: dict[str, Any]) -> Any:
     return ServeSettings(sources=sources, limits=limits, **options)
 
 
-serve_command.help = f"{serve_command.help}\n\n{_EXAMPLES}"
+serve_command.help = f"{inspect.cleandoc(serve_command.help or '')}\n\n{_EXAMPLES}"

@@ -180,7 +180,13 @@ class Connection:
             return RemoteError(f"{self.url} does not answer in time; is it the right place?")
         if isinstance(error, OSError):
             reason = error.strerror or str(error) or "the connection was lost"
-            return RemoteError(f"cannot reach {self.url}: {reason}; is a server running there?")
+            cut = isinstance(error, http.client.RemoteDisconnected) and not self.url.startswith(
+                "https:"
+            )
+            also = " If it speaks TLS, its URL begins with https://" if cut else ""
+            return RemoteError(
+                f"cannot reach {self.url}: {reason}; is a server running there?{also}"
+            )
         return RemoteError(
             f"what answers at {self.url} speaks no HTTP: {shown(str(error))}; is it the right "
             "port, and http or https?"

@@ -151,7 +151,7 @@ class Gate:
             status, message = error.status, str(error)
         elif isinstance(error, HTTPException):
             status = error.status_code
-            message = f"{scope['method']} {scope['path'][:256]}: {error.detail}"
+            message = f"{scope['method']} {scope['path'][:256]}: {_remedy(error)}"
             headers = [(k.lower().encode(), v.encode()) for k, v in (error.headers or {}).items()]
         else:
             self._log.failed(record.id, error)
@@ -167,6 +167,15 @@ class Gate:
             await self._app(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
+
+
+def _remedy(error: HTTPException) -> str:
+    """What the router found wrong, and where to look."""
+    if error.status_code == 404:
+        return "there is no such path; /openapi.json describes all that there are"
+    if error.status_code == 405:
+        return f"this path takes {(error.headers or {}).get('Allow', 'another method')}"
+    return error.detail
 
 
 def _refuse_two_hosts(scope: Scope) -> None:

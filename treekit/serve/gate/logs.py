@@ -203,6 +203,9 @@ class LogHandler(logging.Handler):
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - anybody's arguments
             message = str(record.msg)
+        if record.name == "py.warnings":  # treekit's own say all without a line of its source
+            _, own, warning = message.partition(": TreekitWarning: ")
+            message = warning.split("\n  ")[0] if own else message
         if record.exc_info and record.exc_info[1] is not None:
             message = (
                 f"{message.rstrip()}\n{''.join(traceback.format_exception(record.exc_info[1]))}"

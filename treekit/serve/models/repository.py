@@ -325,7 +325,9 @@ def _only(table: _Table) -> str:
     if len(names) == 1:
         return names[0]
     listed = ", ".join(map(repr, sorted(names))) or "none"
-    raise InvalidRequestError(f"the request names no model; there are: {listed}")
+    raise InvalidRequestError(
+        f"the request names no model; there are: {listed}; say which, as in /predict?model=NAME"
+    )
 
 
 def _unknown(table: _Table, name: str) -> Exception:

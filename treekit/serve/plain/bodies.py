@@ -28,6 +28,8 @@ def read_json(body: bytes | bytearray) -> Any:
     InvalidRequestError
         Says what it is instead.
     """
+    if not body.strip():
+        raise InvalidRequestError("the body is empty; it is to be JSON")
     try:
         text = body.decode("utf-8")
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)

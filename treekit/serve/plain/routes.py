@@ -96,6 +96,10 @@ class _Plain:
         value = read_json(body)
         if type(value) is list:
             value = {"rows": value}
+        elif type(value) is dict and _is_row(value):
+            raise InvalidRequestError(
+                "the body is one row, it seems; write rows as a list, [{...}], also if it is one"
+            )
         given = read_object(value, _PREDICT, "the body")
         served = self._served(query, given)
         if "rows" not in given:
@@ -210,3 +214,9 @@ def plain_routes(service: Service) -> list[Route]:
         Route("/models", Endpoint(plain.models), methods=["GET"]),
         Route("/models/{name}/rules", Endpoint(plain.rules), methods=["GET"]),
     ]
+
+
+def _is_row(body: dict[str, Any]) -> bool:
+    """Whether an object is a row that lacks its list: cells alone, and no key of a request."""
+    plain = not any(type(value) in (list, dict) for value in body.values())
+    return bool(body) and plain and not body.keys() & _PREDICT.keys()

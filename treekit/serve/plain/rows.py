@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Rows", "checked_rows"]
 
 _NAN = math.nan
+_MOST_LISTED = 12
+"""Columns that an error names."""
 _WHOLE = (-(2**63), 2**64)
 """Whole numbers that name a level: those that a table holds."""
 
@@ -165,9 +167,16 @@ class Rows:
         names = {own for own, _ in self._columns}
         other = next((key for key in row if key not in names), None)
         instead = "" if other is None else f" (it has {quoted(other)}, which the model does not)"
+        absent = [own for own, _ in self._columns if own not in row]
+        if len(absent) == 1:
+            what, null = f"column {name!r}", "if its value is missing"
+        else:
+            more = f" and {len(absent) - _MOST_LISTED} more" if len(absent) > _MOST_LISTED else ""
+            listed = ", ".join(map(repr, absent[:_MOST_LISTED]))
+            what, null = f"columns {listed}{more}", "where a value is missing"
         return InvalidRequestError(
-            f"row {number} (counting from 0) has no column {name!r}{instead}, which model "
-            f"{self._name!r} needs; give null if its value is missing"
+            f"row {number} (counting from 0) has no {what}{instead}, which model "
+            f"{self._name!r} needs; give null {null}"
         )
 
     def _unknown(self, number: int, row: dict[str, Any]) -> InvalidRequestError:
