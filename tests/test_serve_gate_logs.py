@@ -257,6 +257,27 @@ def test_an_error_is_written_at_once() -> None:
     assert writer.flush(1)
 
 
+def test_a_line_that_cannot_be_made_is_lost_alone() -> None:
+    pieces: list[bytes] = []
+
+    def take(data: bytes) -> int:
+        pieces.append(data)
+        return len(data)
+
+    def broken() -> bytes:
+        raise ValueError("no line")
+
+    writer = Writer(take, delay=0.0)
+    for line in (b"one\n", broken, lambda: b"two\n"):
+        writer.put(line)
+    assert writer.flush()
+    assert b"one\ntwo\n" in b"".join(pieces).replace(b"warning: 1 log lines were lost\n", b"")
+    assert b"1 log lines were lost" in b"".join(pieces)
+    writer.put(b"three\n")
+    assert writer.flush()
+    assert pieces[-1] == b"three\n"
+
+
 def test_lines_are_written_whole_in_pieces_that_a_pipe_takes_whole() -> None:
     calls: list[bytes] = []
     writer = Writer(lambda data: calls.append(data) or len(data), delay=0.01)

@@ -11,7 +11,7 @@ import logging
 import time
 import traceback
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from treekit.errors import SettingError
@@ -84,15 +84,19 @@ class Log:
         level = "info" if 0 < status < 400 else _level(status)
         if not self._requests and level != "error":
             return
-        path = path[:_LONGEST_PATH]
-        if self._json:
-            line = self._request_json(record, level, method, path, client, seconds)
-        else:
-            line = self._request_text(record, level, method, path, client, seconds)
-        self._writer.put(line, level == "error")
+        write = self._request_json if self._json else self._request_text
+        given = level, method, path[:_LONGEST_PATH], client, seconds, time.time()
+        self._writer.put(partial(write, record, *given), level == "error")
 
     def _request_json(
-        self, record: Told, level: str, method: str, path: bytes, client: str, seconds: float
+        self,
+        record: Told,
+        level: str,
+        method: str,
+        path: bytes,
+        client: str,
+        seconds: float,
+        now: float,
     ) -> bytes:
         more = ""
         if record.model:
@@ -103,13 +107,20 @@ class Log:
         if record.error:
             more += f',"error":{_quoted.__wrapped__(record.error)}'
         return (
-            f'{{"time":"{self._now()}","level":"{level}","event":"request","id":"{record.id}"'
+            f'{{"time":"{self._at(now)}","level":"{level}","event":"request","id":"{record.id}"'
             f',"method":{_quoted(method)},"path":{_quoted(path)},"status":{record.status}'
             f',"ms":{int(seconds * 1e6) / 1e3},"client":{_quoted(client)}{more}}}\n'
         ).encode()
 
     def _request_text(
-        self, record: Told, level: str, method: str, path: bytes, client: str, seconds: float
+        self,
+        record: Told,
+        level: str,
+        method: str,
+        path: bytes,
+        client: str,
+        seconds: float,
+        now: float,
     ) -> bytes:
         what = ""
         if record.model:
@@ -122,7 +133,7 @@ class Log:
             f"{seconds * 1e3:.1f} ms{what} "
             f"[{client} {record.id}]"
         )
-        return f"{self._now()} {_printable(text)}\n".encode()
+        return f"{self._at(now)} {_printable(text)}\n".encode()
 
     # ------------------------------------------------------------------ events
 
@@ -175,8 +186,10 @@ class Log:
     # ----------------------------------------------------------------- helpers
 
     def _now(self) -> str:
-        """The time in UTC to the millisecond (RFC 3339); a second's text is made once."""
-        now = time.time()
+        return self._at(time.time())
+
+    def _at(self, now: float) -> str:
+        """A time in UTC to the millisecond (RFC 3339); a second's text is made once."""
         second = int(now)
         known, text = self._second
         if known != second:
