@@ -12,6 +12,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient
 
 from tests.serving import (
+    ROOT,
     ServerProcess,
     children,
     infer_body,
@@ -191,6 +193,31 @@ def test_http_and_grpc_need_two_ports(model):
     assert "both to listen on port 18599" in serve_refused(
         model, "--port", 18599, "--grpc-port", 18599
     )
+
+
+def test_an_install_without_extras_names_the_extra(model):
+    script = """
+import importlib.abc, sys
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError(name)
+import importlib.util
+ABSENT = {"starlette", "uvicorn", "httptools", "prometheus_client", "grpc"}
+sys.meta_path.insert(0, Absent())
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *own: None if name in ABSENT else found(name, *own)
+from treekit.cli import main
+main(["serve", *sys.argv[1:]], prog_name="treekit")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(model), "--port", "0"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pip install 'treekit[serve]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(("library", "extra"), [("uvicorn", "serve"), ("grpc", "grpc")])

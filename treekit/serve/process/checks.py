@@ -33,7 +33,7 @@ def check_settings(settings: ServeSettings) -> None:
 
 
 def _check_libraries(settings: ServeSettings) -> None:
-    for library in ("uvicorn", "starlette"):
+    for library in ("starlette", "uvicorn", "httptools", "prometheus_client"):
         if importlib.util.find_spec(library) is None:
             raise MissingExtraError(library, "serve")
     if settings.grpc_port is not None and importlib.util.find_spec("grpc") is None:

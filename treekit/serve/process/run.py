@@ -15,7 +15,6 @@ from types import FrameType
 import msgspec
 
 from treekit.serve.gate.logs import Log, configure_logging
-from treekit.serve.gate.metrics import shared_metrics
 from treekit.serve.process.checks import check_settings
 from treekit.serve.process.listening import bind, bind_shared
 from treekit.serve.process.saying import Start
@@ -82,6 +81,7 @@ def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log)
 
 def _serve_by_workers(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
     """Serve in processes of their own, which this one starts, and again if they die."""
+    from treekit.serve.gate.metrics import shared_metrics
     from treekit.serve.process.workers import Workers
 
     with contextlib.ExitStack() as held:
