@@ -412,7 +412,7 @@ def test_values_that_training_did_not_see_are_taken_where_the_model_takes_them(p
 
 
 def test_what_is_no_number_is_told_at_its_field_and_sent_nowhere(page):
-    page.open("melon")
+    page.open("melon").settle(to_the_end=True)
     before = len(page.served.moods.asked)
     page.ask("document.getElementById('field-0').select()")
     page.browser.type("1,5")
