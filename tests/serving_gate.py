@@ -17,6 +17,7 @@ import numpy as np
 
 from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service
+from treekit.serve.gate.gate import Gate
 from treekit.serve.gate.logs import Log
 from treekit.serve.gate.writer import Writer
 from treekit.serve.models.repository import Repository
@@ -119,8 +120,9 @@ def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto
         app,
         host="127.0.0.1",
         port=0,
-        http=bounded_protocol(limits, most),
+        http=bounded_protocol(limits, most, app if isinstance(app, Gate) else None),
         ws="none",
+        interface="asgi3",
         loop=loop,
         lifespan="off",
         log_config=None,

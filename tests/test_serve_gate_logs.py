@@ -264,11 +264,11 @@ def test_a_line_that_cannot_be_made_is_lost_alone() -> None:
         pieces.append(data)
         return len(data)
 
-    def broken() -> bytes:
+    def broken() -> list[bytes]:
         raise ValueError("no line")
 
     writer = Writer(take, delay=0.0)
-    for line in (b"one\n", broken, lambda: b"two\n"):
+    for line in (b"one\n", broken, lambda: [b"two\n"]):
         writer.put(line)
     assert writer.flush()
     assert b"one\ntwo\n" in b"".join(pieces).replace(b"warning: 1 log lines were lost\n", b"")

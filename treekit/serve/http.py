@@ -32,14 +32,18 @@ class Reply(NamedTuple):
     media: bytes = _JSON
     headers: Headers = ()
 
-    async def send(self, send: Send) -> None:
-        """Send all of it."""
-        headers = [
+    def own_headers(self) -> list[tuple[bytes, bytes]]:
+        """All headers, a new list."""
+        return [
             (b"content-type", self.media),
             (b"content-length", b"%d" % len(self.body)),
             *self.headers,
         ]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+
+    async def send(self, send: Send) -> None:
+        """Send all of it."""
+        start = {"type": "http.response.start", "status": self.status}
+        await send({**start, "headers": self.own_headers()})
         await send({"type": "http.response.body", "body": self.body})
 
 

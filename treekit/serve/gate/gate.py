@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
+from collections.abc import Callable
 from time import perf_counter
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,11 +21,11 @@ from treekit.serve.errors import BusyError, InvalidRequestError, ServeError
 from treekit.serve.gate.access import HEALTH_PATHS, Access
 from treekit.serve.gate.logs import Log
 from treekit.serve.gate.metrics import METRICS_PATH, Metrics, kind_of
-from treekit.serve.gate.record import Record
+from treekit.serve.gate.record import Header, Record
 from treekit.serve.http import Reply, error_reply
 from treekit.serve.settings import ServeSettings
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "Whole"]
 
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _VARY = (b"vary", b"Origin")
@@ -40,6 +42,13 @@ _ALWAYS_ANSWERED = HEALTH_PATHS | {METRICS_PATH}
 """Paths that tell how a server is, which matters most when it is overrun."""
 
 
+class Whole(NamedTuple):
+    """An answer with status 200, as it leaves the gate."""
+
+    headers: list[Header]
+    body: bytes
+
+
 class Gate:
     """An ASGI application in front of another.
 
@@ -52,6 +61,9 @@ class Gate:
     log : Log
     public : set of str
         Paths that are answered without a token, being the same for all: the page's files.
+    inner_at_once : callable, optional
+        ``inner_at_once(scope, body)`` gives the `Reply` that `app` would send, if that has
+        status 200 and nothing need be waited for; else None.
     """
 
     def __init__(
@@ -62,9 +74,10 @@ class Gate:
         metrics: Metrics,
         log: Log,
         public: frozenset[str] = frozenset(),
+        inner_at_once: Callable[[Scope, bytes], Reply | None] = lambda *_: None,
     ) -> None:
         self._app, self._access, self._metrics, self._log = app, access, metrics, log
-        self._public = public
+        self._public, self._inner_at_once = public, inner_at_once
         self._most = settings.limits.requests
         # Random, then counted: no two processes give the same, and one costs 0.2 us.
         self._ids = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
@@ -86,20 +99,46 @@ class Gate:
         except Exception as error:  # noqa: BLE001 - nothing may pass
             await self._refuse(scope, record, error)
         finally:
-            self._working.dec()
             record.end()
-            seconds = perf_counter() - started
-            self._metrics.observe(kind_of(scope["path"]), record, seconds)
-            client = scope.get("client")
-            self._log.request(
-                record,
-                scope["method"],
-                scope.get("raw_path") or scope["path"].encode(),
-                client[0] if client else "",
-                seconds,
-            )
+            self._end(scope, record, started)
 
-    def _begin(self, scope: Scope, send: Send) -> Record:
+    def at_once(self, scope: Scope, body: bytes) -> Whole | None:
+        """The whole answer to a request whose body is there, if nothing need be waited for.
+
+        It is the answer that a call would send, for less: no task, no messages of ASGI.
+        None: call; so it is with all that is to be refused, and with what fails.
+        """
+        started = perf_counter()
+        record = self._begin(scope, None)
+        reply = None
+        try:
+            if self._admit(scope, record) is None:
+                reply = self._inner_at_once(scope, body)
+        except Exception:  # noqa: BLE001 - it comes again, where it is answered
+            reply = None
+        if reply is None:
+            self._working.dec()
+            return None
+        record.status = reply.status
+        whole = Whole(record.headers_of(reply.own_headers()), reply.body)
+        self._end(scope, record, started)
+        return whole
+
+    def _end(self, scope: Scope, record: Record, started: float) -> None:
+        """Count a request that is answered, and write its line."""
+        self._working.dec()
+        seconds = perf_counter() - started
+        self._metrics.observe(kind_of(scope["path"]), record, seconds)
+        client = scope.get("client")
+        self._log.request(
+            record,
+            scope["method"],
+            scope.get("raw_path") or scope["path"].encode(),
+            client[0] if client else "",
+            seconds,
+        )
+
+    def _begin(self, scope: Scope, send: Send | None) -> Record:
         self._working.inc()
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id")

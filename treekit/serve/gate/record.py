@@ -69,9 +69,9 @@ class Record:
     model = version = error = ""
 
     def __init__(
-        self, send: Send, request_id: str, method: str, headers: dict[bytes, bytes]
+        self, send: Send | None, request_id: str, method: str, headers: dict[bytes, bytes]
     ) -> None:
-        self._send: Send | None = send
+        self._send = send
         self.id, self.method, self.headers = request_id, method, headers
         self.add: list[Header] = []
 
@@ -82,11 +82,12 @@ class Record:
         """
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = self._headers(list(message.get("headers", ())))
+            message["headers"] = self.headers_of(list(message.get("headers", ())))
         assert self._send is not None  # noqa: S101 - nobody sends after the end
         return self._send(message)
 
-    def _headers(self, headers: list[Header]) -> list[Header]:
+    def headers_of(self, headers: list[Header]) -> list[Header]:
+        """The endpoint's own headers, to which all others are added, of an answer that begins."""
         if self.method == "POST":
             headers.append(_NOSNIFF)
         else:

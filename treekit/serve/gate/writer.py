@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 __all__ = ["Writer"]
 
@@ -20,9 +20,8 @@ _PIECE = 4096
 whole, so that lines of several processes do not mix."""
 
 
-Line = bytes | Callable[[], bytes]
-"""A line, or what makes it: in the writer's thread, one after the other, that takes a third of
-the time it takes amid a request."""
+Lines = bytes | Callable[[], Iterable[bytes]]
+"""A line, or what makes some when they are written: in the writer's thread."""
 
 
 def to_stderr(data: bytes) -> int:
@@ -67,18 +66,22 @@ class Writer:
 
     def _begin_anew(self) -> None:
         """As nothing was ever written: at first, and in a fork, where the thread is not."""
-        self._lines: deque[Line] = deque()
+        self._lines: deque[Lines] = deque()
         self._some, self._hurry, self._idle = (threading.Event() for _ in range(3))
         self._thread: threading.Thread | None = None
         self._busy = False
         self._dropped = 0
 
-    def put(self, line: Line, at_once: bool = False) -> None:
-        """Take a line with its end, or what makes it; write it soon, or without delay."""
-        if len(self._lines) >= self._most:
-            self._dropped += 1
+    def put(self, line: Lines, at_once: bool = False) -> None:
+        """Take a line with its end, or what makes some; write it soon, or without delay."""
+        self.put_all((line,), at_once)
+
+    def put_all(self, lines: Collection[Lines], at_once: bool = False) -> None:
+        """Take several, in their order."""
+        if len(self._lines) + len(lines) > self._most:
+            self.lose(len(lines))
             return
-        self._lines.append(line)
+        self._lines.extend(lines)
         if not self._busy:  # read after the line is there: see _run
             self._wake()
         if at_once:
@@ -122,26 +125,30 @@ class Writer:
     def _write_all(self) -> None:
         piece = b""
         while self._lines:
-            line = self._next()
-            if piece and len(piece) + len(line) > _PIECE:
-                self._write(piece)
-                piece = b""
-            piece += line
+            for line in self._next():
+                if piece and len(piece) + len(line) > _PIECE:
+                    self._write(piece)
+                    piece = b""
+                piece += line
         self._write(piece)
         if self._dropped:
             count, self._dropped = self._dropped, 0
             self._write(self.lost(count))
 
-    def _next(self) -> bytes:
-        line = self._lines.popleft()
-        if isinstance(line, bytes):
-            return line
+    def _next(self) -> Iterable[bytes]:
+        first = self._lines.popleft()
+        if isinstance(first, bytes):
+            return (first,)
         try:
-            return line()
+            return first()
         # A thread that ended would write nothing for ever, and nobody would know.
         except Exception:  # noqa: BLE001
-            self._dropped += 1
-            return b""
+            self.lose()
+            return ()
+
+    def lose(self, count: int = 1) -> None:
+        """Say with the next lines that so many could not be written."""
+        self._dropped += count
 
     def _write(self, data: bytes) -> None:
         while data:

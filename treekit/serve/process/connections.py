@@ -13,13 +13,9 @@ from typing import ClassVar
 
 import msgspec
 
-from treekit.errors import MissingExtraError
+from treekit.serve.gate.gate import Gate
+from treekit.serve.process.at_once import AtOnceProtocol
 from treekit.serve.settings import Limits
-
-try:
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-except ImportError as missing:
-    raise MissingExtraError("httptools and uvicorn", "serve") from missing
 
 __all__ = ["BoundedProtocol", "bounded_protocol"]
 
@@ -31,7 +27,7 @@ _FILES_LEFT = 100
 """File descriptors that connections leave to models, logs and sockets that listen."""
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(AtOnceProtocol):
     """A connection that has so many seconds for each thing; made by `bounded_protocol`.
 
     Attributes
@@ -74,8 +70,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._ending:
             return
         super().data_received(data)
-        cycle = self._cycle
-        if cycle is not None and cycle.scope is self.scope:
+        if self.has_head:
             self._head_bytes = 0
         else:
             self._head_bytes += len(data)
@@ -97,7 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _end_with(self, status: int, message: str) -> None:
         """End the connection with an error, after the answers that are still to come."""
-        transport, cycle = self.transport, self._cycle
+        transport, cycle = self.transport, self.newest
         self._ending = True
         if transport.is_closing():
             return
@@ -112,11 +107,6 @@ class BoundedProtocol(HttpToolsProtocol):
                 % (status, HTTPStatus(status).phrase.encode(), len(body), body)
             )
         transport.close()
-
-    @property
-    def _cycle(self) -> RequestResponseCycle | None:
-        """The newest request with a whole head; uvicorn's type has no None."""
-        return self.cycle
 
     def look(self, now: float) -> None:
         """End the connection if what it waits for, or the client, has taken too long."""
@@ -142,20 +132,22 @@ class BoundedProtocol(HttpToolsProtocol):
 
         Bodies that are waited for are not among it: who reads them has a clock, too.
         """
-        cycle = self._cycle
-        if cycle is None:
-            scope: object = self.scope  # None before the first byte, which uvicorn's type has not
-            return self if scope is None else scope
-        if not cycle.response_complete:
+        scope: object = self.scope  # None before the first byte, which uvicorn's type has not
+        if scope is None:
+            return self
+        cycle = self.newest
+        if cycle is not None and not cycle.response_complete:
             return None
-        if cycle.scope is not self.scope:
-            return self.scope
+        if not self.has_head:
+            return scope
         # Answered: uvicorn's own clock for the next request runs, unless bytes came that are
         # none, as the rest of a body that nobody wanted.
-        return cycle if self.timeout_keep_alive_task is None else None
+        return self if self.timeout_keep_alive_task is None else None
 
 
-def bounded_protocol(limits: Limits, most: int | None = None) -> type[BoundedProtocol]:
+def bounded_protocol(
+    limits: Limits, most: int | None = None, gate: Gate | None = None
+) -> type[BoundedProtocol]:
     """The class of connections with these limits: uvicorn's ``http``.
 
     Parameters
@@ -164,6 +156,8 @@ def bounded_protocol(limits: Limits, most: int | None = None) -> type[BoundedPro
         `seconds` is read.
     most : int, optional
         Connections at once.  Default: what the process may open, but for some.
+    gate : Gate, optional
+        See `AtOnceProtocol`.
     """
 
     class Bounded(BoundedProtocol):
@@ -172,6 +166,7 @@ def bounded_protocol(limits: Limits, most: int | None = None) -> type[BoundedPro
     Bounded.limits = limits
     Bounded.most = _files() if most is None else most
     Bounded.watched = set()
+    Bounded.gate, Bounded.whole = gate, []
     return Bounded
 
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from treekit.serve.answering.service import Service
+from treekit.serve.gate.gate import Gate
 from treekit.serve.process.connections import bounded_protocol
 from treekit.serve.settings import ServeSettings
 
@@ -44,7 +44,7 @@ class HttpServer(uvicorn.Server):
 
     Parameters
     ----------
-    app : ASGI application
+    app : Gate
     service : Service
         Told that it closes when the server is to end.
     settings : ServeSettings
@@ -56,7 +56,7 @@ class HttpServer(uvicorn.Server):
 
     def __init__(
         self,
-        app: ASGIApp,
+        app: Gate,
         service: Service,
         settings: ServeSettings,
         started: Callable[[], None],
@@ -98,10 +98,10 @@ class HttpServer(uvicorn.Server):
         await asyncio.gather(super().shutdown(sockets), self._beside())
 
 
-def _config(app: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
+def _config(app: Gate, settings: ServeSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=bounded_protocol(settings.limits),
+        http=bounded_protocol(settings.limits, gate=app),
         ws="none",
         lifespan="off",
         interface="asgi3",

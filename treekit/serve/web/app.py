@@ -6,7 +6,7 @@ from treekit.errors import MissingExtraError
 
 try:
     from starlette.routing import Route, Router
-    from starlette.types import ASGIApp, Receive, Scope
+    from starlette.types import Receive, Scope
 except ImportError as missing:
     raise MissingExtraError("starlette", "serve") from missing
 
@@ -35,7 +35,7 @@ def make_app(
     log: Log | None = None,
     access: Access | None = None,
     metrics: Metrics | None = None,
-) -> ASGIApp:
+) -> Gate:
     """The ASGI application of a service.
 
     Parameters
@@ -65,9 +65,10 @@ def make_app(
     service.repository.subscribe(metrics.changed)
     # The gate answers what the router does not find, and whatever fails: Starlette's own
     # middleware for that would be passed by each request once more.
-    app: ASGIApp = Router([*routes(service), metrics_route(metrics)], redirect_slashes=False)
-    app = Direct(service, app)
-    return Gate(app, settings, access or Access(settings), metrics, log, page_paths())
+    router = Router([*routes(service), metrics_route(metrics)], redirect_slashes=False)
+    app = Direct(service, router)
+    access = access or Access(settings)
+    return Gate(app, settings, access, metrics, log, page_paths(), app.at_once)
 
 
 def routes(service: Service) -> list[Route]:

@@ -39,7 +39,7 @@ class _Oip:
         served = self._served(scope)
         body = await read_body(scope, receive, self._service.limits)
         length = _length(scope)
-        if length is None:
+        if length is None and "treekit.tried" not in scope:
             quick = self._service.infer_quick(served, body)
             if quick is not None:
                 note_answer(scope, served, quick.rows)
@@ -130,7 +130,7 @@ class Direct:
     """
 
     def __init__(self, service: Service, others: ASGIApp) -> None:
-        self._others = others
+        self._service, self._others = service, others
         self._infer = Endpoint(_Oip(service).infer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,6 +142,28 @@ class Direct:
                 await self._infer(scope, receive, send)
                 return
         await self._others(scope, receive, send)
+
+    def at_once(self, scope: Scope, body: bytes) -> Reply | None:
+        """The answer to a POST whose body is there, if nothing need be waited for; else None.
+
+        Raises
+        ------
+        ServeError
+            For a model that does not answer.
+        """
+        service, asked = self._service, _asked(scope["path"])
+        if asked is None or service.closing or len(body) > service.limits.body_bytes:
+            return None
+        for name, _ in scope["headers"]:
+            if name in _OF_OTHER_BODIES:
+                return None
+        served = service.repository.get(asked["name"], asked.get("version"))
+        scope["treekit.tried"] = True
+        quick = service.infer_quick(served, body)
+        if quick is None:
+            return None
+        note_answer(scope, served, quick.rows)
+        return Reply(quick.body)
 
 
 def _asked(path: str) -> dict[str, str] | None:
@@ -157,3 +179,5 @@ def _asked(path: str) -> dict[str, str] | None:
 
 
 _MODELS = ["", "v2", "models"]
+_OF_OTHER_BODIES = frozenset({b"content-encoding", LENGTH_HEADER})
+"""Headers of a body that is no JSON alone."""
