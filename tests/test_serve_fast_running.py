@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -520,3 +521,38 @@ def test_reloads_under_many_requests_never_mix_versions():
     assert sum(asyncio.run(all_of_them())[1:]) == 0
     assert sum(len(served.asked) > 0 for served in versions) > 2
     assert max(max(served.asked, default=0) for served in versions) > 3
+
+
+def test_explanations_wait_for_threads_in_bounds_and_give_their_places_back():
+    async def run() -> None:
+        runner, go = Runner(Limits(), threads=1, queued=2), threading.Event()
+        under_way = [asyncio.create_task(runner.beside(go.wait, 20)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(UnavailableError, match="2 explanations or lists of rules wait"):
+            await runner.beside(time.sleep, 0)
+        assert await runner.work(len, "ab") == 2  # the others' threads are free
+        go.set()
+        assert await asyncio.gather(*under_way) == [True] * 3
+        assert await runner.beside(len, "ab") == 2
+        runner.close()
+
+    asyncio.run(run())
+
+
+def test_an_explanation_that_is_given_up_gives_its_place_back():
+    async def run() -> None:
+        runner, go = Runner(Limits(seconds=0.05), threads=1, queued=1), threading.Event()
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match="took longer than"):
+                await runner.beside(go.wait, 20)
+        go.set()
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            with contextlib.suppress(UnavailableError):
+                assert await runner.beside(len, "ab") == 2
+                break
+        else:
+            raise AssertionError("no place came back")
+        runner.close()
+
+    asyncio.run(run())

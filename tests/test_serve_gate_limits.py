@@ -438,3 +438,23 @@ def test_an_upgrade_is_not_made(server: Server) -> None:
             ),
         )
         assert statuses(answer) == [200], upgrade
+
+
+def test_bodies_are_held_within_a_bound_together(tmp_path: Path) -> None:
+    """Sixteen of the longest at once; the seventeenth is told to come again."""
+    with served(tmp_path, body_bytes=200_000, seconds=20.0) as own:
+        held = []
+        for _ in range(16):
+            connection = connect(own.port)
+            connection.sendall(request(b"", "Content-Length: 200000") + b" " * 199_000)
+            held.append(connection)
+        until, answers = time.monotonic() + 10, []
+        while 429 not in answers and time.monotonic() < until:
+            answers += statuses(spoken(own.port, request(GOOD.ljust(190_000), LAST)))
+        assert 429 in answers
+        assert own.post().status_code == 200  # small ones are not meant
+        for connection in held:
+            connection.close()
+        while answers[-1] != 200 and time.monotonic() < until:
+            answers += statuses(spoken(own.port, request(GOOD.ljust(190_000), LAST)))
+        assert answers[-1] == 200

@@ -62,7 +62,8 @@ def test_a_request_is_a_line_of_json(service: Any) -> None:
     app = gated(service, lines, log="json")
     ask(app, "POST", INFER + "?secret=1", json=rows(1, 2, 3), headers={"X-Request-Id": "r-1"})
     ask(app, "GET", "/v2", host="evil.example")
-    good, bad = lines.json
+    ask(app, "GET", "/v2/models/none")
+    good, bad, none = lines.json
     assert TIME.fullmatch(good.pop("time"))
     assert 0 < good.pop("ms") < 10_000
     assert good == {
@@ -79,6 +80,8 @@ def test_a_request_is_a_line_of_json(service: Any) -> None:
     }
     assert (bad["level"], bad["status"]) == ("warning", 403)
     assert "'evil.example' is no name of this server" in bad["error"]
+    assert none["status"] == 404
+    assert "there is no model 'none'" in none["error"]
 
 
 def test_a_request_is_a_line_for_people(service: Any) -> None:
@@ -151,7 +154,7 @@ def test_changes_of_models_are_lines(service: Any) -> None:
     log.changed([Change("m", "v1", "kept", "it is no model")])
     line = lines.json[-1]
     assert (line["level"], line["reason"]) == ("error", "it is no model")
-    assert line["message"] == "model 'm' v1 goes on; its new file is refused: it is no model"
+    assert line["message"] == "model 'm' v1 goes on as it was: it is no model"
 
 
 def test_a_log_of_another_kind_is_refused() -> None:

@@ -546,3 +546,24 @@ def test_load_and_unload_go_everywhere_where_several_processes_serve(tmp_path, m
     models.load("a")
     assert asked == [("unload", "a"), ("load", "a")]
     assert text_of(models, "a") == "a"
+
+
+def test_clients_are_not_told_where_files_lie_and_the_log_is(tmp_path):
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    (tmp_path / "models").symlink_to(folder)
+    (folder / "bad.treekit").write_bytes(b"no model")
+    models = Repository([tmp_path / "models"])
+    told = []
+    models.subscribe(told.extend)
+    models.refresh()
+    (entry,) = models.index()
+    assert "bad.treekit" in entry.reason
+    assert "/" not in entry.reason
+    assert str(folder) in told[0].reason
+    with pytest.raises(UnavailableError) as refused:
+        models.get("bad")
+    assert "/" not in str(refused.value)
+    with pytest.raises(InvalidRequestError) as refused:
+        models.load("bad")
+    assert "/" not in str(refused.value)

@@ -12,16 +12,31 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from treekit.serve.answering.deadlines import Deadlines
-from treekit.serve.errors import InvalidRequestError, ServeError, TooLargeError, TooSlowError
+from treekit.serve.errors import (
+    BusyError,
+    InvalidRequestError,
+    ServeError,
+    TooLargeError,
+    TooSlowError,
+)
 from treekit.serve.protocol.inflate import inflated
 from treekit.serve.settings import Limits
 
-__all__ = ["Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_body"]
+__all__ = ["REFUSED", "Endpoint", "Headers", "Reply", "error_reply", "json_reply", "read_body"]
 
 Headers = Iterable[tuple[bytes, bytes]]
 
+REFUSED = "treekit.refused"
+"""Key of a scope: what its endpoint refused the request for."""
+
+_HELD = "treekit.held"
+"""Key of a scope: bytes of the request's body that are held."""
+
 _JSON = b"application/json"
 _MESSAGE = 2_000
+_BODIES = 16
+"""How many bodies of the most bytes that one may have are held at once; what comes in one
+piece, 64 KB or so, is not counted."""
 
 
 class Reply(NamedTuple):
@@ -77,15 +92,20 @@ class Endpoint:
         try:
             reply = await self._handle(scope, receive)
         except ServeError as error:
+            scope[REFUSED] = str(error)
             reply = error_reply(error.status, str(error))
+        finally:
+            _of_thread.held -= scope.pop(_HELD, 0)
         await reply.send(send)
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """The whole body of a request, inflated.
+    """The whole body of a request of an `Endpoint`, inflated.
 
     Raises
     ------
+    BusyError
+        If the bodies of all requests together are too long.
     TooLargeError
         If it is longer than the limit, by its header, as it arrives or when inflated.
     TooSlowError
@@ -99,7 +119,9 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     coding = header(scope, b"content-encoding")
     if coding is None:
         return body
-    return await asyncio.to_thread(inflated, body, coding, limits.body_bytes)
+    body = await asyncio.to_thread(inflated, body, coding, limits.body_bytes)
+    _hold(scope, len(body), limits)
+    return body
 
 
 async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:
@@ -116,28 +138,42 @@ async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:
         with _arriving(limits.seconds).watch():
             message = await _resumed(arriving, waits_for)
             if message.get("more_body"):
-                return await _all_parts(message, receive, most)
+                return await _all_parts(scope, message, receive, limits)
     if message["type"] != "http.request":
         raise InvalidRequestError(_GONE)
     if message.get("more_body"):
         with _arriving(limits.seconds).watch():
-            return await _all_parts(message, receive, most)
+            return await _all_parts(scope, message, receive, limits)
     body: bytes = message.get("body", b"")
     if len(body) > most:
         raise TooLargeError(_too_long(most))
     return body
 
 
-async def _all_parts(message: Message, receive: Receive, most: int) -> bytes:
+async def _all_parts(scope: Scope, message: Message, receive: Receive, limits: Limits) -> bytes:
     parts = bytearray()
     while message["type"] == "http.request":
-        parts += message.get("body", b"")
-        if len(parts) > most:
-            raise TooLargeError(_too_long(most))
+        part = message.get("body", b"")
+        parts += part
+        if len(parts) > limits.body_bytes:
+            raise TooLargeError(_too_long(limits.body_bytes))
+        _hold(scope, len(part), limits)
         if not message.get("more_body"):
             return bytes(parts)
         message = await receive()
     raise InvalidRequestError(_GONE)
+
+
+def _hold(scope: Scope, size: int, limits: Limits) -> None:
+    """Count so many bytes more until the request is answered."""
+    most = _BODIES * limits.body_bytes
+    if _of_thread.held + size > most:
+        raise BusyError(
+            f"the bodies of the requests in the works have {most:,} bytes, as many as this "
+            "server holds; come again in a second"
+        )
+    _of_thread.held += size
+    scope[_HELD] = scope.get(_HELD, 0) + size
 
 
 @coroutine
@@ -164,6 +200,7 @@ class _OfThread(threading.local):
 
     def __init__(self) -> None:
         self.arriving: dict[float, Deadlines] = {}
+        self.held = 0
 
 
 _of_thread = _OfThread()

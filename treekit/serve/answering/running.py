@@ -62,6 +62,7 @@ class Runner:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="treekit-answer")
         self._beside = ThreadPoolExecutor(threads, thread_name_prefix="treekit-beside")
         self._places = threading.Semaphore(threads + queued)
+        self._places_beside = threading.Semaphore(threads + queued)
         self._queued = queued
         self._closed = threading.Event()
         most = min(batch_rows, limits.rows)
@@ -146,7 +147,11 @@ class Runner:
         UnavailableError
             If it takes too long; and whatever the function raises.
         """
-        return await self._awaited(self._pool, function, *given)
+        try:
+            work = asyncio.get_running_loop().run_in_executor(self._pool, function, *given)
+        except RuntimeError:  # of a pool that takes no more
+            raise UnavailableError(_CLOSING) from None
+        return await self._in_time(work)
 
     async def sized(self, size: int, function: Callable[..., T], *given: Any) -> T:
         """What a function makes of so many bytes: of few at once, of many as `work` does."""
@@ -156,16 +161,26 @@ class Runner:
         """The same of explanations and lists of rules, which have threads of their own.
 
         However many are asked for, predictions do not wait for them.
-        """
-        return await self._awaited(self._beside, function, *given)
 
-    async def _awaited(
-        self, pool: ThreadPoolExecutor, function: Callable[..., T], *given: Any
-    ) -> T:
+        Raises
+        ------
+        UnavailableError
+            If it takes too long, or would have to wait behind too many others.
+        """
+        if not self._places_beside.acquire(blocking=False):
+            raise UnavailableError(
+                f"{self._queued} explanations or lists of rules wait for a thread already; "
+                "come again"
+            )
         try:
-            work = asyncio.get_running_loop().run_in_executor(pool, function, *given)
+            work = self._beside.submit(function, *given)
         except RuntimeError:  # of a pool that takes no more
+            self._places_beside.release()
             raise UnavailableError(_CLOSING) from None
+        work.add_done_callback(lambda _: self._places_beside.release())
+        return await self._in_time(asyncio.wrap_future(work))
+
+    async def _in_time(self, work: asyncio.Future[T]) -> T:
         try:
             return await asyncio.wait_for(work, self.limits.seconds)
         except TimeoutError:

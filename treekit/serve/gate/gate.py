@@ -22,7 +22,7 @@ from treekit.serve.gate.access import HEALTH_PATHS, Access
 from treekit.serve.gate.logs import Log
 from treekit.serve.gate.metrics import METRICS_PATH, Metrics, kind_of
 from treekit.serve.gate.record import Header, Record
-from treekit.serve.http import Reply, error_reply
+from treekit.serve.http import REFUSED, Reply, error_reply
 from treekit.serve.settings import ServeSettings
 
 __all__ = ["Gate", "Whole"]
@@ -100,6 +100,7 @@ class Gate:
             await self._refuse(scope, record, error)
         finally:
             record.end()
+            record.error = record.error or scope.get(REFUSED, "")
             self._end(scope, record, started)
 
     def at_once(self, scope: Scope, body: bytes) -> Whole | None:

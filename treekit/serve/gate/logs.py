@@ -32,7 +32,7 @@ _TOGETHER = 64
 _CHANGES = {
     "loaded": "model {name!r} {version} is loaded",
     "replaced": "model {name!r} is replaced by {version}",
-    "kept": "model {name!r} {version} goes on; its new file is refused: {reason}",
+    "kept": "model {name!r} {version} goes on as it was: {reason}",
     "refused": "model {name!r} is refused: {reason}",
     "removed": "model {name!r} {version} is removed",
     "unloaded": "model {name!r} {version} is unloaded",

@@ -59,7 +59,7 @@ class Record:
     model, version, rows : str, str, int
         What answered, and of how much; empty and 0 where no model did.  Endpoints set them.
     error : str
-        Why the gate refused it.
+        Why it was refused.
     add : list of headers
         What the answer has besides its own headers.
     """

@@ -240,7 +240,7 @@ class Repository:
             known.wanted = wanted
         self._publish(changes)
         if refused:
-            raise InvalidRequestError(f"model {name!r} was not loaded: {refused[0].reason}")
+            raise InvalidRequestError(f"model {name!r} was not loaded: {_why(known)}")
         return changes
 
     def _unload(self, name: str) -> list[Change]:
@@ -343,7 +343,7 @@ def _why(known: _Name) -> str:
     """Why nothing of this name answers."""
     if not known.wanted:
         return ""
-    return next((slot.reason for slot in known.slots.values() if slot.reason), "")
+    return next((slot.public_reason for slot in known.slots.values() if slot.reason), "")
 
 
 def _complete(known: _Name) -> bool:
@@ -359,5 +359,6 @@ def _newest(known: _Name) -> list[Slot]:
 
 def _entry(slot: Slot, wanted: bool) -> Entry:
     if slot.served is not None:
-        return Entry(slot.name, slot.version, "READY", slot.reason)
-    return Entry(slot.name, slot.version, "UNAVAILABLE", slot.reason if wanted else "unloaded")
+        return Entry(slot.name, slot.version, "READY", slot.public_reason)
+    reason = slot.public_reason if wanted else "unloaded"
+    return Entry(slot.name, slot.version, "UNAVAILABLE", reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -62,6 +63,7 @@ class Slot:
         self.served: Served | None = None
         self.reason = ""
         self.missed = 0
+        self._folder = place.path.parent  # behind links
         self._stamp: Stamp | None = None
         self._since = 0.0
         self._settled = False
@@ -72,6 +74,14 @@ class Slot:
     def version(self) -> str:
         """Of what serves, or would."""
         return self.served.version if self.served else self.place.version or ""
+
+    @property
+    def public_reason(self) -> str:
+        """The reason as clients have it: where files lie on the server is not for them."""
+        reason = self.reason
+        for folder in (self.place.path.parent, self._folder):
+            reason = reason.replace(f"{folder}{os.sep}", "")
+        return reason
 
     def forget(self) -> None:
         """Read the file at the next look, and tell of it, whatever it is."""
@@ -105,6 +115,7 @@ class Slot:
         for _ in range(_TRIES):
             # Behind links: one that is swapped, and swapped back, must not go unnoticed.
             path = self.place.path.resolve()
+            self._folder = path.parent
             seen = look_at(path)
             if seen.stamp != self._stamp:
                 self._stamp, self._since = seen.stamp, now
