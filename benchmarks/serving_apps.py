@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from benchmarks.apart import ROOT, Failed
 __all__ = ["PATH", "Server", "cores", "served"]
 
 PATH = "/v2/models/forest/infer"
-_SETTINGS = "BENCHMARK_SERVED"
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
@@ -35,20 +33,6 @@ def bare() -> Any:
         return Response(b'{"model_name":"forest","outputs":[]}', media_type="application/json")
 
     return Starlette(routes=[Route(PATH, answer, methods=["POST"])])
-
-
-def own() -> Any:
-    """treekit's application alone; `serve` is asked where the command is there."""
-    from treekit.serve.answering.running import Runner
-    from treekit.serve.answering.service import Service
-    from treekit.serve.models.repository import Repository
-    from treekit.serve.settings import ServeSettings
-    from treekit.serve.web.app import make_app
-
-    path, rows = json.loads(os.environ[_SETTINGS])
-    repository = Repository([path])
-    repository.refresh()
-    return make_app(Service(repository, Runner.of(ServeSettings((path,), batch_rows=rows))))
 
 
 def cores() -> tuple[set[int], set[int]]:
@@ -85,8 +69,8 @@ class Server:
 @contextmanager
 def served(side: str, model: Path, port: int, batch_rows: int, limit: float) -> Iterator[Server]:
     """A side's server; `Failed` if it does not answer in time."""
-    environment = {**os.environ, _SETTINGS: json.dumps([str(model), batch_rows])}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
     log = model.with_suffix(f".{port}.log")
     with log.open("wb") as stream:
         process = subprocess.Popen(
@@ -107,21 +91,22 @@ def served(side: str, model: Path, port: int, batch_rows: int, limit: float) -> 
 
 
 def _command(side: str, model: Path, port: int, batch_rows: int) -> list[str]:
-    if side.startswith("treekit") and _has_serve():
+    if side.startswith("treekit"):
         batching = ["--batch-rows", str(batch_rows)] if batch_rows else []
-        place = [str(model), "--port", str(port), "--log", "quiet"]
-        return [sys.executable, "-m", "treekit", "serve", *place, *batching]
-    app = "own" if side.startswith("treekit") else "bare"
+        return [
+            sys.executable,
+            "-m",
+            "treekit",
+            "serve",
+            str(model),
+            "--port",
+            str(port),
+            *batching,
+        ]
     return [
-        *(sys.executable, "-m", "uvicorn", "--factory", f"benchmarks.serving_apps:{app}"),
+        *(sys.executable, "-m", "uvicorn", "--factory", "benchmarks.serving_apps:bare"),
         *("--port", str(port), "--no-access-log", "--log-level", "warning"),
     ]
-
-
-def _has_serve() -> bool:
-    from treekit.cli import main
-
-    return "serve" in main.commands
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, end: float, log: Path) -> None:
