@@ -230,6 +230,18 @@ def test_pipelined_requests_are_answered_in_their_order(server, seed):
     assert answer == asked(server.usual, b"".join(messages), answers=40)
 
 
+@pytest.mark.parametrize("first", [b"{", GOOD, json.dumps({"inputs": []}).encode()])
+@pytest.mark.parametrize("path", [WAYS, "/v2/models/twice/infer", "/v2/models/none/infer"])
+def test_what_is_left_to_the_usual_way_is_what_it_was_though_another_request_began(
+    server, first, path
+):
+    messages = [request(first, path=path), request(path="/v2", method="GET", number=1)]
+    answers = asked(server.port, b"".join(messages), answers=2)
+    assert answers == asked(server.usual, b"".join(messages), answers=2)
+    parts = [asked(server.usual, message) for message in messages]
+    assert answers == b"".join(parts)
+
+
 def test_many_requests_of_one_client_do_not_keep_others(server):
     """Only the first of what was read at once has no turn of the event loop of its own."""
     server.at_once.clear()
@@ -360,6 +372,42 @@ def test_a_client_that_is_gone_is_written_nothing(service, body):
         assert app._working.count == 0
 
     in_a_loop(app, steps)
+
+
+def test_a_busy_client_owes_nothing_though_its_request_waits_at_each_look(service):
+    async def steps(connection: Any, turn: Any) -> None:
+        for number in range(5):
+            connection.data_received(request(number=number))
+            connection.look(1000.0 * number)
+            await turn()
+        assert len(connection.transport.written) == 5
+        assert not connection.transport.closed
+
+    in_a_loop(gated(service), steps)
+
+
+def test_a_request_that_cannot_be_answered_keeps_no_other(service, caplog):
+    app = gated(service)
+    first = app.at_once
+
+    def broken(scope: Any, body: bytes) -> Any:
+        if dict(scope["headers"])[b"x-request-id"] == b"r0":
+            raise ZeroDivisionError("nobody foresaw this")
+        return first(scope, body)
+
+    app.at_once = broken
+
+    async def steps(connection: Any, turn: Any) -> None:
+        other = type(connection)(connection.config, ServerState(), {})
+        other.connection_made(Transport())
+        connection.data_received(request(number=0))
+        other.data_received(request(number=1))
+        await turn()
+        assert connection.transport.closed
+        assert len(other.transport.written) == 1
+
+    in_a_loop(app, steps)
+    assert "nobody foresaw this" in caplog.text
 
 
 def test_a_closing_server_says_so_with_its_last_answers(service, monkeypatch):

@@ -291,6 +291,24 @@ def test_lines_are_written_whole_in_pieces_that_a_pipe_takes_whole() -> None:
     assert all(len(data) <= 4096 and data.endswith(b"\n") for data in calls)
 
 
+@pytest.mark.parametrize("length", [10, 200, 5000])
+def test_lines_of_many_requests_are_whole_in_their_order_and_in_pieces(length: int) -> None:
+    pieces: list[bytes] = []
+
+    def take(data: bytes) -> int:
+        pieces.append(data)
+        return len(data)
+
+    log = Log("text", Writer(take, delay=0.01))
+    for number in range(100):
+        log.request(_record(id=f"r{number}", error="x" * length), "GET", b"/", "192.0.2.7", 0.001)
+    log.close()
+    lines = b"".join(pieces).decode().splitlines()
+    assert [line.rpartition(" ")[2] for line in lines] == [f"r{number}]" for number in range(100)]
+    assert all(piece.endswith(b"]\n") for piece in pieces)
+    assert all(len(piece) <= 4096 or piece.count(b"\n") == 1 for piece in pieces)
+
+
 def test_what_is_written_in_part_goes_on_where_it_ended() -> None:
     taken = bytearray()
 

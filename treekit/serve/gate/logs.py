@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from treekit.errors import SettingError
-from treekit.serve.gate.writer import Writer
+from treekit.serve.gate.writer import PIECE, Writer
 
 if TYPE_CHECKING:
     from treekit.serve.gate.record import Told
@@ -27,7 +27,7 @@ __all__ = ["Log", "configure_logging"]
 
 _MODES = ("text", "json", "quiet")
 _LONGEST_PATH = 256
-_TOGETHER = 64
+_TOGETHER = 16
 """Requests whose lines are made together."""
 _CHANGES = {
     "loaded": "model {name!r} {version} is loaded",
@@ -102,7 +102,13 @@ class Log:
     def _hand_over(self, at_once: bool = False) -> None:
         """Give the writer the lines that wait."""
         waiting, self._waiting = self._waiting, deque()
-        self._writer.put_all(self._make(waiting), at_once)
+        lines = self._make(waiting)
+        whole = b"".join(lines)
+        if len(whole) <= PIECE:  # for the writer one thing to do, not as many as there are lines
+            self._writer.put(whole, at_once, len(lines))
+            return
+        for line in lines:
+            self._writer.put(line, at_once)
 
     def _make(self, waiting: deque[tuple[Any, ...]]) -> list[bytes]:
         """The lines of some requests, for who comes first: the next request, or the writer."""

@@ -9,13 +9,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
-__all__ = ["Writer"]
+__all__ = ["PIECE", "Writer"]
 
-_DELAY = 0.2
+_DELAY = 0.05
 _MOST = 10_000
-_PIECE = 4096
+PIECE = 4096
 """Bytes at a time, whole lines: POSIX' PIPE_BUF of Linux, below which a pipe takes a write
 whole, so that lines of several processes do not mix."""
 
@@ -47,7 +47,7 @@ class Writer:
     delay : float
         Seconds that lines are gathered.
     most : int
-        Lines that wait at most.
+        Lines, or pieces of some of them, that wait at most.
     lost : callable
         Makes the line that tells of so many lost ones.
     """
@@ -72,16 +72,15 @@ class Writer:
         self._busy = False
         self._dropped = 0
 
-    def put(self, line: Lines, at_once: bool = False) -> None:
-        """Take a line with its end, or what makes some; write it soon, or without delay."""
-        self.put_all((line,), at_once)
+    def put(self, lines: Lines, at_once: bool = False, count: int = 1) -> None:
+        """Take a line with its end, or `count` of them, or what makes some.
 
-    def put_all(self, lines: Collection[Lines], at_once: bool = False) -> None:
-        """Take several, in their order."""
-        if len(self._lines) + len(lines) > self._most:
-            self.lose(len(lines))
+        They are written soon, or without delay.
+        """
+        if len(self._lines) >= self._most:
+            self.lose(count)
             return
-        self._lines.extend(lines)
+        self._lines.append(lines)
         if not self._busy:  # read after the line is there: see _run
             self._wake()
         if at_once:
@@ -126,7 +125,7 @@ class Writer:
         piece = b""
         while self._lines:
             for line in self._next():
-                if piece and len(piece) + len(line) > _PIECE:
+                if piece and len(piece) + len(line) > PIECE:
                     self._write(piece)
                     piece = b""
                 piece += line

@@ -12,6 +12,7 @@ more than the answers of others that came at the same time, or half a millisecon
 
 from __future__ import annotations
 
+import logging
 import re
 from time import perf_counter
 from typing import Any, ClassVar
@@ -25,6 +26,8 @@ except ImportError as missing:
     raise MissingExtraError("httptools and uvicorn", "serve") from missing
 
 __all__ = ["AtOnceProtocol"]
+
+_log = logging.getLogger(__name__)
 
 _PLAIN = re.compile(rb"/[A-Za-z0-9._~/-]*/infer").fullmatch
 """Targets of inference requests whose path is written as it is: no escapes, no query."""
@@ -51,7 +54,9 @@ class AtOnceProtocol(HttpToolsProtocol):
     """The scope of the last request that was answered at once."""
     _held: list[bytes] | None = None
     """The body, so far, of a request that is not begun."""
-    _is_whole = _is_lost = False
+    is_whole = False
+    """Whether the request that is held waits to be answered, in this turn of the event loop."""
+    _is_lost = False
     _fresh = False
     """Whether this is the first request of what was read: one that sends many waits for others
     between them."""
@@ -61,7 +66,7 @@ class AtOnceProtocol(HttpToolsProtocol):
         self.settle()
         self._fresh = True
         super().data_received(data)
-        if self._held is not None and not self._is_whole and not self.transport.is_closing():
+        if self._held is not None and not self.is_whole and not self.transport.is_closing():
             self._begin()
 
     def on_message_begin(self) -> None:
@@ -89,7 +94,7 @@ class AtOnceProtocol(HttpToolsProtocol):
         if self._held is None:
             super().on_message_complete()
             return
-        self._is_whole = True
+        self.is_whole = True
         whole = self.whole
         if not whole:
             self.loop.call_soon(_answer_all, whole)
@@ -117,16 +122,16 @@ class AtOnceProtocol(HttpToolsProtocol):
 
     def settle(self) -> None:
         """Answer the request that waits, if one does."""
-        if self._is_whole:
+        if self.is_whole:
             self.write(self.answer())
 
     def answer(self) -> bytes:
         """The answer to the request that waits; empty: it has begun as it always would."""
-        if not self._is_whole:  # settled before its turn
+        if not self.is_whole:  # settled before its turn
             return b""
         held, gate = self._held or [], self.gate
         assert gate is not None  # noqa: S101 - or nothing would be held
-        self._is_whole = False
+        self.is_whole = False
         scope: Any = self.scope
         path = self.url
         scope["method"], scope["path"], scope["raw_path"] = "POST", path.decode(), path
@@ -189,7 +194,11 @@ def _answer_all(whole: list[AtOnceProtocol]) -> None:
     answers: list[tuple[AtOnceProtocol, bytes]] = []
     since = perf_counter()
     for connection in connections:
-        answers.append((connection, connection.answer()))
+        try:
+            answers.append((connection, connection.answer()))
+        except Exception:  # the others have nothing to do with it
+            _log.exception("a request could not be answered")
+            connection.transport.close()
         if perf_counter() - since > _LONGEST:
             _write_all(answers)
             since = perf_counter()

@@ -136,7 +136,7 @@ class BoundedProtocol(AtOnceProtocol):
         if scope is None:
             return self
         cycle = self.newest
-        if cycle is not None and not cycle.response_complete:
+        if self.is_whole or (cycle is not None and not cycle.response_complete):
             return None
         if not self.has_head:
             return scope
