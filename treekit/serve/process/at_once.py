@@ -196,7 +196,7 @@ def _answer_all(whole: list[AtOnceProtocol]) -> None:
     for connection in connections:
         try:
             answers.append((connection, connection.answer()))
-        except Exception:  # the others have nothing to do with it
+        except Exception:  # noqa: BLE001 - the others have nothing to do with it
             _log.exception("a request could not be answered")
             connection.transport.close()
         if perf_counter() - since > _LONGEST:
