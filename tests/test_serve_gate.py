@@ -406,7 +406,8 @@ def _before(app: Any, service: Any, lines: Lines | None = None) -> Gate:
     """The gate in front of any application."""
     settings = ServeSettings(("-",), limits=service.limits)
     log = (lines or Lines()).log()
-    return Gate(app, settings, Access(settings), Metrics(service), log)
+    metrics = Metrics(service)
+    return Gate(app, settings, Access(settings), metrics, log, service.working)
 
 
 def test_an_error_that_nobody_foresaw_tells_the_client_its_id_alone(service: Any) -> None:

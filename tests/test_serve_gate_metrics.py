@@ -216,8 +216,9 @@ from tests.serving_gate import Twice, service_of
 from treekit.serve.gate.metrics import Metrics
 from treekit.serve.gate.record import Record
 from treekit.serve.models.repository import Change
-metrics = Metrics(service_of(Twice(), folder=Path(sys.argv[1])))
-working = metrics.gauge_in_progress()
+service = service_of(Twice(), folder=Path(sys.argv[1]))
+metrics = Metrics(service)
+working = service.working
 working.inc()
 for number in range(70):
     record = Record(None, "id", "POST", {})

@@ -25,6 +25,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 import treekit
 from tests.serving import on_a_port, put_in_service, service_of
+from tests.serving_gate import ask
 from tests.serving_rpc import LOOP, certificate, event_loop, grpc_server
 from treekit.errors import MissingExtraError, SettingError
 from treekit.serve.errors import UnauthorisedError
@@ -662,11 +663,25 @@ def test_more_calls_than_the_limit_are_told_to_come_again(slow: SimpleNamespace)
         for _ in works:
             assert slow.started.acquire(timeout=10)
         code, text = refused(call, address, "ModelInfer", ONE)
-        assert (code, "2 requests in the works" in text) == ("RESOURCE_EXHAUSTED", True)
+        assert (code, "2 requests are in the works" in text) == ("RESOURCE_EXHAUSTED", True)
         assert call(address, "ServerLive", b"").live  # how it is can be asked all the same
         slow.go.set()
         assert [work.result().model_name for work in works] == ["echo", "echo"]
         assert call(address, "ModelInfer", ONE).model_name == "echo"
+
+
+def test_calls_are_counted_with_the_requests_over_http(slow: SimpleNamespace):
+    app = make_app(slow.service, ServeSettings(("-",), log="quiet", limits=slow.service.limits))
+    with grpc_server(slow.service) as port, ThreadPoolExecutor(2) as pool:
+        works = [pool.submit(call, f"127.0.0.1:{port}", "ModelInfer", ONE) for _ in range(2)]
+        for _ in works:
+            assert slow.started.acquire(timeout=10)
+        refusal = ask(app, "GET", "/v2/models/echo")
+        assert (refusal.status_code, "2 requests are" in refusal.text) == (429, True)
+        assert "treekit_requests_in_progress 3.0" in ask(app, "GET", "/metrics").text
+        slow.go.set()
+        assert [work.result().model_name for work in works] == ["echo", "echo"]
+        assert ask(app, "GET", "/v2/models/echo").status_code == 200
 
 
 def test_an_answer_that_takes_too_long_is_unavailable(slow: SimpleNamespace):

@@ -7,13 +7,39 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treekit.serve.answering.running import SMALL, Runner
+from treekit.serve.errors import BusyError
 from treekit.serve.models.quick import QuickAnswer
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served import Batch, Served
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.settings import Limits
 
-__all__ = ["Service"]
+__all__ = ["Service", "Working"]
+
+
+class Working:
+    """How many requests are in the works, by whatever transport."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def inc(self) -> None:
+        """One more."""
+        self.count += 1
+
+    def dec(self) -> None:
+        """One less."""
+        self.count -= 1
+
+    def check(self, most: int) -> None:
+        """Raise `BusyError` if there are more, this one among them."""
+        if self.count > most:
+            raise BusyError(
+                f"{most:,} requests are in the works, as many as this server takes; "
+                "come again in a second"
+            )
 
 
 @dataclass
@@ -29,12 +55,14 @@ class Service:
     closing : bool
         Set when the process has been told to end: it is no longer ready, and ends when the
         requests in the works are answered.
+    working : Working
     """
 
     repository: Repository
     runner: Runner = field(default_factory=lambda: Runner(Limits()))
     control: bool = False
     closing: bool = False
+    working: Working = field(default_factory=Working)
 
     @property
     def limits(self) -> Limits:

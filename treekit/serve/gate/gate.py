@@ -17,7 +17,8 @@ from typing import NamedTuple
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from treekit.serve.errors import BusyError, InvalidRequestError, ServeError
+from treekit.serve.answering.service import Working
+from treekit.serve.errors import InvalidRequestError, ServeError
 from treekit.serve.gate.access import HEALTH_PATHS, Access
 from treekit.serve.gate.logs import Log
 from treekit.serve.gate.metrics import METRICS_PATH, Metrics, kind_of
@@ -59,6 +60,8 @@ class Gate:
     access : Access
     metrics : Metrics
     log : Log
+    working : Working
+        Of the service, once its metrics are made.
     public : set of str
         Paths that are answered without a token, being the same for all: the page's files.
     inner_at_once : callable, optional
@@ -73,6 +76,7 @@ class Gate:
         access: Access,
         metrics: Metrics,
         log: Log,
+        working: Working,
         public: frozenset[str] = frozenset(),
         inner_at_once: Callable[[Scope, bytes], Reply | None] = lambda *_: None,
     ) -> None:
@@ -81,7 +85,7 @@ class Gate:
         self._most = settings.limits.requests
         # Random, then counted: no two processes give the same, and one costs 0.2 us.
         self._ids = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
-        self._working = metrics.gauge_in_progress()
+        self._working = working
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass on what is none."""
@@ -178,10 +182,7 @@ class Gate:
         if path not in self._public:
             access.check_token(headers.get(b"authorization"))
             if self._working.count > self._most and path not in _ALWAYS_ANSWERED:
-                raise BusyError(
-                    f"{self._most} requests are in the works, as many as this server takes; "
-                    "come again in a second"
-                )
+                self._working.check(self._most)
         return None
 
     async def _refuse(self, scope: Scope, record: Record, error: Exception) -> None:

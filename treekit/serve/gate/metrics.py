@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope
 
 from treekit._version import __version__
 from treekit.errors import MissingExtraError
-from treekit.serve.answering.service import Service
+from treekit.serve.answering.service import Service, Working
 from treekit.serve.gate.record import Told
 from treekit.serve.http import Endpoint, Reply, header
 from treekit.serve.models.repository import Change
@@ -60,25 +60,8 @@ _VERSIONS = 64
 anew each minute would have half a million in a year."""
 
 
-class Working:
-    """How many requests are in the works."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def inc(self) -> None:
-        """One more."""
-        self.count += 1
-
-    def dec(self) -> None:
-        """One less."""
-        self.count -= 1
-
-
 class _SharedWorking(Working):
-    """The same, which other processes see."""
+    """Which other processes see."""
 
     __slots__ = ("_gauge",)
 
@@ -119,7 +102,7 @@ class Metrics:
             ["model", "outcome"],
             registry=registry,
         )
-        self._in_progress = Gauge(
+        in_progress = Gauge(
             "treekit_requests_in_progress",
             "Requests in the works.",
             registry=registry,
@@ -131,20 +114,14 @@ class Metrics:
         self._latency_of: Callable[[str, str], Any] = lambda *_: Seconds()
         self._rows_of: Callable[[str, str], Any] = lambda *_: Total()
         if self._folder is None:
+            in_progress.set_function(lambda: float(service.working.count))
             registry.register(Counts(self._latencies, self._rows))
             registry.register(self._models)
             ProcessCollector(registry=registry)
         else:
+            service.working = _SharedWorking(in_progress)
             self._latency_of = Histogram(*LATENCY, registry=registry, buckets=BOUNDS).labels
             self._rows_of = Counter(*ROWS, registry=registry).labels
-
-    def gauge_in_progress(self) -> Working:
-        """What counts the requests in the works of this process."""
-        if self._folder is not None:
-            return _SharedWorking(self._in_progress)
-        working = Working()
-        self._in_progress.set_function(lambda: float(working.count))
-        return working
 
     def observe(self, kind: str, record: Told, seconds: float) -> None:
         """Count a request of this kind that was answered."""

@@ -16,7 +16,7 @@ from grpc import aio
 
 from treekit.errors import SettingError
 from treekit.serve.answering.service import Service
-from treekit.serve.errors import BusyError, InvalidRequestError, ServeError, TooSlowError
+from treekit.serve.errors import InvalidRequestError, ServeError, TooSlowError
 from treekit.serve.rpc.call import Call, Note
 from treekit.serve.rpc.messages import SERVICE, methods
 from treekit.serve.rpc.methods import Methods
@@ -60,7 +60,7 @@ class _Face:
     def __init__(self, service: Service, check_token: CheckToken | None, note: Note | None) -> None:
         self._limits = service.limits
         self._check_token, self._note = check_token, note
-        self._at_work = 0
+        self._working = service.working
         self._methods = Methods(service)
 
     def handlers(self) -> Any:
@@ -76,7 +76,7 @@ class _Face:
     async def _serve(self, name: str, kind: Any, _: Any, context: Any) -> None:
         """Answer one call; it is in the works until the client has taken the answer."""
         call = Call(name, context.peer())
-        self._at_work += 1
+        self._working.inc()
         try:
             answer = await self._answer(name, kind, context, call)
             call.status = 200
@@ -93,7 +93,7 @@ class _Face:
             call.error = f"an error inside the server; its log has it as request {call.id}"
             await context.abort(grpc.StatusCode.INTERNAL, call.error)
         finally:
-            self._at_work -= 1
+            self._working.dec()
             call.seconds = perf_counter() - call.seconds
             if self._note is not None:
                 self._note(call)
@@ -102,10 +102,7 @@ class _Face:
         if name not in _HEALTH:
             if self._check_token is not None:
                 self._check_token(_authorization(context))
-            if self._at_work > self._limits.requests:
-                raise BusyError(
-                    f"this server has {self._limits.requests:,} requests in the works; try again"
-                )
+            self._working.check(self._limits.requests)
         try:
             async with asyncio.timeout(self._limits.seconds):
                 data = await context.read()

@@ -67,8 +67,16 @@ def make_app(
     # middleware for that would be passed by each request once more.
     router = Router([*routes(service), metrics_route(metrics)], redirect_slashes=False)
     app = Direct(service, router)
-    access = access or Access(settings)
-    return Gate(app, settings, access, metrics, log, page_paths(), app.at_once)
+    return Gate(
+        app,
+        settings,
+        access or Access(settings),
+        metrics,
+        log,
+        service.working,
+        page_paths(),
+        app.at_once,
+    )
 
 
 def routes(service: Service) -> list[Route]:
