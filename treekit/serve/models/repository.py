@@ -13,57 +13,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from treekit.data.table import near_names
-from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
+from treekit.serve.errors import InvalidRequestError, NotFoundError
 from treekit.serve.models.loading import read_served
 from treekit.serve.models.places import Place, Places
 from treekit.serve.models.served import Served
 from treekit.serve.models.slots import Change, Read, Slot
+from treekit.serve.models.table import Entry, Table, Versions, table_of
 
 __all__ = ["Change", "Entry", "Repository"]
 
-State = Literal["READY", "UNAVAILABLE"]
 Do = Literal["load", "unload"]
 
 _GONE = 2
 """Looks in a row that do not find a file, after which a patient one takes its model away:
 tools that remove a file and then write it anew lose no answer."""
-
-
-class Entry(NamedTuple):
-    """A line of the repository's index."""
-
-    name: str
-    version: str
-    state: State
-    reason: str
-
-
-@dataclass
-class _Name:
-    """All versions of one model, by the version of their place."""
-
-    slots: dict[str | None, Slot] = field(default_factory=dict)
-    wanted: bool = True
-    """False after an unload, until a load."""
-
-
-class _Table(NamedTuple):
-    """What is true at one time.
-
-    ``models``: what answers, by name and version, the newest version first.  ``absent``: names
-    of which nothing answers, and why.
-    """
-
-    models: Mapping[str, Mapping[str, Served]] = {}
-    absent: Mapping[str, str] = {}
-    entries: tuple[Entry, ...] = ()
-    ready: bool = False
 
 
 class Repository:
@@ -93,8 +61,8 @@ class Repository:
     ) -> None:
         self._places = Places([Path(source) for source in sources])
         self._read, self._clock = read, clock
-        self._names: dict[str, _Name] = {}
-        self._table = _Table()
+        self._names: dict[str, Versions] = {}
+        self._table = Table()
         self._lock = threading.RLock()
         self._begun = False
         self._tell: list[Callable[[list[Change]], None]] = []
@@ -117,20 +85,7 @@ class Repository:
         UnavailableError
             For a model that is known and not loaded.
         """
-        table = self._table
-        if name is None:
-            name = _only(table)
-        versions = table.models.get(name)
-        if versions is None:
-            raise _unknown(table, name)
-        if version is None:
-            return next(iter(versions.values()))
-        found = versions.get(version)
-        if found is None:
-            raise NotFoundError(
-                f"model {name!r} has no version {version!r}; it has: {', '.join(versions)}"
-            )
-        return found
+        return self._table.get(name, version)
 
     def versions(self, name: str) -> tuple[str, ...]:
         """The versions of a model that are loaded, the newest first."""
@@ -230,7 +185,7 @@ class Repository:
         found, _ = self._places.look()
         if name not in found:
             raise NotFoundError(f"there is no file of a model {name!r}; {near_names(name, found)}")
-        known = self._names.setdefault(name, _Name())
+        known = self._names.setdefault(name, Versions())
         wanted, known.wanted = known.wanted, True
         for slot in known.slots.values():
             slot.forget()
@@ -240,13 +195,13 @@ class Repository:
             known.wanted = wanted
         self._publish(changes)
         if refused:
-            raise InvalidRequestError(f"model {name!r} was not loaded: {_why(known)}")
+            raise InvalidRequestError(f"model {name!r} was not loaded: {known.why}")
         return changes
 
     def _unload(self, name: str) -> list[Change]:
         known = self._names.get(name)
         if known is None:
-            raise _unknown(self._table, name)
+            raise self._table.unknown(name)
         known.wanted = False
         changes = [
             Change(name, slot.version, "unloaded") for slot in known.slots.values() if slot.served
@@ -271,10 +226,10 @@ class Repository:
         """Take these for unloaded before the first look: another process was told so."""
         with self._lock:
             for name in names:
-                self._names.setdefault(name, _Name()).wanted = False
+                self._names.setdefault(name, Versions()).wanted = False
 
     def _refresh_name(self, name: str, places: list[Place], looks: int) -> list[Change]:
-        known = self._names.setdefault(name, _Name())
+        known = self._names.setdefault(name, Versions())
         changes = self._sweep(known, {place.version for place in places}, looks)
         for place in places:
             slot = known.slots.get(place.version)
@@ -289,7 +244,7 @@ class Repository:
         return changes
 
     @staticmethod
-    def _sweep(known: _Name, there: set[str | None], looks: int) -> list[Change]:
+    def _sweep(known: Versions, there: set[str | None], looks: int) -> list[Change]:
         """Take away what was not there for so many looks."""
         changes = []
         for version, slot in list(known.slots.items()):
@@ -301,64 +256,8 @@ class Repository:
 
     def _publish(self, changes: list[Change]) -> None:
         """Put what is true now in one new table, in one step, and tell of what changed."""
-        names = {name: known for name, known in sorted(self._names.items()) if known.slots}
-        models = {
-            name: {slot.served.version: slot.served for slot in _newest(known) if slot.served}
-            for name, known in names.items()
-        }
-        self._table = _Table(
-            models={name: versions for name, versions in models.items() if versions},
-            absent={name: _why(names[name]) for name, versions in models.items() if not versions},
-            entries=tuple(
-                _entry(slot, known.wanted) for known in names.values() for slot in _newest(known)
-            ),
-            ready=bool(names) and all(map(_complete, names.values())),
-        )
+        self._table = table_of(self._names)
         if changes:
             self.changed_at = time.time()
             for tell in self._tell:
                 tell(changes)
-
-
-def _only(table: _Table) -> str:
-    names = [*table.models, *table.absent]
-    if len(names) == 1:
-        return names[0]
-    listed = ", ".join(map(repr, sorted(names))) or "none"
-    raise InvalidRequestError(
-        f"the request names no model; there are: {listed}; say which, as in /predict?model=NAME"
-    )
-
-
-def _unknown(table: _Table, name: str) -> Exception:
-    reason = table.absent.get(name)
-    if reason is None:
-        return NotFoundError(
-            f"there is no model {name!r}; {near_names(name, [*table.models, *table.absent])}"
-        )
-    return UnavailableError(f"model {name!r} is not loaded" + (f": {reason}" if reason else ""))
-
-
-def _why(known: _Name) -> str:
-    """Why nothing of this name answers."""
-    if not known.wanted:
-        return ""
-    return next((slot.public_reason for slot in known.slots.values() if slot.reason), "")
-
-
-def _complete(known: _Name) -> bool:
-    return not known.wanted or all(
-        slot.served is not None or not slot.vital for slot in known.slots.values()
-    )
-
-
-def _newest(known: _Name) -> list[Slot]:
-    order = sorted(known.slots, key=lambda version: int(version or 0), reverse=True)
-    return [known.slots[version] for version in order]
-
-
-def _entry(slot: Slot, wanted: bool) -> Entry:
-    if slot.served is not None:
-        return Entry(slot.name, slot.version, "READY", slot.public_reason)
-    reason = slot.public_reason if wanted else "unloaded"
-    return Entry(slot.name, slot.version, "UNAVAILABLE", reason)
