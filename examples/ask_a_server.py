@@ -5,7 +5,7 @@
 The server answers the Open Inference Protocol v2 from a thread here; elsewhere it is
 ``treekit serve melons.treekit``.  Ten lines of the standard library ask it about rows as
 texts, as they stand in a CSV file; ``treekit predict --url`` asks it about the whole file.
-Needs treekit[serve].
+Needs the extra serve: pip install '.[serve]' in a clone.
 """
 
 import csv

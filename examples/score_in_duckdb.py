@@ -1,6 +1,6 @@
 """A forest of 100 trees scores a million rows inside DuckDB, and a query does without treekit.
 
-    pip install 'treekit[sql,duckdb]'
+    pip install '.[sql,duckdb]'
     python examples/score_in_duckdb.py
 
 The function is treekit's own scorer, over Arrow arrays.  The exported query

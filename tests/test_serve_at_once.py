@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import re
 import socket
@@ -257,11 +259,13 @@ def test_what_is_no_http_comes_after_the_answer(server):
     assert answers.startswith(asked(server.usual, request()))
 
 
-def test_a_client_that_closes_its_side_gets_its_answer(server):
-    with connect(server.port) as connection:
-        connection.sendall(request())
-        connection.shutdown(socket.SHUT_WR)
-        assert b'"label"' in rest(connection)
+@pytest.mark.parametrize("path", [WAYS, "/v2/models/none/infer", "/v2/models/twice/infer"])
+def test_a_client_that_closes_its_side_gets_its_answer(server, path):
+    for _ in range(5):
+        with connect(server.port) as connection:
+            connection.sendall(request(path=path))
+            connection.shutdown(socket.SHUT_WR)
+            assert rest(connection).startswith(b"HTTP/1.1 ")
 
 
 def test_heads_of_many_requests_are_not_added_up(server):
@@ -281,6 +285,42 @@ def test_a_head_that_does_not_follow_is_408_and_one_that_does_not_begin_is_waite
         assert b" 408 " in rest(one)  # after the second that the server gives
         other.sendall(request())
         assert b'"label"' in heard(other)
+
+
+# ------------------------------------------------------------------------------ behind a body
+
+
+def chunked(*trailers: bytes, path: str = WAYS, headers: bytes = b"Host: localhost\r\n") -> bytes:
+    head = b"POST %s HTTP/1.1\r\n%sTransfer-Encoding: chunked\r\n" % (path.encode(), headers)
+    ends = b"".join(b"%s\r\n" % trailer for trailer in trailers)
+    return head + b"\r\n%x\r\n%s\r\n0\r\n%s\r\n" % (len(GOOD), GOOD, ends)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_stands_behind_a_body_is_no_header_of_the_request(server, parts):
+    def said(message: bytes) -> bytes:
+        middle = len(message) // 2
+        return asked(
+            server.port, *([message] if parts == 1 else [message[:middle], message[middle:]])
+        )
+
+    assert said(chunked(b"Content-Encoding: gzip", b"X: y")).startswith(b"HTTP/1.1 200 ")
+    no_host = said(chunked(b"Host: localhost", headers=b""))
+    assert no_host.startswith(b"HTTP/1.1 400 ")
+    assert b"no Host header" in no_host
+
+
+@pytest.mark.parametrize("path", [WAYS, "/nowhere"])
+def test_trailers_without_end_are_not_kept_and_end_the_connection(server, path):
+    endless = chunked(path=path)[:-2]
+    with connect(server.port) as connection:
+        connection.sendall(endless)
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 10_000_000:
+                connection.sendall(b"a: b\r\n" * 1000)
+                sent += 6000
+        assert sent < 5_000_000
 
 
 # ----------------------------------------------------------------------- between two turns
@@ -317,7 +357,6 @@ class Transport:
 
 def in_a_loop(app: Any, steps: Any) -> None:
     """Run ``steps(connection, turn)`` in an event loop."""
-    import asyncio
 
     async def run() -> None:
         kind = bounded_protocol(Limits(), 10, app)
@@ -422,6 +461,50 @@ def test_a_closing_server_says_so_with_its_last_answers(service, monkeypatch):
         assert connection.transport.closed
 
     in_a_loop(app, steps)
+
+
+def test_a_connection_that_is_reset_leaves_nothing_behind(service):
+    """Not even for the time that an idle connection stays open."""
+
+    async def steps(connection: Any, turn: Any) -> None:
+        connection.data_received(request())
+        await turn()
+        timer = connection.timeout_keep_alive_task
+        connection.connection_lost(ConnectionResetError())
+        assert timer.cancelled()
+        assert connection.timeout_keep_alive_task is None
+
+    in_a_loop(gated(service), steps)
+
+
+def test_very_many_requests_of_one_turn_are_answered_in_several(service):
+    app = gated(service)
+    first, order = app.at_once, []
+
+    def slow(scope: Any, body: bytes) -> Any:
+        time.sleep(0.0015)
+        order.append(dict(scope["headers"])[b"x-request-id"])
+        return first(scope, body)
+
+    app.at_once = slow
+
+    async def steps(connection: Any, turn: Any) -> None:
+        kind, others = type(connection), []
+        for number in range(6):
+            other = kind(connection.config, ServerState(), {})
+            other.connection_made(Transport())
+            other.data_received(request(number=number))
+            others.append(other)
+        asyncio.get_running_loop().call_soon(order.append, b"another")
+        others[4].data_received(request(number=9))  # before its turn: it is answered now
+        for _ in range(6):
+            await turn()
+        assert [len(other.transport.written) for other in others] == [1, 1, 1, 1, 2, 1]
+
+    in_a_loop(app, steps)
+    assert order[0] == b"r4"
+    assert 1 < order.index(b"another") < 6
+    assert sorted(order) == sorted([b"another", *(b"r%d" % n for n in (0, 1, 2, 3, 4, 5, 9))])
 
 
 def test_what_fails_is_answered_by_the_usual_way_which_says_why(service, monkeypatch):

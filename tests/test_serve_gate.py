@@ -88,6 +88,14 @@ def test_two_hosts_are_refused_though_one_is_right(service: Any) -> None:
     assert ask(app, "GET", "/v2", headers=twice).status_code == 200
 
 
+def test_two_origins_are_refused_though_one_is_right(service: Any) -> None:
+    app = gated(service, allow_origins=("https://good.example",))
+    twice = [("Origin", "https://evil.example"), ("Origin", "https://good.example")]
+    answer = ask(app, "GET", "/v2", headers=twice)
+    assert answer.status_code == 400
+    assert "more than one Origin header" in answer.json()["error"]
+
+
 def test_a_server_on_all_addresses_is_asked_by_address_and_not_by_any_name(service: Any) -> None:
     for bound in ("0.0.0.0", "::", ""):
         app = gated(service, host=bound)

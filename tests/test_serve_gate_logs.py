@@ -309,6 +309,40 @@ def test_lines_of_many_requests_are_whole_in_their_order_and_in_pieces(length: i
     assert all(len(piece) <= 4096 or piece.count(b"\n") == 1 for piece in pieces)
 
 
+def test_lines_of_requests_that_are_lost_are_counted_once() -> None:
+    go, pieces = threading.Event(), []
+
+    def take(data: bytes) -> int:
+        go.wait(20)
+        pieces.append(data)
+        return len(data)
+
+    log = Log("text", Writer(take, delay=0.0, most=5))
+    for number in range(1003):
+        log.request(_record(id=f"r{number}"), "GET", b"/", "192.0.2.7", 0.001)
+    go.set()
+    log.close()
+    text = b"".join(pieces).decode()
+    lost = sum(int(found) for found in re.findall(r"(\d+) lines were lost", text))
+    assert text.count("[192.0.2.7 r") + lost == 1003
+    assert 0 < lost < 1003
+
+
+def test_a_reader_that_is_slow_gets_what_waits_at_the_end() -> None:
+    pieces = []
+
+    def take(data: bytes) -> int:
+        time.sleep(0.02)
+        pieces.append(data)
+        return len(data)
+
+    log = Log("text", Writer(take, delay=0.0))
+    for number in range(2000):
+        log.request(_record(id=f"r{number}"), "GET", b"/", "192.0.2.7", 0.001)
+    log.close()
+    assert b"".join(pieces).count(b"\n") == 2000
+
+
 def test_what_is_written_in_part_goes_on_where_it_ended() -> None:
     taken = bytearray()
 

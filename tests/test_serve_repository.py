@@ -567,3 +567,33 @@ def test_clients_are_not_told_where_files_lie_and_the_log_is(tmp_path):
     with pytest.raises(InvalidRequestError) as refused:
         models.load("bad")
     assert "/" not in str(refused.value)
+
+
+def test_clients_are_not_told_where_a_link_led_before_it_was_switched(tmp_path):
+    for number in (1, 2):
+        folder = tmp_path / f"SECRET{number}"
+        folder.mkdir()
+        (folder / "broken.treekit").write_bytes(b"no model")
+    served = tmp_path / "pub"
+    served.mkdir()
+    link = served / "bad.treekit"
+    link.symlink_to(tmp_path / "SECRET1" / "broken.treekit")
+    models = Repository([served])
+    models.refresh()
+    link.unlink()
+    link.symlink_to(tmp_path / "SECRET2" / "broken.treekit")
+    models.refresh()
+    (served / "other.treekit").write_bytes(b"no model either")
+    models.refresh()
+    assert all("SECRET" not in entry.reason for entry in models.index())
+
+
+def test_a_link_to_itself_is_refused_and_holds_up_no_other(tmp_path):
+    (tmp_path / "a.treekit").symlink_to(tmp_path / "a.treekit")
+    (tmp_path / "b.treekit").write_bytes(b"no model")
+    models = Repository([tmp_path])
+    models.refresh()
+    first, second = models.index()
+    assert (first.name, first.state) == ("a", "UNAVAILABLE")
+    assert "symbolic links" in first.reason
+    assert "b.treekit" in second.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -35,8 +36,8 @@ from tests.serving import (
 )
 from treekit.cli import main
 from treekit.errors import SettingError
-from treekit.serve.process.listening import bind, is_loopback, url_of
-from treekit.serve.process.saying import Start
+from treekit.serve.process.listening import bind, is_loopback, listen, url_of
+from treekit.serve.process.saying import Start, soon_said
 from treekit.serve.settings import ServeSettings
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -603,3 +604,49 @@ def test_a_python_program_is_refused_what_the_command_is(model):
 
     with pytest.raises(SettingError, match="0 workers"):
         serve(ServeSettings((str(model),), workers=0))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a port cannot be bound twice")
+def test_of_two_servers_that_are_started_at_once_the_second_is_told() -> None:
+    first = bind("127.0.0.1", 0)
+    port = first[0].getsockname()[1]
+    second = bind("127.0.0.1", port)  # neither listens yet
+    try:
+        listen(first[0], "127.0.0.1", 5)
+        with pytest.raises(SettingError, match=f"port {port} of 127.0.0.1 is in use"):
+            listen(second[0], "127.0.0.1", 5)
+    finally:
+        for opened in (*first, *second):
+            opened.close()
+
+
+def test_a_process_that_cannot_listen_ends_and_says_so(model: Path) -> None:
+    from treekit.serve.gate.logs import Log
+    from treekit.serve.process.process import Process, make_service
+
+    first = bind("127.0.0.1", 0)
+    second = bind("127.0.0.1", first[0].getsockname()[1])
+    settings = ServeSettings((str(model),), log="quiet", reload_seconds=0)
+    told: list[int | None] = []
+    try:
+        listen(first[0], "127.0.0.1", 5)
+        process = Process(settings, make_service(settings), Log("quiet"), told.append)
+        with pytest.raises(SettingError, match="is in use"):
+            asyncio.run(process.run(second))
+    finally:
+        for opened in (*first, *second):
+            opened.close()
+    assert told == []
+
+
+def test_a_start_that_takes_long_says_what_it_does() -> None:
+    told: list[str] = []
+
+    def say(event: str, message: str, **facts: Any) -> None:
+        told.append(event)
+
+    with soon_said(say, 0.01):
+        time.sleep(0.2)
+    with soon_said(say, 30.0):
+        pass
+    assert told == ["loading"]

@@ -14,6 +14,7 @@ import pytest
 
 from tests.serving import client_of, models, on_a_port, service_of
 from treekit.serve.answering.service import Service
+from treekit.serve.gate.metrics import Metrics, metrics_route
 from treekit.serve.web.app import make_app, routes
 from treekit.serve.web.page import page_paths
 
@@ -54,7 +55,7 @@ def operations(document: Any) -> dict[tuple[str, str], Any]:
 def test_every_path_of_the_server_is_described_and_no_other(service: Service) -> None:
     served = {
         (re.sub(r"{(name|version)}", r"{model_\1}", route.path), method.lower())
-        for route in routes(service)
+        for route in (*routes(service), metrics_route(Metrics(service)))
         for method in (route.methods or set()) - {"HEAD"}
     }
     described = set(operations(fetched(service)))
@@ -73,7 +74,7 @@ def test_the_refusals_that_the_specification_leaves_out_are_there(service: Servi
         assert ("400" in operation["responses"]) == (method == "post" or searched), path
         assert ("404" in operation["responses"]) == (named or asked), path
     ids = [operation["operationId"] for operation in found.values()]
-    assert len(set(ids)) == len(ids) == 16
+    assert len(set(ids)) == len(ids) == 17
 
 
 def test_every_reference_leads_somewhere(service: Service) -> None:

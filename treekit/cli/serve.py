@@ -22,7 +22,8 @@ Ask it by rows, with every column, and read the rule that answered ("model" is f
       "petal_width": null}], "outputs": ["label", "probabilities", "rule"]}'
 
 \b
-Ask it by the Open Inference Protocol v2 (/openapi.json describes all paths):
+Ask it by the Open Inference Protocol v2 (/openapi.json describes all paths, /metrics is for
+Prometheus; "outputs" also gives leaf, rule, contributions and bias):
   curl http://127.0.0.1:8080/v2/models/iris/infer -d '{"inputs": [{"name": "input",
       "shape": [1, 2], "datatype": "FP32", "data": [1.4, 0.2]}]}'
 """

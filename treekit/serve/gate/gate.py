@@ -166,7 +166,7 @@ class Gate:
         headers = record.headers
         host = headers.get(b"host")
         if len(headers) != len(scope["headers"]):
-            _refuse_two_hosts(scope)
+            _refuse_doubles(scope)
         access = self._access
         access.check_host(host)
         if access.cross_origin:
@@ -219,7 +219,10 @@ def _remedy(error: HTTPException) -> str:
     return error.detail
 
 
-def _refuse_two_hosts(scope: Scope) -> None:
-    """Some header came twice: raise if it is Host, of which the last is not everybody's choice."""
-    if sum(name == b"host" for name, _ in scope["headers"]) > 1:
-        raise InvalidRequestError("the request has more than one Host header; HTTP asks for one")
+def _refuse_doubles(scope: Scope) -> None:
+    """Some header came twice: raise if it is one of which the last is not everybody's choice."""
+    for name, shown in ((b"host", "Host"), (b"origin", "Origin")):
+        if sum(own == name for own, _ in scope["headers"]) > 1:
+            raise InvalidRequestError(
+                f"the request has more than one {shown} header; HTTP asks for one"
+            )

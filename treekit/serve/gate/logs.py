@@ -30,12 +30,12 @@ _LONGEST_PATH = 256
 _TOGETHER = 16
 """Requests whose lines are made together."""
 _CHANGES = {
-    "loaded": "model {name!r} {version} is loaded",
+    "loaded": "{model} is loaded",
     "replaced": "model {name!r} is replaced by {version}",
-    "kept": "model {name!r} {version} goes on as it was: {reason}",
+    "kept": "{model} goes on as it was: {reason}",
     "refused": "model {name!r} is refused: {reason}",
-    "removed": "model {name!r} {version} is removed",
-    "unloaded": "model {name!r} {version} is unloaded",
+    "removed": "{model} is removed",
+    "unloaded": "{model} is unloaded",
 }
 
 _MILLISECONDS = [f".{number:03d}Z" for number in range(1000)]
@@ -97,7 +97,7 @@ class Log:
         if len(waiting) >= _TOGETHER or level == "error":
             self._hand_over(at_once=level == "error")
         elif len(waiting) == 1:
-            self._writer.put(partial(self._make, waiting))
+            self._writer.put(partial(self._make, waiting), count=0)  # else they are handed over
 
     def _hand_over(self, at_once: bool = False) -> None:
         """Give the writer the lines that wait."""
@@ -197,9 +197,10 @@ class Log:
     def changed(self, changes: Iterable[Change]) -> None:
         """Say what became of models."""
         for change in changes:
+            model = f"model {change.name!r} {change.version}".rstrip()
             self(
                 f"model-{change.what}",
-                _CHANGES[change.what].format(**change._asdict()),
+                _CHANGES[change.what].format(model=model, **change._asdict()),
                 level="error" if change.what in ("kept", "refused") else "info",
                 model=change.name,
                 version=change.version,
@@ -215,7 +216,9 @@ class Log:
             self("failed", f"request {request_id} failed\n{trace}", level="error")
 
     def close(self) -> None:
-        """Write what waits, if anybody takes it."""
+        """Write what waits, as long as anybody takes it."""
+        if self._waiting:
+            self._hand_over()
         self._writer.flush()
 
     # ----------------------------------------------------------------- helpers

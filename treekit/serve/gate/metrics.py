@@ -182,12 +182,20 @@ class _Models(Collector):
         )
         for served in self._service.repository.served:
             info.add_metric([served.name, served.version, served.digest, served.platform], 1)
+        refused = GaugeMetricFamily(
+            "treekit_model_refused",
+            "Models whose file cannot be used as it is; one that was before it may answer.",
+            labels=["model", "version"],
+        )
+        for entry in self._service.repository.index():
+            if entry.reason not in ("", "unloaded"):
+                refused.add_metric([entry.name, entry.version], 1)
         build = GaugeMetricFamily("treekit_build_info", "The server.", labels=["version"])
         build.add_metric([__version__], 1)
         ready = GaugeMetricFamily(
             "treekit_ready", "Whether every wanted model answers.", float(self._service.ready)
         )
-        return [info, build, ready]
+        return [info, refused, build, ready]
 
 
 class _Processes(Collector):

@@ -87,14 +87,19 @@ class Writer:
             self._hurry.set()
 
     def flush(self, seconds: float = 1.0) -> bool:
-        """Whether all lines were written within so many seconds."""
-        until = time.monotonic() + seconds
+        """Whether all lines were written; it ends where none was within so many seconds.
+
+        A reader that goes on and on has ten times that.
+        """
+        until, left = time.monotonic() + seconds, len(self._lines)
+        end = until + 9 * seconds
         while self._lines or self._busy:
             self._hurry.set()
-            left = until - time.monotonic()
-            if left <= 0:
+            self._idle.wait(min(seconds, 0.05))
+            if len(self._lines) < left:
+                until, left = time.monotonic() + seconds, len(self._lines)
+            if time.monotonic() >= min(until, end):
                 return False
-            self._idle.wait(min(left, 0.05))
         return True
 
     def _wake(self) -> None:

@@ -54,6 +54,8 @@ class Slot:
         What answers now.
     reason : str
         Why its file as it is now does not; empty if it does.
+    public_reason : str
+        The same as clients have it: where files lie on the server is not for them.
     missed : int
         Looks in a row that did not find the file.
     """
@@ -61,7 +63,7 @@ class Slot:
     def __init__(self, name: str, place: Place, *, vital: bool) -> None:
         self.name, self.place, self.vital = name, place, vital
         self.served: Served | None = None
-        self.reason = ""
+        self.reason = self.public_reason = ""
         self.missed = 0
         self._folder = place.path.parent  # behind links
         self._stamp: Stamp | None = None
@@ -74,14 +76,6 @@ class Slot:
     def version(self) -> str:
         """Of what serves, or would."""
         return self.served.version if self.served else self.place.version or ""
-
-    @property
-    def public_reason(self) -> str:
-        """The reason as clients have it: where files lie on the server is not for them."""
-        reason = self.reason
-        for folder in (self.place.path.parent, self._folder):
-            reason = reason.replace(f"{folder}{os.sep}", "")
-        return reason
 
     def forget(self) -> None:
         """Read the file at the next look, and tell of it, whatever it is."""
@@ -106,7 +100,8 @@ class Slot:
             return self._look(read, now)
         except (TreekitError, OSError) as error:
             self._lose()
-            known, self.reason = self.reason, str(error)
+            known = self.reason
+            self._give(str(error))
             return self._refused() if self._anew or self.reason != known else None
         finally:
             self._anew = False
@@ -114,7 +109,7 @@ class Slot:
     def _look(self, read: Read, now: float) -> Change | None:
         for _ in range(_TRIES):
             # Behind links: one that is swapped, and swapped back, must not go unnoticed.
-            path = self.place.path.resolve()
+            path = Path(os.path.realpath(self.place.path))  # resolve() has no word for circles
             self._folder = path.parent
             seen = look_at(path)
             if seen.stamp != self._stamp:
@@ -129,7 +124,8 @@ class Slot:
                 continue
             if fresh is not None:
                 return self._take(fresh)
-            self._digest, self.reason = seen.digest, reason
+            self._digest = seen.digest
+            self._give(reason)
             return self._refused()
         raise unsteady(self.place.path)
 
@@ -144,8 +140,16 @@ class Slot:
 
     def _take(self, fresh: Served) -> Change:
         what: Literal["replaced", "loaded"] = "replaced" if self.served else "loaded"
-        self.served, self._digest, self.reason, self.vital = fresh, fresh.digest, "", True
+        self.served, self._digest, self.vital = fresh, fresh.digest, True
+        self._give("")
         return Change(self.name, fresh.version, what)
+
+    def _give(self, reason: str) -> None:
+        """Keep why the file does not serve; its folders are known now, and not later."""
+        self.reason = self.public_reason = reason
+        for folder in (self.place.path.parent, self._folder):
+            for written in (f"{folder}{os.sep}", repr(f"{folder}{os.sep}")[1:-1]):
+                self.public_reason = self.public_reason.replace(written, "")
 
     def _refused(self) -> Change:
         return Change(self.name, self.version, "kept" if self.served else "refused", self.reason)

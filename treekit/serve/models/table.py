@@ -86,7 +86,12 @@ class Table(NamedTuple):
         names = [*self.models, *self.absent]
         if len(names) == 1:
             return names[0]
-        listed = ", ".join(map(repr, sorted(names))) or "none"
+        listed = ", ".join(
+            f"{name!r}" if name in self.models else f"{name!r} (not loaded)"
+            for name in sorted(names)
+        )
+        if not names:
+            raise NotFoundError("there is no model on this server yet")
         raise InvalidRequestError(
             f"the request names no model; there are: {listed}; say which, as in /predict?model=NAME"
         )

@@ -22,7 +22,8 @@ from treekit.serve.models.tensors import Tensor
 __all__ = ["warm"]
 
 _TREES = (1, 12)
-_ROWS = (1, 2, 600)
+_MANY = 600
+_ROWS = (1, 2, _MANY)
 
 
 def warm(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
@@ -41,7 +42,9 @@ def warm(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
             else:
                 cells = np.arange(2.0 * rows).reshape(rows, 2) % 3
                 tensors = [Tensor(ONE_TENSOR, "FP64", cells)]
-            served.answer(served.read(tensors), [*served.usual, "leaf"])
+            reasons = served.explaining if rows < _MANY else ()
+            served.answer(served.read(tensors), [*served.usual, "leaf", *sorted(reasons)])
+        model.explain({column.name: None for column in schema.columns})
         count += 1
     return count
 

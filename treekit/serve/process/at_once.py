@@ -35,6 +35,12 @@ _PLAIN = re.compile(rb"/[A-Za-z0-9._~/-]*/infer").fullmatch
 _LONGEST = 0.0005
 """Seconds that an answer waits for others."""
 
+_TURN = 0.002
+"""Seconds after which the event loop reads again, and takes up a new connection."""
+
+_TRAILERS = 1 << 16
+"""Bytes of headers behind a body that are read, and dropped: nobody here asks for any."""
+
 
 class AtOnceProtocol(HttpToolsProtocol):
     """A connection whose requests are begun when their body is there, if that is at once.
@@ -57,6 +63,9 @@ class AtOnceProtocol(HttpToolsProtocol):
     is_whole = False
     """Whether the request that is held waits to be answered, in this turn of the event loop."""
     _is_lost = False
+    _in_head = False
+    _trailers = 0
+    """Bytes of headers that came behind the body."""
     _fresh = False
     """Whether this is the first request of what was read: one that sends many waits for others
     between them."""
@@ -72,10 +81,21 @@ class AtOnceProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Answer the request before this one, if that still waits."""
         self.settle()
+        self._in_head, self._trailers = True, 0
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; one behind the body would else be one of the request's."""
+        if self._in_head:
+            super().on_header(name, value)
+            return
+        self._trailers += len(name) + len(value)
+        if self._trailers > _TRAILERS:
+            raise ValueError("more trailers than anybody sends")  # httptools ends parsing
 
     def on_headers_complete(self) -> None:
         """Begin a request, or wait for what else was read with its head."""
+        self._in_head = False
         if self._fresh and self._common():
             self._held = []
         else:
@@ -109,11 +129,18 @@ class AtOnceProtocol(HttpToolsProtocol):
         """Answer nobody any more."""
         self._is_lost = True
         super().connection_lost(exc)
+        # uvicorn leaves the timer of one that was reset, and with it all of the connection.
+        self._unset_keepalive_if_required()
 
-    def eof_received(self) -> None:
-        """Answer a client that has closed its side."""
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer a client that has closed its side; True: an answer is still to come."""
         self.settle()
         super().eof_received()
+        cycle = self.newest
+        if self.scheme == "https" or cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        cycle.keep_alive = False
+        return True
 
     def shutdown(self) -> None:
         """End the connection, after the answer that it waits for."""
@@ -188,21 +215,30 @@ class AtOnceProtocol(HttpToolsProtocol):
 
 
 def _answer_all(whole: list[AtOnceProtocol]) -> None:
-    """Answer what has come whole in one turn of the event loop."""
-    connections = whole[:]
-    whole.clear()
+    """Answer what has come whole in one turn of the event loop, the rest of very many in the next.
+
+    A loop takes up one new connection a turn, and health is asked over new ones.
+    """
     answers: list[tuple[AtOnceProtocol, bytes]] = []
-    since = perf_counter()
-    for connection in connections:
+    begun = since = perf_counter()
+    done = 0
+    for connection in whole:
+        done += 1
         try:
             answers.append((connection, connection.answer()))
         except Exception:  # noqa: BLE001 - the others have nothing to do with it
             _log.exception("a request could not be answered")
             connection.transport.close()
-        if perf_counter() - since > _LONGEST:
+        now = perf_counter()
+        if now - since > _LONGEST:
             _write_all(answers)
-            since = perf_counter()
+            since = now
+            if now - begun > _TURN:
+                break
     _write_all(answers)
+    del whole[:done]
+    if whole:
+        whole[0].loop.call_soon(_answer_all, whole)
 
 
 def _write_all(answers: list[tuple[AtOnceProtocol, bytes]]) -> None:

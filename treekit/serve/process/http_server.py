@@ -16,9 +16,11 @@ from treekit.serve.gate.gate import Gate
 from treekit.serve.process.connections import bounded_protocol
 from treekit.serve.settings import ServeSettings
 
-__all__ = ["HttpServer", "new_event_loop"]
+__all__ = ["BACKLOG", "HttpServer", "new_event_loop"]
 
-_BACKLOG = 2048
+BACKLOG = 2048
+"""Connections that wait to be taken up."""
+
 _KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: longer than load balancers keep theirs (60 s),
 so that it is they who close it, and none sends a request into a closing one."""
@@ -109,7 +111,7 @@ def _config(app: Gate, settings: ServeSettings) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,  # addresses decide nothing here, and anybody could claim one
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=math.ceil(settings.limits.seconds),
         ssl_certfile=settings.tls_cert,

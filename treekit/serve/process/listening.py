@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from treekit.errors import SettingError
 from treekit.serve.settings import ServeSettings
 
-__all__ = ["bind", "bind_shared", "is_loopback", "url_of"]
+__all__ = ["bind", "bind_shared", "is_loopback", "listen", "url_of"]
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
@@ -85,6 +85,22 @@ def _refusal(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
         return f"the host {host!r} is no address of this machine; choose another with --host"
     return f"cannot listen on {host} port {port}: {error.strerror or error}"
+
+
+def listen(opened: socket.socket, host: str, backlog: int) -> None:
+    """Have a bound socket listen.
+
+    Two servers that are started at once may both bind a port; here the second one is told.
+
+    Raises
+    ------
+    SettingError
+        If the port is taken.
+    """
+    try:
+        opened.listen(backlog)
+    except OSError as error:
+        raise SettingError(_refusal(error, host, _port_of(opened))) from None
 
 
 def bind_shared(host: str, port: int) -> socket.socket:

@@ -17,7 +17,9 @@ from treekit.serve.gate.access import Access
 from treekit.serve.gate.logs import Log
 from treekit.serve.gate.metrics import Metrics
 from treekit.serve.models.repository import Repository
-from treekit.serve.process.http_server import HttpServer, new_event_loop
+from treekit.serve.process.http_server import BACKLOG, HttpServer, new_event_loop
+from treekit.serve.process.listening import listen
+from treekit.serve.process.saying import Say, soon_said
 from treekit.serve.process.watch import Watcher
 from treekit.serve.settings import ServeSettings
 from treekit.serve.web.app import make_app
@@ -38,8 +40,10 @@ def make_service(settings: ServeSettings) -> Service:
     )
 
 
-def load_first(service: Service) -> list[dict[str, Any]]:
+def load_first(service: Service, say: Say) -> list[dict[str, Any]]:
     """Look at the models for the first time; what there is, for `Start.tell`.
+
+    `say` is told if that takes long.
 
     Raises
     ------
@@ -48,7 +52,8 @@ def load_first(service: Service) -> list[dict[str, Any]]:
         others from being served; the service is not ready until it is mended or gone.
     """
     repository = service.repository
-    repository.refresh()
+    with soon_said(say):
+        repository.refresh()
     refused = repository.refused_files()
     if refused:
         raise ModelFileError("; ".join(refused))
@@ -92,7 +97,15 @@ class Process:
         self._http = HttpServer(app, service, settings, self._tell_started, self._end_grpc)
 
     async def run(self, sockets: list[socket.socket]) -> None:
-        """Serve on these sockets, which are closed at the end, until `end`."""
+        """Serve on these sockets, which are closed at the end, until `end`.
+
+        Raises
+        ------
+        SettingError
+            If one cannot be listened on.
+        """
+        for opened in sockets:
+            listen(opened, self._settings.host, BACKLOG)
         sys.setswitchinterval(_SWITCH)
         # What is there now stays: to walk it again and again would stop requests for 0.1 s.
         gc.collect()

@@ -60,7 +60,7 @@ def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log)
     from treekit.serve.process.process import Process, load_first, make_service
 
     service = make_service(settings)
-    models = load_first(service)
+    models = load_first(service, log)
     start = Start(settings, sockets)
 
     def tell(grpc_port: int | None) -> None:

@@ -5,17 +5,22 @@ As text for people, or as JSON for programs that collect lines.
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from treekit.serve.process.listening import is_loopback, url_of
 from treekit.serve.settings import ServeSettings
 
-__all__ = ["Say", "Start"]
+__all__ = ["Say", "Start", "soon_said"]
 
 _LISTED = 20
 """Models that are told of at the start, each in a line."""
+
+_PATIENCE = 2.0
+"""Seconds of silence at the start."""
 
 
 class Say(Protocol):
@@ -34,6 +39,22 @@ class Say(Protocol):
         **facts
             What the sentence is about, as values that JSON has.
         """
+
+
+@contextlib.contextmanager
+def soon_said(say: Say, seconds: float = _PATIENCE) -> Iterator[None]:
+    """Say that models are being loaded, if that takes longer than so many seconds."""
+    message = (
+        "models are being loaded; the first time on a machine, and after each installation, "
+        "treekit's machine code is compiled, which takes some 10 to 40 s"
+    )
+    timer = threading.Timer(seconds, say, ("loading", message))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Start(NamedTuple):

@@ -73,7 +73,7 @@ def work(
     service.repository.leave_out(left_out)
     service.repository.everywhere = told.everywhere
     try:
-        models = load_first(service)
+        models = load_first(service, log)
         process = Process(asked, service, log, lambda port: told.send(Ready(models, port)))
         signal.signal(signal.SIGTERM, lambda *_: process.end())
         told.start(process)

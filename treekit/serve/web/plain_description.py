@@ -28,7 +28,17 @@ def plain_paths() -> Json:
         "/explain": {"post": _explain()},
         "/models": {"get": _models()},
         "/models/{model_name}/rules": {"parameters": [NAME], "get": _rules()},
+        "/metrics": {"get": _metrics()},
     }
+
+
+def _metrics() -> Json:
+    told = operation("metrics", "Tell Prometheus of requests, rows, models and processes.", _TEXT)
+    openmetrics = "application/openmetrics-text"
+    told["responses"]["200"]["content"] = {
+        media: {"schema": _TEXT} for media in ("text/plain", openmetrics)
+    }
+    return told
 
 
 def _predict() -> Json:
