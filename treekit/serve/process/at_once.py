@@ -63,6 +63,8 @@ class AtOnceProtocol(HttpToolsProtocol):
     is_whole = False
     """Whether the request that is held waits to be answered, in this turn of the event loop."""
     _is_lost = False
+    is_between = True
+    """Whether the next byte begins a request."""
     _in_head = False
     _trailers = 0
     """Bytes of headers that came behind the body."""
@@ -81,7 +83,7 @@ class AtOnceProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Answer the request before this one, if that still waits."""
         self.settle()
-        self._in_head, self._trailers = True, 0
+        self.is_between, self._in_head, self._trailers = False, True, 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -111,6 +113,7 @@ class AtOnceProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Put a whole request to those that are answered when all are read."""
+        self.is_between = True
         if self._held is None:
             super().on_message_complete()
             return

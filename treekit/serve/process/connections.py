@@ -8,6 +8,7 @@ second finds them, so that a request costs nothing for it.
 from __future__ import annotations
 
 import asyncio
+import re
 from http import HTTPStatus
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ HEAD_BYTES = 64 << 10
 """Of a request line and headers; what came in the same read as its end may be more."""
 
 HEADERS = 100
+_UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
 _FILES_LEFT = 100
 """File descriptors that connections leave to models, logs and sockets that listen."""
 
@@ -69,6 +71,8 @@ class BoundedProtocol(AtOnceProtocol):
         """Take bytes; a head that grows on and on ends the connection."""
         if self._ending:
             return
+        if b"pgrade" in data and self.is_between:
+            data = _without_upgrade(data)
         super().data_received(data)
         if self.has_head:
             self._head_bytes = 0
@@ -143,6 +147,16 @@ class BoundedProtocol(AtOnceProtocol):
         # Answered: uvicorn's own clock for the next request runs, unless bytes came that are
         # none, as the rest of a body that nobody wanted.
         return self if self.timeout_keep_alive_task is None else None
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """The bytes of a request whose wish for another protocol has another name.
+
+    A server may go on in HTTP/1.1 as if nothing were said (RFC 9110, 7.8); httptools would
+    leave out the body.  Java's client and curl wish for HTTP/2 with each first request.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"\r\nx-grade:", head) + end + rest if end else data
 
 
 def bounded_protocol(
