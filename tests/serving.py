@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import os
+import signal
 import re
 import socket
 import subprocess
@@ -140,6 +141,8 @@ class ServerProcess:
     """`treekit serve` with these arguments; its stderr is gathered in `lines`."""
 
     def __init__(self, *args: object, env: dict[str, str] | None = None) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell begins with &
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # else the child ignores it
         self.lines: list[str] = []
         self._news = threading.Condition()
         self.process = subprocess.Popen(
