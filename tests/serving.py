@@ -7,8 +7,8 @@ import contextlib
 import functools
 import json
 import os
-import signal
 import re
+import signal
 import socket
 import subprocess
 import sys
