@@ -510,7 +510,7 @@ def test_a_request_leaves_no_cycle_behind(service: Any) -> None:
                 own = dict(scope)
                 await app(own, None, Connection(own).send)
             del own
-            return sum(isinstance(found, Connection) for found in gc.get_objects())
+            return sum(type(found) is Connection for found in gc.get_objects())
         finally:
             gc.enable()
 
