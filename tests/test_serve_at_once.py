@@ -374,7 +374,7 @@ def in_a_loop(app: Any, steps: Any) -> None:
 
     async def run() -> None:
         kind = bounded_protocol(Limits(), 10, app)
-        config = Config(app, http=kind, log_config=None, lifespan="off")
+        config = Config(app, http=kind, ws="none", log_config=None, lifespan="off")
         config.load()
         made: AtOnceProtocol = kind(config, ServerState(), {})
         made.connection_made(Transport())
