@@ -17,8 +17,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.serving_gate import INFER, Twice, ask, ask_async, gated, rows, service_of
+from treekit.serve.answering.service import Service
 from treekit.serve.gate.metrics import Metrics, kind_of
 from treekit.serve.gate.record import Record
+from treekit.serve.models.repository import Repository
 
 NAMES = ['a"b', "a\\b", "a\nb", '{x="y"}', "名前"]
 
@@ -133,6 +135,19 @@ def test_changes_of_models_are_counted(service: Any) -> None:
     assert any(name == "treekit_model_info" for name, *_ in found)
 
 
+def test_a_file_that_cannot_be_used_is_seen_until_it_is_mended(tmp_path: Path) -> None:
+    (tmp_path / "bad.treekit").write_bytes(b"no model")
+    repository = Repository([tmp_path])
+    repository.refresh()
+    app = gated(Service(repository))
+    assert 'treekit_model_refused{model="bad",version=""} 1.0' in ask(app, "GET", "/metrics").text
+    (tmp_path / "bad.treekit").unlink()
+    repository.refresh()
+    assert "treekit_model_refused{" not in ask(app, "GET", "/metrics").text
+    answer = ask(app, "POST", "/predict", json=[{"x": 1}])
+    assert (answer.status_code, "no model on this server yet" in answer.text) == (404, True)
+
+
 def test_openmetrics_is_given_where_it_is_asked_for(service: Any) -> None:
     app = gated(service)
     ask(app, "POST", INFER, json=rows(1, 2))
@@ -215,6 +230,7 @@ from pathlib import Path
 from tests.serving_gate import Twice, service_of
 from treekit.serve.gate.metrics import Metrics
 from treekit.serve.gate.record import Record
+from treekit.serve.models.repository import Repository
 from treekit.serve.models.repository import Change
 service = service_of(Twice(), folder=Path(sys.argv[1]))
 metrics = Metrics(service)
