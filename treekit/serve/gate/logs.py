@@ -14,7 +14,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from treekit.errors import SettingError
 from treekit.serve.gate.writer import PIECE, Writer
@@ -43,6 +43,18 @@ _MILLISECONDS = [f".{number:03d}Z" for number in range(1000)]
 Level = Literal["info", "warning", "error"]
 
 
+class _Answered(NamedTuple):
+    """What the line of a request is made of."""
+
+    record: Told
+    level: Level
+    method: str
+    path: bytes
+    client: str
+    seconds: float
+    now: float
+
+
 class Log:
     """Writes the lines of one process.
 
@@ -69,7 +81,7 @@ class Log:
         self._second = (0, "")
         # One after the other, lines take a third of the time that each takes amid its request
         # (measured); all in the writer's thread, they would keep the interpreter from requests.
-        self._waiting: deque[tuple[Any, ...]] = deque()
+        self._waiting: deque[_Answered] = deque()
         self._making = threading.Lock()
 
     # ---------------------------------------------------------------- requests
@@ -89,11 +101,13 @@ class Log:
         seconds : float
         """
         status = record.status
-        level = "info" if 0 < status < 400 else _level(status)
+        level: Level = "info" if 0 < status < 400 else _level(status)
         if not self._requests and level != "error":
             return
         waiting = self._waiting
-        waiting.append((record, level, method, path[:_LONGEST_PATH], client, seconds, time.time()))
+        waiting.append(
+            _Answered(record, level, method, path[:_LONGEST_PATH], client, seconds, time.time())
+        )
         if len(waiting) >= _TOGETHER or level == "error":
             self._hand_over(at_once=level == "error")
         elif len(waiting) == 1:
@@ -110,27 +124,19 @@ class Log:
         for line in lines:
             self._writer.put(line, at_once)
 
-    def _make(self, waiting: deque[tuple[Any, ...]]) -> list[bytes]:
+    def _make(self, waiting: deque[_Answered]) -> list[bytes]:
         """The lines of some requests, for who comes first: the next request, or the writer."""
         line, lines = self._request_json if self._json else self._request_text, []
         with self._making:
             while waiting:
                 try:
-                    lines.append(line(*waiting.popleft()))
+                    lines.append(line(waiting.popleft()))
                 except Exception:  # noqa: BLE001 - no request ends for its line
                     self._writer.lose()
         return lines
 
-    def _request_json(
-        self,
-        record: Told,
-        level: str,
-        method: str,
-        path: bytes,
-        client: str,
-        seconds: float,
-        now: float,
-    ) -> bytes:
+    def _request_json(self, one: _Answered) -> bytes:
+        record, level, method, path, client, seconds, now = one
         more = ""
         if record.model:
             more = (
@@ -145,16 +151,8 @@ class Log:
             f',"ms":{int(seconds * 1e6) / 1e3},"client":{_quoted(client)}{more}}}\n'
         ).encode()
 
-    def _request_text(
-        self,
-        record: Told,
-        level: str,
-        method: str,
-        path: bytes,
-        client: str,
-        seconds: float,
-        now: float,
-    ) -> bytes:
+    def _request_text(self, one: _Answered) -> bytes:
+        record, level, method, path, client, seconds, now = one
         what = ""
         if record.model:
             rows = "row" if record.rows == 1 else "rows"
