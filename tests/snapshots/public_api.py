@@ -1,0 +1,433 @@
+"""The public face of treekit as text: names, commands, settings.
+
+Each function returns one snapshot of short, sorted lines, so that a change reads well in a
+diff: an entry begins with a line that is not indented, which git repeats above each hunk.
+Nothing in them depends on installed plugins, on the terminal or the environment.
+
+Modules of treekit that users do not import are named in `RECORDS` and `PLACES` alone; who moves
+one changes its line there, and the snapshots stay as they are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import re
+import tomllib
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import click
+from click.testing import CliRunner
+
+import treekit
+from tests.snapshots.signatures import call_lines, entry_lines, value_text
+from treekit import registry
+from treekit.contracts import CONTRACT_VERSION, Setting
+from treekit.hookspecs import PROJECT
+
+__all__ = ["commands", "plain_environment", "public_names", "section", "settings", "small_model"]
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(treekit.__file__).parent
+WIDTH = 98
+"""Columns of help texts: those of a terminal of 100, less click's margin."""
+
+PUBLIC_MODULES = (
+    "treekit",
+    "treekit.contracts",
+    "treekit.data",
+    "treekit.data.schema",
+    "treekit.errors",
+    "treekit.estimators",
+    "treekit.export",
+    "treekit.exporting",
+    "treekit.hookspecs",
+    "treekit.interop",
+    "treekit.interop.duckdb",
+    "treekit.interop.skl2onnx",
+    "treekit.model.build",
+    "treekit.plot",
+    "treekit.pruners.collapse",
+    "treekit.pruners.context",
+    "treekit.registry",
+    "treekit.resampling",
+    "treekit.rules",
+    "treekit.rules.explain",
+    "treekit.scaffold",
+    "treekit.serve.errors",
+    "treekit.serve.settings",
+    "treekit.settings",
+    "treekit.splitting",
+    "treekit.testing",
+    "treekit.training",
+    "treekit.verify",
+)
+"""Modules that users and plugins import by path: every name in their ``__all__`` is public."""
+
+RECORDS = (
+    "treekit.estimators.arrays:TreeArrays",
+    "treekit.export.profile:Profile",
+    "treekit.export.profile:TextSetting",
+    "treekit.export.profile:Verify",
+    "treekit.forms:Listing",
+    "treekit.grow.recipe:GrownTree",
+    "treekit.kernels.node:Rows",
+    "treekit.kernels.node:Table",
+    "treekit.model.scorer:Scorer",
+    "treekit.model.tree:Split",
+    "treekit.model.tree:Tree",
+    "treekit.pruners.losses:Losses",
+    "treekit.rules.language:Language",
+    "treekit.rules.learn.report:LearnedList",
+    "treekit.rules.learn.short:ShortList",
+    "treekit.training.importance:Importances",
+    "treekit.training.scores:SplitScore",
+    "treekit.training.scores:SplitScores",
+)
+"""Classes that public functions take or return, and ``language.toml`` fills; shown by name."""
+
+PLACES = {
+    "algorithms": "treekit.training.presets:PRESETS",
+    "first line of rules": "treekit.rules.language:FIRST_LINE",
+    "forms of rules": "treekit.forms:FORMS",
+    "language of rules": "treekit.rules.language:language",
+    "languages of rules": "treekit.rules.language:known_languages",
+    "model": "treekit.model.ensemble:make_model",
+    "oldest contract": "treekit.compatibility:OLDEST_CONTRACT",
+    "runners of verify": "treekit.verify.runners:runners",
+}
+"""Parts that commands show and that have no public path."""
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@contextmanager
+def plain_environment() -> Iterator[None]:
+    """Hide installed plugins, and what the environment says to treekit and its libraries."""
+    hidden = ("TREEKIT_", "PROMETHEUS_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
+    with (
+        mock.patch.dict(os.environ, kept, clear=True),
+        mock.patch.object(metadata, "distributions", return_value=()),
+    ):
+        registry.configure()
+        try:
+            yield
+        finally:
+            registry.configure()
+
+
+def small_model(**policies: Any) -> Any:
+    """Build a tree of one split by hand."""
+    from treekit.data.schema import Column, Schema
+    from treekit.model.build import build_tree, leaf, threshold
+
+    schema = Schema((Column("x"),), classes=("no", "yes"))
+    tree = build_tree(threshold("x", 0.5, leaf([1.0, 0.0]), leaf([0.0, 1.0])), schema)
+    return _load(PLACES["model"])(schema, [tree], **policies)
+
+
+def section(title: str, lines: Iterable[str], indent: str = "") -> Iterator[str]:
+    """Write lines under a title in brackets."""
+    yield from ["", f"[{title}]", *(f"{indent}{line}" for line in lines)]
+
+
+def _text(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([f"# {title}, written by: python -m tests.snapshots", *lines, ""])
+
+
+# ------------------------------------------------------------------ names
+
+
+def public_names() -> str:
+    """Every public name with its signature."""
+    with plain_environment():
+        named = [
+            (f"{path}.{name}", _value(f"{path}.{name}"))
+            for path in PUBLIC_MODULES
+            for name in _names(importlib.import_module(path))
+        ]
+        named += [(place.rpartition(":")[2], _load(place)) for place in RECORDS]
+        used = [name for name in _names_used_outside() if name not in dict(named)]
+        public = {id(value): name for name, value in named if isinstance(value, type)}
+        shown: dict[int, str] = {}
+        entries = [_entry(name, value, public, shown) for name, value in named]
+        entries.append(["# Imported or named in plugins, examples, templates and documents:"])
+        entries += [_used_entry(name, public, shown) for name in used]
+        return _text("Public names", _spaced(entries))
+
+
+def _value(name: str) -> Any:
+    """The object of a dotted name; of a module that can be called, its function."""
+    value = pkgutil.resolve_name(name)
+    if isinstance(value, types.ModuleType) and callable(value):  # treekit.export
+        value = getattr(value, name.rpartition(".")[2])
+    return value
+
+
+def _names(module: types.ModuleType) -> list[str]:
+    """The public names of a module; of the hooks every hook, too."""
+    return sorted({*module.__all__, *(name for name in vars(module) if _is_hook(name))})
+
+
+def _is_hook(name: str) -> bool:
+    return name.startswith("treekit_")
+
+
+def _entry(name: str, value: Any, public: Mapping[int, str], shown: dict[int, str]) -> list[str]:
+    """The lines of a name, or the name under which the same object is shown above."""
+    lasting = isinstance(value, type) or inspect.isroutine(value)  # an identity of its own
+    if lasting and shown.setdefault(id(value), name) != name:
+        return [f"{name} is {shown[id(value)]}"]
+    return entry_lines(name, value, public)
+
+
+def _spaced(entries: Iterable[list[str]]) -> Iterator[str]:
+    """The lines of entries, with an empty line around those of several lines."""
+    before = 2
+    for entry in entries:
+        if before > 1 or len(entry) > 1:
+            yield ""
+        yield from entry
+        before = len(entry)
+
+
+_FILES_OUTSIDE = {
+    "plugins": (".py", ".md"),
+    "examples": (".py", ".md", "Containerfile", ".yaml", ".service"),
+    "templates/plugin": (".jinja",),
+}
+"""Folders where people read what to import, and how names of files end there."""
+
+_IMPORT = re.compile(r"^\s*from\s+(treekit(?:\.\w+)*)\s+import\s+(\([^)]*\)|[^\n;#]*)", re.M)
+_RUN = re.compile(r"-m\W{1,4}(treekit(?:\.\w+)*)")
+_QUOTED = re.compile(r"`(treekit(?:\.\w+)+)")
+
+
+def _files_outside() -> Iterator[Path]:
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md"))
+    for folder, endings in _FILES_OUTSIDE.items():
+        for path in (ROOT / folder).rglob("*"):
+            inner = path.relative_to(ROOT / folder).parts
+            made = any(part.startswith(".") or part in ("build", "dist") for part in inner)
+            if path.name.endswith(endings) and path.is_file() and not made:
+                yield path
+
+
+def _names_used_outside() -> list[str]:
+    """Dotted names that files outside the package import or quote, and modules they run."""
+    found: set[str] = set()
+    for path in _files_outside():
+        text = path.read_text(encoding="utf-8")
+        for module, names in _IMPORT.findall(text):
+            plain = re.sub(r"#[^\n]*|\bas\s+\w+", "", names)
+            found |= {f"{module}.{name}" for name in re.findall(r"\w+", plain)}
+        found |= {f"python -m {module}" for module in _RUN.findall(text)}
+        found |= {name for name in _QUOTED.findall(text) if _exists(name)}
+    return sorted(found)
+
+
+def _exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):  # a file: `treekit.service`
+        return False
+    return True
+
+
+def _used_entry(name: str, public: Mapping[int, str], shown: dict[int, str]) -> list[str]:
+    command, _, module = name.rpartition(" ")
+    if command:
+        return [name if importlib.util.find_spec(module) else f"{name} (there is no such module)"]
+    if not _exists(name):
+        return [f"{name} (there is no such name)"]
+    return _entry(name, _value(name), public, shown)
+
+
+# ------------------------------------------------------------------ commands
+
+
+def commands() -> str:
+    """The help of every command, and the tables of ``--help-settings``."""
+    from treekit.cli import main
+
+    with plain_environment():
+        return _text("Commands", _command_lines(main, "treekit", None))
+
+
+def _command_lines(
+    command: click.Command, name: str, parent: click.Context | None
+) -> Iterator[str]:
+    given = {**command.context_settings, "terminal_width": WIDTH}
+    context = click.Context(command, info_name=name, parent=parent, **given)
+    yield from ["", f"$ {context.command_path} --help"]
+    yield from _indented(command.get_help(context))
+    if any("--help-settings" in parameter.opts for parameter in command.params):
+        yield from ["", f"$ {context.command_path} --help-settings"]
+        words = [*context.command_path.split()[1:], "--help-settings"]
+        result = CliRunner().invoke(context.find_root().command, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        # A column is as wide as its widest cell: with that, one change would be many.
+        yield from _indented(re.sub(r"(?<=\S) {2,}", "  ", result.output))
+    if isinstance(command, click.Group):
+        for inner in sorted(command.commands):
+            yield from _command_lines(command.commands[inner], inner, context)
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (f"    {line}".rstrip() for line in text.rstrip().splitlines())
+
+
+# ------------------------------------------------------------------ settings
+
+
+def settings() -> str:
+    """Settings, components, hooks, forms of rules, algorithms, environment variables."""
+    with plain_environment():
+        return _text("Settings", _settings_lines())
+
+
+def _settings_lines() -> Iterator[str]:
+    from treekit.training import SETTINGS
+
+    yield from section("settings of training", _setting_lines(SETTINGS))
+    for kind in ("criterion", "splitter", "pruner", "exporter", "importer"):
+        for component in sorted(registry.components(kind), key=lambda one: one.name):
+            if component.distribution == "treekit":
+                title = f"{kind} {component.name}"
+                yield from section(title, _component_lines(component.record), "    ")
+    yield from section("algorithms", _algorithm_lines())
+    yield from section("hooks", _hook_lines())
+    yield from section("contract", _contract_lines())
+    yield from section("values of templates", _template_lines())
+    yield from section("forms of rules", _form_lines())
+    yield from section("languages of rules", _language_lines())
+    yield from section("methods of treekit simplify", _method_lines())
+    yield from section("runtimes of treekit verify", _runtime_lines())
+    yield from section("environment variables", _variable_lines())
+    yield from section("package", _package_lines())
+
+
+def _setting_lines(declared: Iterable[Setting]) -> Iterator[str]:
+    for setting in sorted(declared, key=lambda one: one.name):
+        yield f"{setting.name}: {_types_text(setting)} = {value_text(setting.default)}"
+        if setting.choices:
+            yield f"    choices: {', '.join(map(value_text, setting.choices))}"
+        for name in ("minimum", "above", "maximum"):
+            if getattr(setting, name) is not None:
+                yield f"    {name}: {value_text(getattr(setting, name))}"
+        yield f"    meaning: {setting.help}"
+
+
+def _types_text(setting: Setting) -> str:
+    given = type(setting.default) if setting.type is None else setting.type
+    kinds = {*(given if isinstance(given, tuple) else (given,)), type(setting.default)}
+    return " or ".join(sorted("none" if one is type(None) else one.__name__ for one in kinds))
+
+
+def _component_lines(record: Any) -> Iterator[str]:
+    yield f"summary: {record.summary}"
+    for name in ("suffix", "task", "costs"):
+        if hasattr(record, name):
+            yield f"{name}: {value_text(getattr(record, name))}"
+    yield from (f"exempt from {law}" for law in sorted(record.exempt))
+    if record.settings:
+        yield "settings:"
+        yield from (f"    {line}" for line in _setting_lines(record.settings))
+
+
+def _algorithm_lines() -> Iterator[str]:
+    for name, algorithm in sorted(_load(PLACES["algorithms"]).items()):
+        yield f"{name}: {algorithm.summary}"
+        parts = {"": algorithm.settings, " (a tree alone)": algorithm.alone}
+        parts |= {f" ({task})": given for task, given in algorithm.by_task.items()}
+        for mark, given in parts.items():
+            yield from (f"    {key} = {value_text(given[key])}{mark}" for key in sorted(given))
+
+
+def _hook_lines() -> Iterator[str]:
+    from treekit import hookspecs
+
+    for name in filter(_is_hook, _names(hookspecs)):
+        yield from call_lines(name, getattr(hookspecs, name))
+
+
+def _contract_lines() -> list[str]:
+    return [
+        f"version: {CONTRACT_VERSION}",
+        f"oldest version: {_load(PLACES['oldest contract'])}",
+        f"group of entry points: {PROJECT}",
+    ]
+
+
+def _template_lines() -> list[str]:
+    """Names that templates of a user's may write, in any form of a model."""
+    from treekit.exporting import Language, template_values
+
+    names: set[str] = set()
+    for missing, form in (("direction", "table"), ("direction", "if_else"), ("fractional", "auto")):
+        forms = ("table",) if form == "auto" else ("table", "if_else")
+        language, model = Language(strings="json"), small_model(missing=missing)
+        values = template_values(model, "m", language, forms, form, leaf_nodes=True)
+        for name, value in values.items():
+            inner = value if isinstance(value, dict) else {}
+            names |= {name, *(f"{name}.{key}" for key in inner)}
+    return sorted(names)
+
+
+def _form_lines() -> Iterator[str]:
+    for name, form in sorted(_load(PLACES["forms of rules"]).items()):
+        yield f"{name} ({form.suffix}): {form.summary}"
+
+
+def _language_lines() -> Iterator[str]:
+    """The languages, and the phrases with their fields, which catalogues of users' have, too."""
+    yield f"first line: {_load(PLACES['first line of rules'])}"
+    yield f"codes: {', '.join(sorted(_load(PLACES['languages of rules'])()))}"
+    phrases = _load(PLACES["language of rules"])("en").phrases
+    for key in sorted(phrases):
+        fields = sorted(set(re.findall(r"\{([a-z_][a-z_0-9]*)\}", phrases[key])))
+        yield f"phrase {key}({', '.join(fields)})"
+
+
+def _method_lines() -> Iterator[str]:
+    from treekit.cli import main
+
+    for parameter in main.commands["simplify"].params:
+        if parameter.name == "method" and isinstance(parameter.type, click.Choice):
+            yield from sorted(map(str, parameter.type.choices))
+
+
+def _runtime_lines() -> Iterator[str]:
+    for runner in sorted(_load(PLACES["runners of verify"])(), key=lambda one: one.kind):
+        names = ", ".join(runtime.name for runtime in runner.runtimes)
+        yield f"{runner.kind} ({runner.suffix}): {names}"
+
+
+_VARIABLE = re.compile(r"\bTREEKIT_[A-Z][A-Z_0-9]*|(?<=environ\.get\(\")\w+|(?<=environ\[\")\w+")
+
+
+def _variable_lines() -> list[str]:
+    """Variables by the source itself, so that a new one shows up."""
+    sources = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    return sorted({name for source in sources for name in _VARIABLE.findall(source)})
+
+
+def _package_lines() -> Iterator[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    yield f"name: {project['name']}"
+    yield f"requires Python: {project['requires-python']}"
+    yield from (f"extra {name}" for name in sorted(project["optional-dependencies"]))
+    yield from (f"command {name}: {place}" for name, place in sorted(project["scripts"].items()))

@@ -1,0 +1,243 @@
+"""The public face of the server as text: routes, description, metrics, gRPC, settings.
+
+The application runs in this process and answers one request for each route.  The modules of
+treekit that it takes are those of ``examples/ask_a_server.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from starlette.routing import Router
+
+from tests.snapshots.public_api import PACKAGE, plain_environment, section, small_model
+from tests.snapshots.signatures import class_lines, is_own
+from treekit.serve.answering.service import Service
+from treekit.serve.models.repository import Repository
+from treekit.serve.settings import Limits, ServeSettings
+from treekit.serve.web.app import make_app
+
+__all__ = ["server"]
+
+_ROW = b'{"model": "m", "rows": [{"x": 1}]}'
+
+
+class Reply(NamedTuple):
+    """An answer of the application."""
+
+    status: int
+    body: bytes
+
+
+def server() -> str:
+    """Routes, OpenAPI description, metrics, gRPC methods and settings of the server."""
+    with plain_environment():
+        return "\n".join(["# Server, written by: python -m tests.snapshots", *_lines(), ""])
+
+
+def _lines() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        small_model().save(Path(folder) / "m.treekit")
+        # One that is refused, for metrics; the log has two lines of it on stderr.
+        (Path(folder) / "faulty.treekit").write_bytes(b"no model")
+        repository = Repository((folder,))
+        service = Service(repository)
+        app = make_app(service)
+        repository.refresh()  # only now: metrics count what became of both files
+        try:
+            routes = _routes(app)
+            description, metrics = asyncio.run(_ask_all(app, routes))
+        finally:
+            service.runner.close()
+    yield from section("HTTP routes", (f"{path} {method}" for path, method in routes))
+    yield from section("OpenAPI operations, /openapi.json", _operation_lines(description))
+    yield from section("OpenAPI schemas", _schema_lines(description))
+    yield from section("metrics, /metrics", _metric_lines(metrics))
+    yield from section("gRPC", _grpc_lines())
+    yield from section("settings of treekit serve", class_lines("settings", ServeSettings, {}))
+    yield from class_lines("limits", Limits, {})
+
+
+# ------------------------------------------------------------------ routes
+
+
+def _routes(app: Any) -> list[tuple[str, str]]:
+    """Paths and methods of every router that stands behind the layers of the application."""
+    found: set[tuple[str, str]] = set()
+    seen: set[int] = set()
+    waiting = [app]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, Router):
+            found |= set(_routes_below("", thing.routes))
+        elif is_own(type(thing)) or type(thing).__module__.startswith("starlette"):
+            slots = (getattr(base, "__slots__", ()) for base in type(thing).__mro__)
+            names = {*getattr(thing, "__dict__", ()), *(name for own in slots for name in own)}
+            waiting += [getattr(thing, name) for name in names if hasattr(thing, name)]
+    assert found, "no router of Starlette is found behind the application"
+    return sorted(found)
+
+
+def _routes_below(before: str, routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    for route in routes:
+        if hasattr(route, "routes"):
+            yield from _routes_below(before + route.path, route.routes or ())
+        else:
+            methods = set(route.methods or ()) - {"HEAD"}  # Starlette's own, with each GET
+            yield from ((before + route.path, method) for method in methods)
+
+
+# ------------------------------------------------------------------ requests
+
+
+async def _ask_all(app: Any, routes: Iterable[tuple[str, str]]) -> tuple[Any, str]:
+    """Ask every route once; the description, and the metrics, which then have samples."""
+    for path, method in routes:
+        place = path.replace("{name}", "m").replace("{version}", "1")
+        await _ask(app, place, method, b"{}" if method == "POST" else b"")
+    answered = await _ask(app, "/predict", "POST", _ROW)
+    assert answered.status == 200, answered
+    description, metrics = await _ask(app, "/openapi.json"), await _ask(app, "/metrics")
+    assert description.status == metrics.status == 200
+    return json.loads(description.body), metrics.body.decode()
+
+
+async def _ask(app: Any, path: str, method: str = "GET", body: bytes = b"") -> Reply:
+    """Make one request to an ASGI application."""
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"%d" % len(body))],
+        "client": ("127.0.0.1", 50000),
+        "server": ("127.0.0.1", 8080),
+    }
+    arriving = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        if not arriving:
+            await asyncio.Event().wait()  # the client stays
+        return arriving.pop()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return Reply(sent[0]["status"], b"".join(message.get("body", b"") for message in sent))
+
+
+# ------------------------------------------------------------------ description and metrics
+
+
+def _operation_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    yield f"version: {document['openapi']}"
+    for path, item in sorted(document["paths"].items()):
+        shared = item.get("parameters", [])
+        for method in sorted(item.keys() - {"parameters"}):
+            operation = item[method]
+            given = [*shared, *operation.get("parameters", ())]
+            parameters = sorted(f"{one['name']} in {one['in']}" for one in given)
+            content = operation.get("requestBody", {}).get("content", {})
+            answer = operation["responses"].get("200", {}).get("content", {})
+            yield f"{path} {method.upper()}: {operation['operationId']}"
+            yield f"    statuses: {', '.join(sorted(operation['responses']))}"
+            yield from (f"    parameter: {name}" for name in parameters)
+            yield from (f"    request: {text}" for text in _content_texts(content))
+            yield from (f"    answer: {text}" for text in _content_texts(answer))
+
+
+def _content_texts(content: Mapping[str, Any]) -> Iterator[str]:
+    """Media types with the properties of what they hold; a schema with a name ends a path."""
+    for media, item in sorted(content.items()):
+        yield media
+        yield from sorted({f"{media} {path}" for path in _property_paths(item.get("schema", {}))})
+
+
+def _property_paths(schema: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    if "$ref" in schema:
+        yield f"{before or '.'} is {schema['$ref'].rpartition('/')[2]}"
+    for key, inner in schema.get("properties", {}).items():
+        yield f"{before}.{key}"
+        yield from _property_paths(inner, f"{before}.{key}")
+    if isinstance(schema.get("items"), dict):
+        yield from _property_paths(schema["items"], f"{before}[]")
+    for kind in ("allOf", "anyOf", "oneOf"):
+        for inner in schema.get(kind, ()):
+            yield from _property_paths(inner, before)
+
+
+def _schema_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Schemas with their properties; those that may be absent have a question mark."""
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        yield name
+        required = schema.get("required", ())
+        for key in sorted(schema.get("properties", ())):
+            yield f"    {key}{'' if key in required else '?'}"
+
+
+def _metric_lines(text: str) -> Iterator[str]:
+    """Name, type, labels and meaning of each metric of treekit; others are of a library."""
+    kinds = dict(re.findall(r"^# TYPE (treekit_\w+) (\w+)$", text, re.M))
+    meanings = dict(re.findall(r"^# HELP (treekit_\w+) (.*)$", text, re.M))
+    labels: dict[str, set[str]] = {}
+    endpoints: set[str] = set()
+    for sample, inner in re.findall(r"^(treekit_\w+)(?:\{(.*)\})? \S+$", text, re.M):
+        pairs = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', inner)
+        family = sample if sample in kinds else sample.rpartition("_")[0]
+        labels.setdefault(family, set()).update(name for name, _ in pairs)
+        endpoints |= {value for name, value in pairs if name == "endpoint"}
+    for name in sorted(kinds):
+        if name.endswith("_created"):  # prometheus_client's own, with each counter
+            continue
+        yield f"{name}: {kinds[name]}, {meanings[name]}"
+        assert name in labels, f"no request makes a sample of {name}"
+        yield from (f"    label {label}" for label in sorted(labels[name]))
+    bounds = dict.fromkeys(re.findall(r'le="([^"]*)"', text))
+    yield f"bounds of buckets: {', '.join(bounds)}"
+    yield f"values of endpoint: {', '.join(sorted(endpoints))}"
+
+
+# ------------------------------------------------------------------ gRPC
+
+
+def _grpc_lines() -> Iterator[str]:
+    """Services, methods and messages of the descriptions that ship."""
+    for path in sorted(PACKAGE.rglob("*.binpb")):
+        file = FileDescriptorProto.FromString(path.read_bytes())
+        for service in sorted(file.service, key=lambda one: one.name):
+            yield f"service {file.package}.{service.name}"
+            for method in sorted(service.method, key=lambda one: one.name):
+                taken, returned = _last(method.input_type), _last(method.output_type)
+                yield f"    {method.name}({taken}) -> {returned}"
+        yield from _message_lines("", file.message_type)
+
+
+def _message_lines(outer: str, messages: Iterable[Any]) -> Iterator[str]:
+    for message in sorted(messages, key=lambda one: one.name):
+        yield f"message {outer}{message.name}"
+        for field in sorted(message.field, key=lambda one: one.number):
+            plain = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+            many = "repeated " * (field.label == FieldDescriptorProto.LABEL_REPEATED)
+            yield f"    {field.number} {field.name}: {many}{_last(field.type_name) or plain}"
+        yield from _message_lines(f"{outer}{message.name}.", message.nested_type)
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
