@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import c45rules as oracle
 from tests.reference import rules as matching
 from tests.strategies import matrices, models
@@ -305,7 +306,7 @@ def test_paths_of_several_trees_are_put_together() -> None:
     assert_same(c45rules(model, rows), c45rules(forest, rows))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_laws_of_lists_from_any_model(data: Any) -> None:
     model = data.draw(models(kinds={"fractional", "hard"}))

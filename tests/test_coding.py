@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.examples import examples
 from tests.reference.coding import code_column
 from tests.test_kernel_style import signed_in
 from treekit.data import matrix, room
@@ -29,7 +30,7 @@ def tables(draw):
 
 
 @given(tables(), st.none() | st.integers(2, 255))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_codes_and_their_values_are_those_of_sorted_lists(table, max_bins):
     columns, weights = table
     if max_bins is not None and weights is None and max_bins < 20:

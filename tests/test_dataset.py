@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.dataset import make_dataset, make_dataset_xy
 from treekit.data.encode import encode_rows
@@ -145,7 +146,7 @@ def test_prediction_codes_training_rows_as_training_did():
 TEXT = st.none() | st.text(max_size=4)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(TEXT, st.floats() | st.none()), min_size=1, max_size=9))
 def test_any_cells_are_refused_by_name_or_coded_as_prediction_codes_them(rows):
     source = {"c": [r[0] for r in rows], "n": [r[1] for r in rows]}

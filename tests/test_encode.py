@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from treekit.data.encode import encode_rows
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError
@@ -172,7 +173,7 @@ ROW = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(ROW, min_size=1, max_size=8),
     st.sampled_from(["float32", "float64"]),

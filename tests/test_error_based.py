@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treekit
+from tests.examples import examples
 from tests.reference import error_based as reference
 from treekit import SettingError
 from treekit.data.dataset import make_dataset
@@ -168,7 +169,7 @@ def is_pruned(tree: Tree, full: Tree, node: int = 0, other: int = 0) -> bool:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["error_based", "mdl"]))
 def test_without_raising_a_pruned_tree_is_the_tree_with_some_nodes_closed(seed, name) -> None:
     table = noisy(seed, 60)

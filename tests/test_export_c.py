@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.reference.artifacts import STRICT, Compiled, compile_c
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model
@@ -31,7 +32,7 @@ from treekit.model.tree import Split
 FORMS = ("if_else", "hybrid", "table")
 SLOW = settings(
     deadline=None,
-    max_examples=25,
+    max_examples=examples(25),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 NAN = float("nan")

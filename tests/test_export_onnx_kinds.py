@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
@@ -45,7 +46,7 @@ def assert_like_the_oracle(model: Model, rows: np.ndarray, **settings: Any) -> N
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_kind_of_model_answers_as_the_oracle(data: st.DataObject) -> None:
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.reference.artifacts import import_python
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model, text_row
@@ -25,7 +26,7 @@ from treekit.model.ensemble import Model, make_model
 FORMS = ("if_else", "table")
 SLOW = settings(
     deadline=None,
-    max_examples=100,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 NAN = float("nan")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.growing import built_in, grow, recipe_of, same_tree, target_of
 from tests.reference import fractional as oracle
 from tests.reference.grow import Problem
@@ -148,7 +149,7 @@ def problems(draw: st.DrawFn, missing: bool = True) -> Problem:
     return Problem(columns, y, levels, criterion, n_classes, multiway=draw(st.booleans()))
 
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=examples(40), deadline=None)
 
 
 @few

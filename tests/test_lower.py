@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model
 from tests.strategies import ALL_KINDS, matrices, models
@@ -28,7 +29,7 @@ from treekit.model.ensemble import Model, make_model
 SCHEMA = mixed_schema()
 SLOW = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 A, B, C = leaf([3, 1]), leaf([1, 3]), leaf([0, 7])

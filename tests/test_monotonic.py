@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn import tree as sklearn_tree
 
 import treekit
+from tests.examples import examples
 from tests.growing import grow
 from tests.reference import grow as reference
 from treekit.data.schema import Column, Schema
@@ -70,7 +71,7 @@ def bounded_problems(draw: st.DrawFn) -> reference.Problem:
 
 
 @given(bounded_problems())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_splits_and_bounds_are_those_of_the_slow_search(problem: reference.Problem) -> None:
     grown, expected = grow(problem), reference.grow(problem)
     waiting = [(0, expected)]

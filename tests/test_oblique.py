@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treekit
+from tests.examples import examples
 from tests.growing import built_in
 from tests.reference import evaluate
 from treekit import splitting
@@ -186,7 +187,7 @@ keys_and_classes = st.lists(
 
 
 @given(keys_and_classes)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_best_cut_along_any_keys_is_the_oracle_s(pairs: list[tuple[float, int]]) -> None:
     keys, classes = [key for key, _ in pairs], [c for _, c in pairs]
     found = np.empty(4)

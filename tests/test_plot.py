@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treekit
+from tests.examples import examples
 from tests.reference.dot import read_dot
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.strategies import models
@@ -177,7 +178,7 @@ def test_shares_and_weights_are_those_of_the_training_rows():
     assert "37.5% of the training weight: 3 of 8" in hovers(picture)[1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(models())
 def test_leaves_say_what_the_rules_say(model: Model):
     for number in range(model.n_trees):
@@ -239,7 +240,7 @@ def test_many_classes_share_one_colour_and_no_weight_is_lost():
 # ---------------------------------------------------------------- how much is drawn
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(models(max_trees=1), st.integers(0, 5))
 def test_a_cut_counts_the_leaves_that_it_hides(model: Model, depth: int):
     tree = model.trees[0]
@@ -361,7 +362,7 @@ def boxes(picture: Picture) -> list[tuple[float, float, float, float]]:
     return found
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(models())
 def test_boxes_lie_on_the_paper_and_never_on_each_other(model: Model):
     picture = plot(model, max_depth=None)

@@ -14,6 +14,7 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.model_selection import cross_val_score
 
 import treekit
+from tests.examples import examples
 from tests.test_training import noisy, same_tree
 from treekit import RandomForestClassifier, RandomForestRegressor
 from treekit.data.encode import encode_rows
@@ -149,7 +150,7 @@ def test_the_best_of_the_drawn_tests_is_kept():
     assert gains[3] > 1.5 * gains[1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.floats(-1e308, 1e308) | st.none(), min_size=2, max_size=30), st.integers(0, 2**32)
 )
@@ -176,7 +177,7 @@ def test_a_forest_is_the_same_for_any_number_of_threads():
     assert len({tree.n_nodes for tree in one.trees}) > 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20))
 def test_keys_order_as_the_numbers_do(values):
     column = np.array(values, np.float32)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 import treekit
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.reference.models import mixed_schema, probe_rows
 from tests.runtimes import need
@@ -150,7 +151,7 @@ def has_vacuous_rules(listed: RuleList) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_list_is_the_model_that_it_was_read_from(data):
     model = data.draw(lists())
     listed = model.rules()

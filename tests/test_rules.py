@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import rules as oracle
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model
 from tests.strategies import finite, matrices, models
@@ -104,7 +105,7 @@ def test_a_forest_says_how_its_trees_vote():
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_text_alone_sums_to_what_the_model_sums_to(data):
     model = data.draw(models())
     rows = data.draw(matrices(model))
@@ -115,7 +116,7 @@ def test_the_text_alone_sums_to_what_the_model_sums_to(data):
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_in_each_tree_exactly_one_rule_fits_a_row_and_the_fast_sums_are_the_slow_ones(data):
     model = data.draw(models())
     listed = rules(model)
@@ -347,7 +348,7 @@ def test_an_edited_tie_of_an_odd_number_of_votes_keeps_its_label():
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_edited_text_raises_anything_but_a_clear_error(data):
     text = str(rules(worked_example()))
     at = data.draw(st.integers(0, len(text) - 1))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treekit
+from tests.examples import examples
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError, ModelError, ModelFileError
@@ -83,13 +84,13 @@ def assert_same(one: Model, other: Model) -> None:
 # ------------------------------------------------------------------ not edited
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(model=models(kinds=ALL_KINDS), joined=st.booleans())
 def test_a_text_that_was_not_edited_is_the_model_bit_for_bit(model, joined):
     assert_same(revised(model, read_edited(str(model.rules(join=joined)))), model)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(model=models(kinds=ALL_KINDS))
 def test_json_that_was_not_edited_is_the_model_bit_for_bit(model):
     assert_same(revised(model, read_json("".join(written("json", listing(model))))), model)
@@ -420,7 +421,7 @@ def test_names_that_look_like_rules_are_edited_as_any_other():
 # ------------------------------------------------------------------ the same as first match
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_any_edit_answers_as_the_first_rule_of_the_text_that_fits(data):
     model = data.draw(models(max_trees=1, kinds=("rules",)))

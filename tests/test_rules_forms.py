@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from tests.examples import examples
 from tests.strategies import ALL_KINDS, models
 from tests.test_hostile_names import HOSTILE, hostile_model
 from tests.test_rules_wide import divided_model, fruit, oblique_model, surrogate_model
@@ -396,7 +397,7 @@ ROUNDINGS = (None, Rounding(1, 0, 0, 0, 1), Rounding(17, 12, 3, 12, 2**40))
 
 
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_json_says_whatever_the_text_says(data):
     listed = rules(data.draw(models(kinds=ALL_KINDS)))
     labels = listed.schema.task == "classification" and not listed.margins

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
@@ -43,7 +44,7 @@ def body(listed):
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_joined_list_sums_as_the_model_does_is_never_longer_and_reads_back(data):
     model = few_answers(data.draw, data.draw(models(kinds=ALL_KINDS)))
     rows = data.draw(matrices(model, max_rows=8))
@@ -136,7 +137,7 @@ def test_a_test_that_may_be_unknown_stays_asked_where_missing_values_are_refused
 
 
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_decisions_give_the_labels_of_the_model_in_no_more_rules(data):
     model = data.draw(models())
     if model.schema.task == "regression" or model.n_trees > 1:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from tests.test_rules import HOSTILE
@@ -66,7 +67,7 @@ def test_the_text_alone_executes_to_what_the_model_means(code):
     words = LANGUAGES[code]
 
     @given(st.data())
-    @settings(max_examples=15)
+    @settings(max_examples=examples(15))
     def check(data):
         model = data.draw(models(kinds=ALL_KINDS))
         rows = data.draw(matrices(model, max_rows=5))

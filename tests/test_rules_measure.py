@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import rules as oracle
 from tests.reference.models import mixed_schema, random_model
 from tests.strategies import ALL_KINDS, matrices, models
@@ -49,7 +50,7 @@ def slow_pairs(listed, rows):
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_rules_that_answer_a_row_are_those_of_the_oracle_in_any_order_of_list(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=6))
@@ -80,7 +81,7 @@ def without_last_conditions(listed):
 
 
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_measures_of_a_table_are_those_counted_pair_by_pair(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=8))

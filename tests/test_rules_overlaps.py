@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import rules as oracle
 from tests.strategies import models
 from treekit.data.schema import Column, Schema
@@ -75,7 +76,7 @@ GRID = [*itertools.product(NUMBERS, (0.0, 1.0, 2.0, NAN), NUMBERS)]
 
 
 @given(st.lists(boxes(), min_size=1, max_size=6), st.booleans(), st.booleans(), st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_what_is_reported_is_what_every_row_of_a_grid_shows(found, ordered, refusing, data):
     labels = [data.draw(st.integers(0, 1)) for _ in found]
     listed = rule_list(
@@ -118,7 +119,7 @@ def test_what_is_reported_is_what_every_row_of_a_grid_shows(found, ordered, refu
 
 
 @given(st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_rules_of_trees_neither_overlap_nor_leave_a_gap(data):
     model = data.draw(models())
     listed = rules(model)

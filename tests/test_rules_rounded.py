@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import rules as oracle
 from tests.strategies import matrices, models
 from treekit.data.schema import Column, Schema
@@ -103,7 +104,7 @@ def test_sums_of_columns_keep_their_numbers():
 
 
 @given(st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_every_row_of_the_table_stays_in_its_rules(data):
     model = data.draw(models())
     rows = data.draw(matrices(model, max_rows=12))
@@ -120,7 +121,7 @@ def test_every_row_of_the_table_stays_in_its_rules(data):
 
 
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_any_row_at_all_fits_one_rule_of_each_tree(data):
     model = data.draw(models())
     rows = data.draw(matrices(model, max_rows=3))
@@ -132,7 +133,7 @@ def test_any_row_at_all_fits_one_rule_of_each_tree(data):
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=6, unique=True),
        st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8), st.integers(1, 4))  # fmt: skip
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_shorter_threshold_would_do(thresholds, values, digits):
     before, rows = listed(*sorted(thresholds)), np.array(values)
     after = rounded(before, digits, rows[:, None])

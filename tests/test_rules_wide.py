@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.reference import rules as oracle
 from tests.strategies import ALL_KINDS, matrices, models
@@ -70,7 +71,7 @@ def body(model, number):
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_text_of_any_model_alone_sums_to_what_the_model_means(data):
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=8))
@@ -82,7 +83,7 @@ def test_the_text_of_any_model_alone_sums_to_what_the_model_means(data):
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_in_each_tree_the_parts_of_a_row_add_up_to_its_mass(data):
     model = data.draw(models(kinds=ALL_KINDS))
     listed = rules(model)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from tests.examples import examples
 from tests.serving import infer_body, put_in_service
 from tests.serving_gate import Lines, Twice, ask, connect, gated, on_port, service_of
 from treekit.data.schema import Column, Schema
@@ -142,7 +143,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(BODIES, HEADERS, PATHS, st.sampled_from(["POST"] * 6 + ["GET", "PUT", "OPTIONS"]))
 def test_answers_are_those_of_the_usual_way_byte_for_byte(server, body, headers, path, method):
     message = request(body, *headers, path=path, method=method)

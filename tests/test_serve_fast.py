@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.extreme_rows import extreme_rows
 from tests.extremes import EXTREMES
 from treekit.data.schema import Column, Schema
@@ -96,7 +97,7 @@ def requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return name, request
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), suppress_health_check=list(HealthCheck))
 @given(requests())
 def test_the_short_way_answers_as_the_general_way_or_not_at_all(asked):
     name, request = asked

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.routing import Router
 
+from tests.examples import examples
 from tests.serving import client_of, put_in_service
 from treekit.data.schema import Column, Schema
 from treekit.model.build import build_tree, leaf, subset, threshold
@@ -193,7 +194,7 @@ async def asked_for(app: Any, path: str, method: str = "POST") -> tuple[int, byt
     return sent[0]["status"], b"".join(one.get("body", b"") for one in sent[1:])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.sampled_from(["v2", "models", "versions", "infer", "two", "1", "", "a b", "é"]),

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference.models import mixed_schema, random_model
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError
@@ -372,7 +373,7 @@ def reading_model(dtype: Any, marks: list[str], missing: Any, unknown: Any) -> M
     return make_model(schema, [build_tree(root, schema)], missing=missing, unknown=unknown)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     ROWS,
     st.sampled_from(["float32", "float64"]),
@@ -405,7 +406,7 @@ def test_a_row_is_read_as_predict_reads_it(
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(ROWS, min_size=1, max_size=5))
 def test_a_row_is_read_alike_whatever_stands_beside_it(several: list[Any]) -> None:
     reader = Rows(reading_model("float64", ["NA"], "direction", "missing"), "m")
@@ -426,7 +427,7 @@ def test_a_row_is_read_alike_whatever_stands_beside_it(several: list[Any]) -> No
 
 
 @given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_json_is_read_as_it_was_written(value: Any) -> None:
     for ascii_only in (True, False):
         text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
 from tests.serving import put_in_service
 from tests.strategies import ALL_KINDS, matrices, models
@@ -123,7 +124,7 @@ def lines_of(model: Model) -> dict[tuple[int, int], list[str]]:
     return found
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_each_leaf_has_the_conditions_of_the_text_of_the_rules(data: st.DataObject) -> None:
     model = data.draw(models(kinds={"fractional", "outputs", "rules"}))
@@ -136,7 +137,7 @@ def test_each_leaf_has_the_conditions_of_the_text_of_the_rules(data: st.DataObje
         assert said[pair] in (joined if conditions else {"always", "otherwise"})
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_a_tree_cut_to_its_ways_says_the_same_rules(data: st.DataObject) -> None:
     model = data.draw(models(kinds=ALL_KINDS))
@@ -186,7 +187,7 @@ def text_cells(model: Model, row: np.ndarray) -> dict[str, Any]:
     return dict(zip(model.schema.names, text_row(model.schema, row.tolist()), strict=True))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_contributions_are_those_of_the_explanation(data: st.DataObject) -> None:
@@ -237,7 +238,7 @@ def test_contributions_of_sums_are_told_before_the_link(model: Model) -> None:
             assert first[k] + own[:, k].sum() == pytest.approx(total, abs=1e-6, rel=1e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_climbing_all_trees_at_once_adds_what_walking_each_row_does(data: st.DataObject) -> None:
     model = data.draw(models(kinds={"outputs", "hard", "costs"}))

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from treekit.cli import main
 from treekit.data import arrow_files, csv_files
 from treekit.data.dataset import make_dataset
@@ -95,7 +96,7 @@ def assert_equal_tables(plain, stored) -> None:
 
 
 @given(written_tables(), st.sampled_from([None, ("", "NA", "-999"), ("red",)]))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_a_csv_file_read_by_chunks_is_the_table_that_memory_holds(tmp_path_factory, table, marks):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     path.write_text(as_csv(table[0]), encoding="utf-8")
@@ -114,7 +115,7 @@ def outcome(function):
 
 
 @given(written_tables(), st.sampled_from(["nominal", "numeric", None]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_schema_codes_and_errors_are_those_of_the_table_in_memory(tmp_path_factory, table, kind):
     rows = [[*row, "a" if i % 3 else "b"] for i, row in enumerate(table[0])]
     path = tmp_path_factory.mktemp("csv") / "t.csv"

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.dataset import make_dataset
 from treekit.data.table import Table, read_table
@@ -269,7 +270,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).map(lambda 
 FLOATS = st.floats(allow_nan=False) | st.none()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(FLOATS, st.none() | TEXT, st.integers(-(2**62), 2**62)), min_size=1),
     st.sampled_from([pd.DataFrame, pl.DataFrame, pa.table, dict]),

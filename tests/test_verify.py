@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import treekit
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.strategies import models
@@ -57,7 +58,7 @@ def test_nothing_to_verify_is_no_proof():
 
 
 @given(models())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_side_and_leaf_is_reached_or_proved_unreachable(model):
     probes = make_probes(model, 0, 0, MOST)
     coverage = measure(model, probes)
@@ -71,7 +72,7 @@ def test_every_side_and_leaf_is_reached_or_proved_unreachable(model):
 
 
 @given(models())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_wrong_turn_that_no_probe_shows_can_never_show(model):
     """Force a split the wrong way for one sort of value; if an answer changes, a probe knew."""
     probes = make_probes(model, 0, 0, MOST)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
@@ -79,7 +80,7 @@ def touched_by(of, rows):
 
 
 @given(st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_routes_give_every_row_the_integers_that_the_model_means(data):
     from treekit.kernels.routes import answers_below
 
@@ -99,7 +100,7 @@ def test_routes_give_every_row_the_integers_that_the_model_means(data):
 
 
 @given(st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_no_row_touches_what_is_called_impossible(data):
     model = data.draw(models(kinds=ALL_KINDS))
     of, rows = routed(model), data.draw(matrices(model))
@@ -126,7 +127,7 @@ def test_impossible_parts_below_sums_and_surrogates_are_proved_to_be():
 
 
 @given(st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_probes_touch_what_any_row_touches(data):
     model = data.draw(models(kinds=ALL_KINDS).filter(lambda m: not is_plain(m)))
     of, rows = routed(model), data.draw(matrices(model, max_rows=30))

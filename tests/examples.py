@@ -1,0 +1,12 @@
+"""How many examples hypothesis draws for a property."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+__all__ = ["examples"]
+
+
+def examples(many: int) -> int:
+    """Return `many` with ``-m matrix``, and a fifth of it, but at least 5, otherwise."""
+    return many if settings().max_examples >= 100 else min(many, max(many // 5, 5))
