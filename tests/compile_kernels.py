@@ -9,6 +9,8 @@ machine code goes to numba's usual cache: beside the sources, or to ``NUMBA_CACH
 
 from __future__ import annotations
 
+import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,19 +18,35 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 
-__all__ = ["compile_kernels"]
+__all__ = ["compile_kernels", "kernels_state"]
 
 
 def compile_kernels() -> None:
     """Run all parts at the same time, each in its own process."""
-    commands = [[sys.executable, "-m", "tests.compile_kernels", part] for part in PARTS]
-    folder = Path(__file__).parents[1]
-    processes = [subprocess.Popen(command, cwd=folder) for command in commands]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.compile_kernels", part],
+            cwd=Path(__file__).parents[1],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for part in PARTS
+    ]
     for process in processes:
-        if process.wait() != 0:
-            raise RuntimeError(f"kernels do not compile: {process.args}")
+        _, errors = process.communicate()
+        if process.returncode != 0:
+            raise RuntimeError(f"kernels do not compile:\n{errors}")
+
+
+def kernels_state() -> str:
+    """Digest of what the machine code of kernels depends on, but for the machine itself."""
+    folder = Path(__file__).parents[1] / "treekit" / "kernels"
+    files = [(path.name, path.stat().st_mtime_ns) for path in sorted(folder.glob("*.py"))]
+    places = (str(folder), os.environ.get("NUMBA_CACHE_DIR"), sys.version, numba.__version__)
+    return hashlib.sha256(repr((files, places)).encode()).hexdigest()
 
 
 def _table(rows: int = 120) -> dict[str, Any]:
@@ -50,19 +68,14 @@ def _train(target: str, **settings: Any) -> Any:
 
 
 def _grow() -> None:
-    """Grow and prune trees with each splitter and each way to treat missing values."""
+    """Grow and prune trees of classes, with each way to treat missing values."""
     _train("dear", splitter="histogram")
     _train("dear", algorithm="c45")
     _train("dear", missing="surrogate", splitter="exact", pruner="cost_complexity")
-    _train("dear", ensemble="forest", trees=3)
-    _train("price", ensemble="forest", trees=3)
-    _train("price", splitter="oblique")
-    _train("dear", algorithm="extra_trees", trees=3)
-    _train("price", criterion="absolute_error")
 
 
 def _use() -> None:
-    """Predict, write rules, export and verify models built by hand."""
+    """Predict, write rules, export and verify models built by hand; then grow trees of numbers."""
     import treekit
     from tests.extremes import EXTREMES
     from treekit.serve.models.warm import warm
@@ -75,6 +88,8 @@ def _use() -> None:
             treekit.verify(model, paths, random_rows=200)
             model.rules()
         warm()
+    _train("price", ensemble="forest", trees=3)
+    _train("price", criterion="absolute_error")
 
 
 PARTS: Mapping[str, Callable[[], None]] = {"grow": _grow, "use": _use}

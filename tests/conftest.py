@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 # No deadline: the first example of a test may compile kernels.
 settings.register_profile("few", deadline=None, max_examples=20)
@@ -35,18 +36,33 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile the kernels once, before workers start, if all tests are to run."""
+    """Compile the kernels once, before workers start, if the whole suite is to run."""
     config = session.config
-    in_worker = hasattr(config, "workerinput")
-    of_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if in_worker or not of_all or config.option.collectonly or not config.option.numprocesses:
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not whole or not config.option.numprocesses or config.option.collectonly:
         return
-    from tests.compile_kernels import compile_kernels
+    from tests.compile_kernels import compile_kernels, kernels_state
 
-    seconds = compile_kernels()
-    sys.stderr.write(f"kernels compiled in {seconds:.0f} s\n")
+    cache, state = getattr(config, "cache", None), kernels_state()
+    if cache is None or cache.get("treekit/kernels", None) != state:
+        started = time.monotonic()
+        sys.stderr.write("compiling kernels for the tests ...\n")
+        compile_kernels()
+        sys.stderr.write(f"compiled in {time.monotonic() - started:.0f} s\n")
+        if cache is not None:
+            cache.set("treekit/kernels", state)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run properties with all their examples in the second tier, too."""
+    if config.getoption("markexpr") != "matrix":
+        return
+    for item in items:
+        later = item.get_closest_marker("matrix") or item.get_closest_marker("system")
+        if not later and is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.matrix)
 
 
 @pytest.fixture
