@@ -59,17 +59,19 @@ def _table(rows: int = 120) -> dict[str, Any]:
     return {"x": x, "y": y, "colour": colour, "price": price, "dear": price > 0}
 
 
-def _train(target: str, **settings: Any) -> Any:
+def _train(target: str, *, levels: bool = True, **settings: Any) -> Any:
     import treekit
 
     other = "price" if target == "dear" else "dear"
-    table = {name: column for name, column in _table().items() if name != other}
+    left = {other} if levels else {other, "colour"}
+    table = {name: column for name, column in _table().items() if name not in left}
     return treekit.train(table, target, seed=0, **settings)
 
 
 def _grow() -> None:
     """Grow and prune trees of classes, with each way to treat missing values."""
     _train("dear", splitter="histogram")
+    _train("dear", levels=False)  # 15 s: the search without an order of levels
     _train("dear", algorithm="c45")
     _train("dear", missing="surrogate", splitter="exact", pruner="cost_complexity")
 

@@ -36,6 +36,12 @@ def regression_forest():
     return treekit.train(columns(x, y=y), "y", ensemble="forest", trees=9, seed=0)
 
 
+def small_regression_forest():
+    x, y = make_regression(80, 3, random_state=0)
+    y[3] = 1e9
+    return treekit.train(columns(x, y=y), "y", ensemble="forest", trees=2, seed=0)
+
+
 def chinese_tree_by_entropy():
     return treekit.train(
         WATERMELON / "watermelon_3.0.csv",
@@ -82,16 +88,22 @@ def tree_pruned_by_cross_validation():
 
 
 MAKERS = [
-    mixed_tree,
-    forest_with_missing_cells_everywhere,
-    regression_forest,
-    chinese_tree_by_entropy,
     chinese_forest_with_missing_cells,
-    ten_trees_with_tied_votes,
-    single_leaf,
-    one_class,
-    chain_of_depth_900,
-    tree_pruned_by_cross_validation,
+    small_regression_forest,
+    *(
+        pytest.param(make, marks=pytest.mark.matrix)
+        for make in (
+            mixed_tree,
+            forest_with_missing_cells_everywhere,
+            regression_forest,
+            chinese_tree_by_entropy,
+            ten_trees_with_tied_votes,
+            single_leaf,
+            one_class,
+            chain_of_depth_900,
+            tree_pruned_by_cross_validation,
+        )
+    ),
 ]
 
 
@@ -107,6 +119,7 @@ def test_every_artifact_of_a_trained_model_is_equal_to_it_bit_for_bit(make, tmp_
     assert "100%" in str(report)
 
 
+@pytest.mark.matrix
 def test_a_chain_is_grown_to_its_full_depth():
     assert chain_of_depth_900().depth == 900
 

@@ -40,14 +40,14 @@ def root(model):
 
 def test_a_whole_class_weight_is_worth_as_many_copies_of_the_rows():
     table = noisy()
-    rows = np.repeat(np.arange(300), np.where(np.array(table["y"]) == "yes", 2, 1))
+    rows = np.repeat(np.arange(240), np.where(np.array(table["y"]) == "yes", 2, 1))
     copies = {name: [cells[row] for row in rows] for name, cells in table.items()}
     weighed = trained(table, class_weight="yes=2", **UNBOUND)
     same_splits(weighed.trees[0], trained(copies, **UNBOUND).trees[0])
 
 
 def test_class_weights_multiply_the_rows_own_and_keep_their_sum():
-    weights = np.random.default_rng(0).integers(1, 4, 300).astype(float)
+    weights = np.random.default_rng(0).integers(1, 4, 240).astype(float)
     labels = np.array(noisy()["y"])
     by_row = weights * np.where(labels == "yes", 3, 1)
     own = treekit.train(noisy(), "y", seed=0, weights=by_row, **UNBOUND)
@@ -88,13 +88,13 @@ def test_class_weights_do_not_shape_the_bootstrap_samples_nor_their_score():
         np.testing.assert_array_equal(found.oob_times, plain.oob_times)
         report = found.model.provenance["oob"]
         seen = found.oob_times > 0
-        assert report["rows"] == seen.sum() > 280
+        assert report["rows"] == seen.sum() > 220
         right = found.oob_votes.argmax(axis=1) == dataset.y
         assert report["accuracy"] == pytest.approx(right[seen].mean())
 
 
 def test_a_class_weight_multiplies_what_was_drawn():
-    weights = np.random.default_rng(0).integers(0, 4, 300).astype(float)
+    weights = np.random.default_rng(0).integers(0, 4, 240).astype(float)
     dataset = make_dataset(noisy(), "y", weights=weights)
     given = {"ensemble": "forest", "trees": 4, "seed": 0, "pruner": "none"}
     plain, heavy = fit(dataset, given), fit(dataset, given | {"class_weight": "yes=5"})
@@ -125,12 +125,12 @@ def test_a_class_of_no_weight_is_not_there(splitter):
 
 def test_balanced_classes_weigh_alike_and_keep_the_sum():
     found = root(trained(class_weight="balanced"))
-    assert found == pytest.approx({"no": 150, "yes": 150}, rel=1e-9)
+    assert found == pytest.approx({"no": 120, "yes": 120}, rel=1e-9)
 
 
 def test_priors_are_the_classes_shares_of_weight():
     model = trained(priors="yes=1,no=3")
-    assert root(model) == pytest.approx({"no": 225, "yes": 75}, rel=1e-9)
+    assert root(model) == pytest.approx({"no": 180, "yes": 60}, rel=1e-9)
     assert model.settings["priors"] == pytest.approx({"no": 0.75, "yes": 0.25})
     # Breiman et al. 1984, section 4.4: priors as they are in the data change nothing.
     share = float(np.mean(np.array(noisy()["y"]) == "yes"))
@@ -181,6 +181,7 @@ def test_an_estimator_s_class_weights_hold_for_validation_and_are_told_by_the_mo
     assert told == pytest.approx({"0": factors[0], "1": factors[1]})
 
 
+@pytest.mark.matrix
 def test_several_outputs_weigh_rows_to_validate_by_the_product_of_their_labels():
     (x, y), (xv, yv) = halves()
     both, held = np.column_stack([y, x[:, 1] > 1]), np.column_stack([yv, xv[:, 1] > 1])
@@ -197,6 +198,7 @@ def test_several_outputs_weigh_rows_to_validate_by_the_product_of_their_labels()
         one.set_params(class_weight={0: 1, 1: 4}).fit(x, both)
 
 
+@pytest.mark.matrix
 def test_several_outputs_are_balanced_by_the_training_rows_when_they_validate():
     (x, y), (xv, yv) = halves()
     both, held = np.column_stack([y, y]), np.column_stack([yv, yv])
@@ -291,9 +293,9 @@ def in_bag(**settings):
 
 
 def test_a_forest_draws_as_many_rows_as_asked():
-    assert in_bag() == [300, 300, 300]
+    assert in_bag() == [240, 240, 240]
     assert in_bag(max_samples=40) == [40, 40, 40]
-    assert in_bag(max_samples=0.25) == [75, 75, 75]
+    assert in_bag(max_samples=0.25) == [60, 60, 60]
     assert in_bag(max_samples=1.0) == in_bag()
 
 

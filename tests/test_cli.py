@@ -52,6 +52,12 @@ COMMANDS = [
 COMMANDS += ["plugins", "plugin", "demo"]
 HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "rich"}
 TREEKIT = "import sys; from treekit.cli import main; main(prog_name='treekit')"
+EACH = """
+import json, sys
+from treekit.cli import main
+for words in json.loads(sys.argv[1]):
+    main(words, prog_name="treekit", standalone_mode=False)
+"""
 
 
 def call(*args: object, code: int = 0, **settings: object) -> Result:
@@ -69,13 +75,14 @@ def facts(text: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def at_terminal(*args: object) -> str:
-    """What a person at a terminal sees of a process of its own."""
+def at_terminal(*commands: list[object]) -> str:
+    """What a person at a terminal sees of commands, one after another in a process of its own."""
     master, slave = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
     for name in ("NO_COLOR", "FORCE_COLOR", "CI"):
         environment.pop(name, None)
-    command = [sys.executable, "-c", TREEKIT, *map(str, args)]
+    lines = json.dumps([list(map(str, words)) for words in commands])
+    command = [sys.executable, "-c", EACH, lines]
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
     os.close(slave)
     seen = b""
@@ -130,6 +137,7 @@ def test_every_command_explains_itself(command: str):
     assert len(help_text.splitlines()) > 5
 
 
+@pytest.mark.system
 def test_the_module_is_the_command():
     command = [sys.executable, "-m", "treekit", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -140,6 +148,7 @@ def test_the_version_is_told():
     assert call("--version").stdout == f"treekit {treekit.__version__}\n"
 
 
+@pytest.mark.system
 def test_an_error_in_a_process_of_its_own_is_one_line_on_stderr_and_exit_code_2(tmp_path: Path):
     command = [sys.executable, "-c", TREEKIT, "inspect", str(tmp_path / "nothing.treekit")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -453,10 +462,11 @@ def test_python_tells_a_person_at_a_terminal_what_compiles(
     assert capsys.readouterr().err.count("compiling treekit's kernels") == lines
 
 
+@pytest.mark.system
 def test_a_terminal_shows_the_trees_grow_and_a_pipe_does_not(tmp_path: Path):
     arguments = ["train", demo_table(), "--target", DEMO_TARGET, "--ensemble", "forest"]
     arguments += ["--trees", 20, "-o", tmp_path / "m.treekit"]
-    assert "20/20" in at_terminal(*arguments)
+    assert "20/20" in at_terminal(arguments)
     assert call(*arguments).stderr == ""
 
 
@@ -551,6 +561,7 @@ def test_an_output_keeps_the_link_that_points_to_it(tree: Path, tmp_path: Path):
     assert (tmp_path / "real.csv").is_file()
 
 
+@pytest.mark.system
 def test_a_reader_that_has_seen_enough_is_no_error(forest: Path):
     command = f'{sys.executable} -c "{TREEKIT}" rules {forest} | head -n 1'
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
@@ -955,11 +966,10 @@ def test_names_are_printed_as_they_are_and_act_on_nothing(hostile: tuple[Path, P
         assert shown(name) in told
 
 
+@pytest.mark.system
 def test_names_act_on_no_terminal(hostile: tuple[Path, Path]):
     table, path = hostile
-    told = at_terminal("inspect", path)
-    told += at_terminal("rules", path)
-    told += at_terminal("predict", path, table)
+    told = at_terminal(["inspect", path], ["rules", path], ["predict", path, table])
     assert "\x1b[2J" not in told
     assert "\x1b]8;" not in told  # rich's hyperlinks
     assert "\u202e" not in told
@@ -986,7 +996,7 @@ def test_the_demo_trains_writes_explains_and_proves(
 ):
     # All hundred trees, which gcc takes its time for, grow where .ci/run runs the README.
     assert demo._FOREST["trees"] == 100
-    monkeypatch.setattr(demo, "_FOREST", demo._FOREST | {"trees": 20})
+    monkeypatch.setattr(demo, "_FOREST", demo._FOREST | {"trees": 12})
     out = tmp_path / "demo"
     result = call("demo", "--out", out)
     files = {path.name for path in out.iterdir()}
@@ -997,7 +1007,7 @@ def test_the_demo_trains_writes_explains_and_proves(
     assert told.count("coverage of") == 2
     assert "368 rows, 7 columns of numbers, 13 of categories, 1,925 missing cells" in told
     tree, forest = (treekit.load(out / f"{name}.treekit") for name in ("tree", "forest"))
-    assert forest.n_trees == 20
+    assert forest.n_trees == 12
     assert f"accuracy {forest.provenance['oob']['accuracy']:.3f} on 368 rows" in told
     assert re.search(r"accuracy 0\.\d{3} on 92 rows held out", told)
     rules = str(tree.rules())

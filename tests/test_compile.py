@@ -111,6 +111,7 @@ def power_of(q, scale=1.0):
     return [pytest.approx(impurity), pytest.approx(impurity)]
 
 
+@pytest.mark.system
 def test_what_a_process_compiled_of_a_plugin_another_loads_and_never_for_another_setting(asked):
     assert asked(2) == (power_of(2), True)
     assert asked(3) == (power_of(3), True)

@@ -228,6 +228,7 @@ def test_attributes_that_a_module_makes_when_asked_count():
     assert attempt(scope["f"], (nb.float64,))[0](3.0) == 12.0
 
 
+@pytest.mark.matrix
 def test_all_that_a_criterion_answers_may_be_comparisons():
     functions = CriterionFunctions(
         impurity=lambda stats: stats[0] > 0.0 and stats[1] > 0.0,

@@ -173,6 +173,7 @@ print(kernel.add(1), sum(kernel.add.stats.cache_hits.values()))
 """
 
 
+@pytest.mark.system
 def test_machine_code_of_a_folder_that_cannot_be_written_is_used(tmp_path):
     (tmp_path / "kernel.py").write_text(
         "from numba import njit\nfrom treekit.kernels.kept import keep\n"
@@ -214,6 +215,7 @@ def small_model(path: Path) -> None:
     make_model(schema, [tree]).save(path)
 
 
+@pytest.mark.system
 def test_the_container_s_command_serves_and_is_found_healthy(tmp_path):
     serve_command()
     from tests.serving import ServerProcess
@@ -274,6 +276,7 @@ def test_the_unit_hands_the_token_over_and_waits_for_the_last_answers():
     assert f"NUMBA_CACHE_DIR=%C/{folder}/" in environment
 
 
+@pytest.mark.system
 def test_systemd_accepts_the_unit_and_finds_it_little_exposed(tmp_path):
     need("systemd-analyze")
     path = tmp_path / "treekit.service"

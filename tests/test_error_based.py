@@ -106,9 +106,18 @@ def has_raised(tree: Tree, node: reference.Node) -> bool:
     )
 
 
-@pytest.mark.parametrize("missing", ["fractional", "direction"])
 @pytest.mark.parametrize(
-    ("raising", "collapsing"), [(True, True), (True, False), (False, True), (False, False)]
+    ("raising", "collapsing", "missing"),
+    [
+        (True, True, "fractional"),
+        (False, True, "direction"),
+        (True, False, "direction"),
+        (False, False, "fractional"),
+        pytest.param(True, True, "direction", marks=pytest.mark.matrix),
+        pytest.param(False, True, "fractional", marks=pytest.mark.matrix),
+        pytest.param(True, False, "fractional", marks=pytest.mark.matrix),
+        pytest.param(False, False, "direction", marks=pytest.mark.matrix),
+    ],
 )
 def test_pruned_trees_equal_the_oracle_s(missing: str, raising: bool, collapsing: bool) -> None:
     raised = 0
@@ -135,6 +144,7 @@ def test_pruned_trees_equal_the_oracle_s(missing: str, raising: bool, collapsing
     assert (raised > 0) == raising
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ways", [{"missing": "surrogate"}, {"splitter": "oblique"}])
 def test_leaves_below_raised_nodes_hold_the_rows_that_the_model_sends_there(
     ways: dict[str, Any],

@@ -43,6 +43,12 @@ FORESTS = [cls for cls in (*CLASSIFIERS, *REGRESSORS) if hasattr(cls, "n_estimat
 ALL = [*CLASSIFIERS, *REGRESSORS]
 
 
+def each(classes):
+    """Estimators for a test; the kernel of extra trees is not compiled before the run."""
+    drawn = (ExtraTreesClassifier, ExtraTreesRegressor)
+    return [pytest.param(c, marks=pytest.mark.matrix) if c in drawn else c for c in classes]
+
+
 def small(cls, **parameters):
     """An estimator with a fixed seed; a forest of few trees."""
     if cls in FORESTS:
@@ -79,10 +85,6 @@ class NumbersForestClassifier(_Numbers, RandomForestClassifier):
     pass
 
 
-class NumbersForestRegressor(_Numbers, RandomForestRegressor):
-    pass
-
-
 class NumbersExtraTreesRegressor(_Numbers, ExtraTreesRegressor):
     pass
 
@@ -90,19 +92,38 @@ class NumbersExtraTreesRegressor(_Numbers, ExtraTreesRegressor):
 CHECKED = [
     DecisionTreeClassifier(),
     DecisionTreeRegressor(),
-    RandomForestClassifier(n_estimators=10),
-    RandomForestRegressor(n_estimators=10),
+    RandomForestRegressor(n_estimators=5),
     NumbersTreeClassifier(),
     NumbersTreeRegressor(),
     NumbersForestClassifier(n_estimators=10),
-    NumbersForestRegressor(n_estimators=10),
     ExtraTreesClassifier(n_estimators=10),
-    NumbersExtraTreesRegressor(n_estimators=10),
+    NumbersExtraTreesRegressor(n_estimators=5),
     DecisionTreeClassifier(**PRUNED),
     NumbersTreeRegressor(**PRUNED),
-    NumbersForestClassifier(n_estimators=10, **PRUNED),
     NumbersTreeClassifier(missing="error"),
 ]
+"""Every class, both tags, and the settings that fit otherwise."""
+
+FIRST = (
+    "check_class_weight_classifiers",
+    "check_classifiers_classes",
+    "check_dict_unchanged",
+    "check_estimators_dtypes",
+    "check_estimators_nan_inf",
+    "check_estimators_pickle",
+    "check_estimators_unfitted",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_subset_invariance",
+    "check_n_features_in",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_pipeline_consistency",
+    "check_readonly_memmap_input",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_supervised_y_2d",
+)
+"""Checks that run first, on the first and the third estimator; others with ``-m matrix``."""
 
 NEEDS_ARRAY_API = "check_array_api_input"
 """Runs only where SCIPY_ARRAY_API was set before scipy was imported: in a process of its own."""
@@ -111,12 +132,14 @@ NEEDS_ARRAY_API = "check_array_api_input"
 def checks():
     """Every check of every estimator, each with a name."""
     cases = []
-    for estimator in CHECKED:
+    for k, estimator in enumerate(CHECKED):
         for instance, check in estimator_checks_generator(estimator):
             name = check.func.__name__
             detail = ",".join(f"{key}={value}" for key, value in check.keywords.items())
+            marks = () if k in (0, 2) and name in FIRST else pytest.mark.matrix
             if name != NEEDS_ARRAY_API:
-                cases.append(pytest.param(instance, check, id=f"{estimator}-{name}-{detail}"))
+                case_id = f"{estimator}-{name}-{detail}"
+                cases.append(pytest.param(instance, check, id=case_id, marks=marks))
     return cases
 
 
@@ -129,6 +152,7 @@ def test_no_check_of_scikit_learn_s_is_expected_to_fail():
     assert EXPECTED_FAILED_CHECKS == {}
 
 
+@pytest.mark.system
 def test_numpy_input_passes_under_array_api_dispatch():
     code = (
         "from sklearn.utils.estimator_checks import estimator_checks_generator as checks\n"
@@ -152,7 +176,7 @@ def test_numpy_input_passes_under_array_api_dispatch():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", each(ALL))
 @pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.coo_array])
 def test_sparse_data_is_refused_with_a_remedy(cls, container):
     x, y = make_classification(40, random_state=0)
@@ -260,7 +284,7 @@ def test_a_grid_search_over_a_pruner_s_settings():
     )
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", each(ALL))
 def test_a_pipeline_is_cross_validated(cls):
     make = make_classification if cls in CLASSIFIERS else make_regression
     x, y = make(200, 6, n_informative=3, random_state=0)
@@ -268,7 +292,7 @@ def test_a_pipeline_is_cross_validated(cls):
     assert scores.mean() > (0.75 if cls in CLASSIFIERS else 0.6)
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", each(ALL))
 def test_a_clone_fits_the_same_trees(cls):
     frame, labels, numbers = table()
     y = labels if cls in CLASSIFIERS else numbers
@@ -278,7 +302,7 @@ def test_a_clone_fits_the_same_trees(cls):
     same_trees(copy.fit(frame, y).model_.trees, estimator.model_.trees)
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", each(ALL))
 def test_a_pickled_estimator_answers_alike(cls):
     frame, labels, numbers = table()
     estimator = small(cls).fit(frame, labels if cls in CLASSIFIERS else numbers)
@@ -289,11 +313,11 @@ def test_a_pickled_estimator_answers_alike(cls):
 
 
 def test_boosting_s_weights_that_sum_to_one_still_split():
-    x, y = make_classification(300, random_state=1)
+    x, y = make_classification(240, random_state=1)
     boosted = AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=10)
     single = DecisionTreeClassifier(max_depth=2).fit(x, y)
     assert boosted.fit(x, y).score(x, y) > single.score(x, y)
-    scaled = DecisionTreeClassifier(max_depth=2).fit(x, y, np.full(300, 1 / 300))
+    scaled = DecisionTreeClassifier(max_depth=2).fit(x, y, np.full(240, 1 / 240))
     np.testing.assert_array_equal(
         scaled.model_.trees[0].threshold, single.model_.trees[0].threshold
     )
@@ -302,7 +326,7 @@ def test_boosting_s_weights_that_sum_to_one_still_split():
 # ------------------------------------------------------------------ seeds
 
 
-@pytest.mark.parametrize("cls", FORESTS)
+@pytest.mark.parametrize("cls", each(FORESTS))
 def test_a_forest_is_the_same_for_any_number_of_threads(cls):
     frame, labels, numbers = table()
     y = labels if cls in CLASSIFIERS else numbers
@@ -330,7 +354,7 @@ def test_random_states_are_numbers_generators_or_the_global_one():
 # ------------------------------------------------------------------ labels
 
 
-@pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.parametrize("cls", each(CLASSIFIERS))
 @pytest.mark.parametrize(
     "labels",
     [
@@ -370,7 +394,7 @@ def test_continuous_and_missing_labels_are_refused():
 # ------------------------------------------------------------------ tables
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", each(ALL))
 def test_frames_of_any_library_train_alike(cls):
     frame, labels, numbers = table()
     y = labels if cls in CLASSIFIERS else numbers
@@ -503,9 +527,9 @@ def test_sizes_out_of_range_are_refused(name, value):
         DecisionTreeClassifier(**{name: value}).fit([[0.0], [1.0]], [0, 1])
 
 
-@pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.parametrize("cls", each(CLASSIFIERS))
 def test_class_weights_are_weights_of_the_rows(cls):
-    x, y = make_classification(300, weights=[0.9], flip_y=0.1, random_state=0)
+    x, y = make_classification(250, weights=[0.9], flip_y=0.1, random_state=0)
     by_class = small(cls, class_weight={0: 1, 1: 4}, max_depth=3).fit(x, y)
     if cls is not RandomForestClassifier:  # class weights do not draw rows, row weights do
         by_row = small(cls, max_depth=3).fit(x, y, np.where(y == 1, 4, 1))
@@ -586,6 +610,7 @@ def test_rows_that_every_tree_saw_have_no_out_of_bag_prediction():
 # ------------------------------------------------------------------ beside scikit-learn
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_trees_are_as_good_as_scikit_learn_s(seed):
     x, y = make_classification(800, 10, n_informative=5, flip_y=0.05, random_state=seed)
@@ -598,6 +623,7 @@ def test_trees_are_as_good_as_scikit_learn_s(seed):
     assert abs(regressor.score(x[400:], y[400:]) - peer.score(x[400:], y[400:])) < 0.04
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", [0, 1])
 def test_forests_are_as_good_as_scikit_learn_s(seed):
     x, y = make_classification(900, 12, n_informative=6, flip_y=0.05, random_state=seed)
@@ -622,7 +648,7 @@ def test_pruned_regression_trees_are_scikit_learn_s_cost_complexity_path():
         assert ours.fit(x, y).get_n_leaves() == theirs.get_n_leaves()
 
 
-@pytest.mark.parametrize("cls", REGRESSORS)
+@pytest.mark.parametrize("cls", each(REGRESSORS))
 def test_a_large_mean_costs_no_accuracy(cls):
     x, y = make_regression(300, 5, noise=5, random_state=0)
     plain = small(cls).fit(x[:200], y[:200]).score(x[200:], y[200:])

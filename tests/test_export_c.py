@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.reference import evaluate
-from tests.reference.artifacts import STRICT, Compiled, compile_c
+from tests.reference.artifacts import compile_c, compile_together
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
@@ -32,84 +34,112 @@ from treekit.model.tree import Split
 FORMS = ("if_else", "hybrid", "table")
 SLOW = settings(
     deadline=None,
-    max_examples=examples(25),
+    max_examples=examples(15),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 NAN = float("nan")
 
 
-def assert_same_bits(program: Compiled, rows: list[list[float]]) -> None:
-    labels, out = program.run(rows)
-    for row, label, outputs in zip(rows, labels, out, strict=True):
-        schema = program.model.schema
+Rows = list[list[float]]
+
+
+def expected(model: Model, rows: Rows) -> tuple[list[Any], list[list[float]]]:
+    """Labels and numbers by the definition, -1 and nothing where it refuses a row."""
+    schema, labels, out = model.schema, [], []
+    for row in rows:
         try:
-            expected = evaluate.predict(program.model, row)
+            answer = evaluate.predict(model, row)
         except evaluate.Refused:
-            assert label == ([-1] * len(schema.outputs) if schema.more else -1), row
-            assert np.isnan(outputs).all(), row
+            labels.append([-1] * len(schema.outputs) if schema.more else -1)
+            out.append([])
             continue
         if schema.task == "regression":
-            assert (label, outputs) == (0, expected if schema.more else [expected]), row
+            labels.append(0)
+            out.append(answer if schema.more else [answer])
         else:
-            assert (label, outputs) == (expected, evaluate.probabilities(program.model, row)), row
+            labels.append(answer)
+            out.append(evaluate.probabilities(model, row))
+    return labels, out
 
 
-def assert_all_forms(model: Model, folder: Path, rows: list[list[float]] | None = None) -> None:
-    for form in FORMS:
-        program = compile_c(model, folder, form=form)
-        assert_same_bits(program, rows or probe_rows(model))
+def assert_each_agrees(
+    cases: Mapping[str, tuple[Model, Rows]],
+    folder: Path,
+    optimise: str = "-O0",
+    forms: Sequence[str] = FORMS,
+) -> None:
+    """Compile all forms of the models in one go, and compare each with the definition."""
+    forms_of = {
+        name: ["table"] if model.missing == "fractional" else forms
+        for name, (model, _) in cases.items()
+    }
+    programs = compile_together(
+        {
+            f"{name}_{form}": (model, {"form": form})
+            for name, (model, _) in cases.items()
+            for form in forms_of[name]
+        },
+        folder,
+        optimise,
+    )
+    for name, (model, rows) in cases.items():
+        if not rows:
+            continue
+        wanted_labels, wanted_out = expected(model, rows)
+        for form in forms_of[name]:
+            labels, out = programs[f"{name}_{form}"].run(rows)
+            out = [[] if np.isnan(row).all() else row for row in out]
+            told = zip(rows, labels, out, wanted_labels, wanted_out, strict=True)
+            for row, *found, label, numbers in told:
+                assert found == [label, numbers], (name, form, row)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("classes", [("no", "yes"), ("a", "b", "c"), ()])
-def test_all_kinds_of_splits_agree(tmp_path, dtype, classes):
-    for seed in range(2):
-        schema = mixed_schema(classes, dtype=dtype)
-        assert_all_forms(random_model(seed, schema, n_splits=50), tmp_path)
+def assert_all_forms(model: Model, folder: Path, rows: Rows) -> None:
+    assert_each_agrees({"m": (model, rows)}, folder)
 
 
+SCHEMAS = [
+    mixed_schema(classes, dtype=dtype)
+    for dtype in ("float32", "float64")
+    for classes in (("no", "yes"), ("a", "b", "c"), ())
+]
+
+
+@pytest.mark.parametrize(
+    ("seed", "n_splits"), [(0, 15), pytest.param(1, 50, marks=pytest.mark.matrix)]
+)
+def test_all_kinds_of_splits_agree(tmp_path, seed, n_splits):
+    drawn = [random_model(seed, schema, n_splits=n_splits) for schema in SCHEMAS]
+    few = 20 if n_splits < 50 else 60
+    cases = {f"m{n}": (model, probe_rows(model, few)) for n, model in enumerate(drawn)}
+    assert_each_agrees(cases, tmp_path)
+
+
+@pytest.mark.matrix
 @SLOW
 @given(st.data())
 def test_models_of_any_kind_agree(tmp_path_factory, data):
     """Several models a compilation: starting a compiler is what takes time."""
     drawn = data.draw(st.lists(models(kinds=ALL_KINDS), min_size=1, max_size=6))
-    matrices_of = [data.draw(matrices(model)) for model in drawn]
-    assert_each_agrees(drawn, [m.tolist() for m in matrices_of], tmp_path_factory.mktemp("any"))
+    cases = {f"m{n}": (model, data.draw(matrices(model)).tolist()) for n, model in enumerate(drawn)}
+    assert_each_agrees(cases, tmp_path_factory.mktemp("any"))
 
 
-def assert_each_agrees(
-    drawn: list[Model], rows: list[list[list[float]]], folder: Path, optimise: str = "-O0"
-) -> None:
-    """Compile all forms of the models in one go, and compare each with the definition."""
-    named = [
-        (f"m{n}_{form}", form, model, own)
-        for n, (model, own) in enumerate(zip(drawn, rows, strict=True))
-        for form in (["table"] if model.missing == "fractional" else FORMS)
-    ]
-    for name, form, model, _ in named:
-        for file, content in export_c(model, name, form=form).items():
-            (folder / file).write_bytes(content)
-    (folder / "all.c").write_text("".join(f'#include "{name}.c"\n' for name, *_ in named))
-    command = ["gcc", *STRICT, optimise, "-shared", "-fPIC", "all.c", "-o", "all.so"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:4000]
-    for name, _, model, own in named:
-        if own:
-            assert_same_bits(Compiled(folder / "all.so", c_prefix(name), model), own)
+@pytest.mark.matrix
+def test_optimised_code_agrees(tmp_path):
+    model = random_model(7, mixed_schema(), n_trees=5, n_splits=40)
+    assert_each_agrees({"m": (model, probe_rows(model))}, tmp_path, "-O2")
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_optimised_code_agrees(tmp_path, form):
-    model = random_model(7, mixed_schema(), n_trees=10, n_splits=60)
-    assert_same_bits(compile_c(model, tmp_path, optimise="-O2", form=form), probe_rows(model))
-
-
-@pytest.mark.parametrize("missing", ["direction", "error"])
-@pytest.mark.parametrize("unknown", ["missing", "error"])
-def test_policies_refuse_rows_as_the_definition_does(tmp_path, missing, unknown):
-    model = random_model(5, mixed_schema(), missing=missing, unknown=unknown)
-    rows = [[1.0, 0.0, 2.0, 3.0, NAN], [1.0, 0.0, 2.0, 3.0, 0.0], *probe_rows(model)]
-    assert_all_forms(model, tmp_path, rows)
+def test_policies_refuse_rows_as_the_definition_does(tmp_path):
+    cases = {}
+    for missing, unknown in itertools.product(("direction", "error"), ("missing", "error")):
+        model = random_model(
+            5, mixed_schema(), n_trees=1, n_splits=12, missing=missing, unknown=unknown
+        )
+        rows = [[1.0, 0.0, 2.0, 3.0, NAN], [1.0, 0.0, 2.0, 3.0, 0.0], *probe_rows(model)]
+        cases[f"{missing}_{unknown}"] = (model, rows)
+    assert_each_agrees(cases, tmp_path)
 
 
 def test_a_complete_row_passes_a_model_that_refuses_missing_values(tmp_path):
@@ -120,66 +150,60 @@ def test_a_complete_row_passes_a_model_that_refuses_missing_values(tmp_path):
     assert compile_c(model, tmp_path).run(rows)[0] == [0, -1, -1, -1]
 
 
-@pytest.mark.parametrize("classes", [("only",), ("a", "b"), ()])
-@pytest.mark.parametrize("n_trees", [1, 3])
-def test_single_leaves_agree(tmp_path, classes, n_trees):
-    schema = mixed_schema(classes)
-    tree = build_tree(leaf([2.0, 5.0] if len(classes) == 2 else [3.0]), schema)
-    assert_all_forms(make_model(schema, [tree] * n_trees), tmp_path)
-
-
-def test_one_class_with_splits_agrees(tmp_path):
-    assert_all_forms(random_model(0, mixed_schema(("only",))), tmp_path)
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_a_chain_900_deep_agrees_in_functions_of_bounded_nesting(tmp_path, side):
-    model = chain(900, mixed_schema(), side)
-    rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in [NAN, *np.arange(-1.0, 902.0, 3.5).tolist()]]
-    assert_all_forms(model, tmp_path, rows)
-    source = export_c(model, "m", form="if_else")["m.c"].decode()
-    assert max(len(line) - len(line.lstrip()) for line in source.splitlines()) <= 4 * 26
-
-
-def test_a_chain_3000_deep_agrees(tmp_path):
-    model = chain(3000, mixed_schema(()))
-    rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in [NAN, *np.arange(-1.0, 3002.0, 37.5).tolist()]]
-    assert_all_forms(model, tmp_path, rows)
-
-
-def test_a_thousand_classes_agree(tmp_path):
-    schema = mixed_schema(tuple(range(1000)))
-    assert_all_forms(chain(1500, schema), tmp_path, [[x, 0, 0, 0, 0] for x in range(0, 1500, 71)])
-
-
-def test_an_outlier_leaves_the_other_numbers_of_a_regression_exact(tmp_path):
+def test_single_leaves_one_class_ties_and_outliers_agree(tmp_path):
+    cases = {"one_class": random_model(0, mixed_schema(("only",)), n_splits=8)}
+    for n_trees, classes in itertools.product((1, 3), (("only",), ("a", "b"), ())):
+        schema = mixed_schema(classes)
+        tree = build_tree(leaf([2.0, 5.0] if len(classes) == 2 else [3.0]), schema)
+        cases[f"{n_trees}_of_{len(classes)}"] = make_model(schema, [tree] * n_trees)
+    schema = mixed_schema(("z", "a", "m"))
+    leaves = [leaf([0, 1, 0]), leaf([0, 0, 1])]
+    cases["ties"] = make_model(schema, [build_tree(leaves[n % 2], schema) for n in range(10)])
+    assert expected(cases["ties"], [[0.0] * 5])[0] == [1]
     schema = mixed_schema(())
     trees = [
         build_tree(threshold(0, 5.0, leaf(1e9), leaf(0.1 * n + 1e-7)), schema) for n in range(20)
     ]
-    assert_all_forms(make_model(schema, trees), tmp_path)
+    cases["outlier"] = make_model(schema, trees)
+    of = {f"m{name}": (model, probe_rows(model, 10)[::3]) for name, model in cases.items()}
+    assert_each_agrees(of, tmp_path)
 
 
+def test_functions_of_a_chain_are_of_bounded_nesting():
+    source = export_c(chain(900, mixed_schema()), "m", form="if_else")["m.c"].decode()
+    assert max(len(line) - len(line.lstrip()) for line in source.splitlines()) <= 4 * 26
+
+
+@pytest.mark.matrix
+def test_deep_chains_agree(tmp_path):
+    xs = [NAN, *np.arange(-1.0, 902.0, 7.5).tolist()]
+    chains = {f"side_{side}": chain(900, mixed_schema(), side) for side in (0, 1)}
+    rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in xs]
+    assert_each_agrees({name: (model, rows) for name, model in chains.items()}, tmp_path)
+    rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in [NAN, *np.arange(-1.0, 3002.0, 75.0).tolist()]]
+    deep = chain(3000, mixed_schema(()))
+    assert_each_agrees({"deep": (deep, rows)}, tmp_path, forms=["if_else", "hybrid"])
+
+
+@pytest.mark.matrix
+def test_a_thousand_classes_agree(tmp_path):
+    """As nested tests: tests/test_export_c_extremes.py has a thousand classes as tables."""
+    model = chain(1000, mixed_schema(tuple(range(1000))))
+    rows = [[float(x), 0.0, 0.0, 0.0, 0.0] for x in range(0, 1000, 71)]
+    assert_each_agrees({"m": (model, rows)}, tmp_path, forms=["if_else", "hybrid"])
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("optimise", ["-O1", "-O2", "-O3"])
-@pytest.mark.parametrize("classes", [("a", "b"), ()])
-def test_optimisers_find_nothing_to_warn_of_in_models_without_categories(
-    tmp_path, optimise, classes
-):
-    schema = Schema(
-        (Column("x"),),
-        task="classification" if classes else "regression",
-        classes=classes,
-    )
-    for model in (random_model(1, schema), random_model(1, schema, n_splits=0)):
-        for form in FORMS:
-            assert_same_bits(compile_c(model, tmp_path, optimise=optimise, form=form), [[0.5]])
-
-
-def test_tied_votes_go_to_the_first_class(tmp_path):
-    schema = mixed_schema(("z", "a", "m"))
-    leaves = [leaf([0, 1, 0]), leaf([0, 0, 1])]
-    trees = [build_tree(leaves[n % 2], schema) for n in range(10)]
-    assert compile_c(make_model(schema, trees), tmp_path).run([[0.0] * 5])[0] == [1]
+def test_optimisers_find_nothing_to_warn_of_in_models_without_categories(tmp_path, optimise):
+    cases = {}
+    for classes in (("a", "b"), ()):
+        task = "classification" if classes else "regression"
+        schema = Schema((Column("x"),), task=task, classes=classes)
+        for n_splits in (0, 25):
+            model = random_model(1, schema, n_splits=n_splits)
+            cases[f"{task}_{n_splits}"] = (model, [[0.5]])
+    assert_each_agrees(cases, tmp_path, optimise)
 
 
 def test_sets_of_categories_across_words_agree(tmp_path):
@@ -241,9 +265,11 @@ def heaviest(nodes, weight, may, root, than):
     return [root, *itertools.chain(*below)]
 
 
+@pytest.mark.matrix
 def test_a_large_forest_compiles_as_a_table(tmp_path):
     model = random_model(1, mixed_schema(("a", "b", "c")), n_trees=20, n_splits=700)
-    assert_same_bits(compile_c(model, tmp_path), probe_rows(model)[-40:])
+    program, rows = compile_c(model, tmp_path), probe_rows(model)[-40:]
+    assert program.run(rows) == expected(model, rows)
 
 
 def test_names_and_categories_are_found_by_number_and_text(tmp_path):
@@ -270,18 +296,6 @@ def test_outputs_may_be_left_out(tmp_path):
     assert [predict(row.ctypes.data, None) for row in x] == program.run(rows)[0]
 
 
-def test_sources_of_two_models_live_in_one_compilation(tmp_path):
-    for seed, name in enumerate(["one", "two"]):
-        for form in FORMS:
-            model = random_model(seed, mixed_schema())
-            for file, content in export_c(model, f"{name}_{form}", form=form).items():
-                (tmp_path / file).write_bytes(content)
-    names = [f"{name}_{form}" for name in ("one", "two") for form in FORMS]
-    (tmp_path / "all.c").write_text("".join(f'#include "{name}.c"\n' for name in names))
-    command = ["gcc", *STRICT, "-c", "all.c"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-
-
 @pytest.mark.parametrize("flag", ["-ffast-math", "-ffinite-math-only"])
 def test_compilers_that_break_nan_are_refused(tmp_path, flag):
     model = random_model(2, mixed_schema())
@@ -293,20 +307,19 @@ def test_compilers_that_break_nan_are_refused(tmp_path, flag):
     assert "ffast-math" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "prefix"),
-    [
-        ("adult", "adult"),
-        ("my-model.v2", "my_model_v2"),
-        ("模型", "model"),
-        ("3d", "model_3d"),
-        ("__x", "x"),
-        ("int", "int"),
-    ],
-)
-def test_file_names_become_prefixes(tmp_path, name, prefix):
-    assert c_prefix(name) == prefix
-    compile_c(random_model(2, mixed_schema()), tmp_path, name)
+def test_file_names_become_prefixes(tmp_path):
+    prefixes = {
+        "adult": "adult",
+        "my-model.v2": "my_model_v2",
+        "模型": "model",
+        "3d": "model_3d",
+        "__x": "x",
+        "int": "int",
+    }
+    assert {name: c_prefix(name) for name in prefixes} == prefixes
+    model = make_model(mixed_schema(), [build_tree(leaf([2, 5]), mixed_schema())])
+    programs = compile_together({name: (model, {}) for name in prefixes}, tmp_path)
+    assert [program.run([[0.0] * 5])[0] for program in programs.values()] == [[1]] * 6
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\nb", "a\\", "a??/", "a/b", "\u202e"])

@@ -1,20 +1,20 @@
-"""C source of every extreme model, in every form and arithmetic, in one program."""
+"""C source of every extreme model, in every form and arithmetic, in few programs."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
 from tests.extremes import EXTREMES, extreme_rows, refused, wanted
-from tests.reference.artifacts import STRICT, Compiled
+from tests.reference.artifacts import Compiled, compile_together
+from tests.tiers import by_size
 from treekit.errors import ExportError
 from treekit.export.c import export_c
 from treekit.model.ensemble import Model
 from treekit.model.predict import leaf_indices, sums
+from treekit.verify.answers import Answers
 
 WAYS = {
     "table": {"form": "table"},
@@ -43,82 +43,78 @@ def refusal(model: Model, way: str) -> str | None:
     return "oblique" if sums_of_columns and "integer" in way else None
 
 
-def sources() -> Iterator[tuple[str, str, str]]:
-    """Prefix, model and way of every source."""
-    for number, (name, make) in enumerate(EXTREMES.items()):
-        for way in WAYS:
-            large = make().n_nodes > MOST_NODES and way.endswith(("_if_else", "hybrid"))
-            if refusal(make(), way) is None and not large:
+def sources(names: Sequence[str], each: int) -> Iterator[tuple[str, str, str]]:
+    """File, model and way of every source: each model as a table and in `each` ways by turns."""
+    others = [way for way in WAYS if way != "table"]
+    for number, name in enumerate(names):
+        model = EXTREMES[name]()
+        by_turns = (others * 2)[number % len(others) :][:each]
+        for way in ("table", *by_turns):
+            large = model.n_nodes > MOST_NODES and way.endswith(("_if_else", "hybrid"))
+            if refusal(model, way) is None and not large:
                 yield f"m{number}_{way}", name, way
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Compiled]]:
-    """All of them in one library: starting compilers is what takes time."""
-    folder = tmp_path_factory.mktemp("extremes")
-    named = list(sources())
-    for prefix, name, way in named:
-        for file, content in export_c(EXTREMES[name](), prefix, **WAYS[way]).items():
-            (folder / file).write_bytes(content)
-    (folder / "all.c").write_text("".join(f'#include "{prefix}.c"\n' for prefix, *_ in named))
-    command = ["gcc", *STRICT, "-Wshadow", "-O0", "-shared", "-fPIC", "all.c", "-o", "all.so"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:4000]
-
-    def of_model(asked: str) -> dict[str, Compiled]:
-        return {
-            way: Compiled(folder / "all.so", prefix, EXTREMES[name](), cells_of(folder, prefix))
-            for prefix, name, way in named
-            if name == asked
-        }
-
-    return of_model
+FEW = (
+    *("one_leaf", "one_class", "vanishing", "several_labels", "several_numbers", "oblique"),
+    *("surrogates", "fractional", "costs", "refuses_both", "boosted_four", "boosted_each"),
+    *("linked_means", "float32_extremes"),
+)
+"""One of each kind."""
 
 
-def cells_of(folder: Path, prefix: str) -> str:
-    header = (folder / f"{prefix}.h").read_text()
-    return header.split(f'{prefix.upper()}_INPUT "')[1].split('"')[0]
+# Groups, as starting compilers takes time, and those of one group would start many.
+@pytest.mark.parametrize(
+    ("names", "each"),
+    [
+        pytest.param(FEW, 3, id="few"),
+        *(
+            pytest.param(tuple(EXTREMES)[k::4], 7, id=f"all {k}", marks=pytest.mark.matrix)
+            for k in range(4)
+        ),
+    ],
+)
+def test_extreme_models_give_their_bits_and_leaves_in_every_way(names, each, tmp_path):
+    named = list(sources(names, each))
+    programs = compile_together(
+        {file: (EXTREMES[name](), WAYS[way]) for file, name, way in named}, tmp_path
+    )
+    assert {name for _, name, way in named if way == "table"} == set(names)
+    rows_of = {name: extreme_rows(EXTREMES[name]()) for name in names}
+    wanted_of = {name: wanted(EXTREMES[name](), rows) for name, rows in rows_of.items()}
+    for file, name, way in named:
+        gives_its_bits(programs[file], rows_of[name], wanted_of[name], f"{name}, {way}")
+        tells_its_leaves(programs[file], rows_of[name][::9], f"{name}, {way}")
 
 
-@pytest.mark.parametrize("name", EXTREMES)
-def test_every_extreme_model_gives_its_bits_in_every_way(name, programs):
-    model = EXTREMES[name]()
-    rows = extreme_rows(model)
-    answers, gone = wanted(model, rows), refused(model, rows)
-    total = sums(model, rows[~gone])
-    found = programs(name)
-    assert "table" in found
-    for way, program in found.items():
-        labels, out = program.answers(rows)
-        assert np.array_equal(labels, answers.label[:, : labels.shape[1]]), way
-        if program.number == np.float64:
-            bits = out[~gone].view(np.int64) == answers.number[~gone].view(np.int64)
-            assert bits.all(), way
-        else:
-            assert np.array_equal(out[~gone], total), way
-        assert (out[gone] == -77).all(), way
+def gives_its_bits(program: Compiled, rows: np.ndarray, answers: Answers, what: str) -> None:
+    gone = refused(program.model, rows)
+    labels, out = program.answers(rows)
+    assert np.array_equal(labels, answers.label[:, : labels.shape[1]]), what
+    if program.number == np.float64:
+        bits = out[~gone].view(np.int64) == answers.number[~gone].view(np.int64)
+        assert bits.all(), what
+    else:
+        assert np.array_equal(out[~gone], sums(program.model, rows[~gone])), what
+    assert (out[gone] == -77).all(), what
 
 
-@pytest.mark.parametrize("name", [name for name, make in EXTREMES.items()])
-def test_every_extreme_model_tells_its_leaves(name, programs):
-    model = EXTREMES[name]()
-    rows = extreme_rows(model, most=20)
+def tells_its_leaves(program: Compiled, rows: np.ndarray, what: str) -> None:
+    model = program.model
+    if model.missing == "fractional":
+        with pytest.raises(AttributeError):
+            program.leaves(rows)
+        return
     gone = refused(model, rows)
-    nodes = leaf_indices(model, rows[~gone])
-    for way, program in programs(name).items():
-        if model.missing == "fractional":
-            with pytest.raises(AttributeError):
-                program.leaves(rows)
-        else:
-            told = program.leaves(rows)
-            assert np.array_equal(told[~gone], nodes), way
-            assert (told[gone] == -1).all(), way
+    told = program.leaves(rows)
+    assert np.array_equal(told[~gone], leaf_indices(model, rows[~gone])), what
+    assert (told[gone] == -1).all(), what
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", EXTREMES)
-def test_what_a_source_cannot_hold_is_refused_by_its_reason(name, way):
-    reason = refusal(EXTREMES[name](), way)
-    if reason:
-        with pytest.raises(ExportError, match=reason):
-            export_c(EXTREMES[name](), "m", **WAYS[way])
+@pytest.mark.parametrize("name", by_size(EXTREMES))
+def test_what_a_source_cannot_hold_is_refused_by_its_reason(name):
+    for way, settings in WAYS.items():
+        reason = refusal(EXTREMES[name](), way)
+        if reason:
+            with pytest.raises(ExportError, match=reason):
+                export_c(EXTREMES[name](), "m", **settings)

@@ -6,7 +6,6 @@ import csv
 import itertools
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,59 +25,61 @@ from treekit.model.ensemble import Model, make_model
 FORMS = ("if_else", "table")
 SLOW = settings(
     deadline=None,
-    max_examples=examples(100),
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 NAN = float("nan")
 
 
-def assert_same_bits(model: Model, names: dict[str, Any], rows: list[list[float]]) -> None:
+def assert_all_forms(model: Model, rows: list[list[float]] | None = None) -> None:
     schema = model.schema
-    for row in rows:
+    forms = ["table"] if model.missing == "fractional" else FORMS
+    modules = [import_python(model, form=form) for form in forms]
+    for row in probe_rows(model) if rows is None else rows:
         cells = text_row(schema, row)
         try:
-            expected = evaluate.predict(model, row)
+            answer = evaluate.predict(model, row)
         except evaluate.Refused as refused:
-            with pytest.raises(ValueError, match=f"column '{refused}'"):
-                names["predict"](cells)
+            for names in modules:
+                with pytest.raises(ValueError, match=f"column '{refused}'"):
+                    names["predict"](cells)
             continue
         if schema.task == "regression":
-            assert names["predict"](cells) == expected, row
+            for names in modules:
+                assert names["predict"](cells) == answer, row
             continue
-        codes = expected if schema.more else [expected]
+        codes = answer if schema.more else [answer]
         labels = [output.classes[k] for output, k in zip(schema.outputs, codes, strict=True)]
-        assert names["predict"](cells) == (labels if schema.more else labels[0]), row
-        shares = names["predict_proba"](cells)
-        shares = list(itertools.chain(*shares)) if schema.more else shares
-        assert shares == evaluate.probabilities(model, row), row
-
-
-def assert_all_forms(model: Model, rows: list[list[float]] | None = None) -> None:
-    for form in ["table"] if model.missing == "fractional" else FORMS:
-        assert_same_bits(model, import_python(model, form=form), rows or probe_rows(model))
+        wanted = evaluate.probabilities(model, row)
+        for names in modules:
+            assert names["predict"](cells) == (labels if schema.more else labels[0]), row
+            shares = names["predict_proba"](cells)
+            shares = list(itertools.chain(*shares)) if schema.more else shares
+            assert shares == wanted, row
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("classes", [("no", "yes"), (3, 1, 2), ()])
-@pytest.mark.parametrize("seed", range(4))
-def test_all_kinds_of_splits_agree(dtype, classes, seed):
+@pytest.mark.parametrize(
+    ("seed", "n_splits"),
+    [(0, 20), *(pytest.param(k, 60, marks=pytest.mark.matrix) for k in (1, 2))],
+)
+def test_all_kinds_of_splits_agree(dtype, classes, seed, n_splits):
     schema = mixed_schema(classes, dtype=dtype)
-    assert_all_forms(random_model(seed, schema, n_splits=60))
+    assert_all_forms(random_model(seed, schema, n_splits=n_splits))
 
 
 @SLOW
 @given(st.data())
 def test_models_of_any_kind_agree(data):
     model = data.draw(models(kinds=ALL_KINDS))
-    rows = data.draw(matrices(model)).tolist()
-    for form in ["table"] if model.missing == "fractional" else FORMS:
-        assert_same_bits(model, import_python(model, form=form), rows)
+    assert_all_forms(model, data.draw(matrices(model)).tolist())
 
 
 @pytest.mark.parametrize("missing", ["direction", "error"])
 @pytest.mark.parametrize("unknown", ["missing", "error"])
 def test_policies_refuse_rows_and_name_the_column(missing, unknown):
-    model = random_model(5, mixed_schema(), missing=missing, unknown=unknown)
+    model = random_model(5, mixed_schema(), n_splits=12, missing=missing, unknown=unknown)
     assert_all_forms(model)
 
 
@@ -90,13 +91,14 @@ def test_single_leaves_agree(classes):
 
 
 @pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize("depth", [900, 5000])
+@pytest.mark.parametrize("depth", [900, pytest.param(5000, marks=pytest.mark.matrix)])
 def test_deep_chains_agree(side, depth):
     model = chain(depth, mixed_schema(), side)
-    xs = [NAN, *np.linspace(-1, depth + 1, 60).tolist(), float(depth), 0.0]
+    xs = [NAN, *np.linspace(-1, depth + 1, 20).tolist(), float(depth), 0.0]
     assert_all_forms(model, [[x, 0.0, 0.0, 0.0, 0.0] for x in xs])
 
 
+@pytest.mark.matrix
 def test_a_thousand_classes_agree():
     schema = mixed_schema(tuple(range(1000)))
     assert_all_forms(chain(1500, schema), [[float(x), 0, 0, 0, 0] for x in range(0, 1500, 50)])

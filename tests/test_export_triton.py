@@ -222,6 +222,7 @@ def test_a_suffix_is_an_ending_or_one_file_of_a_folder(suffix):
         check_record(record, kind_of(record))
 
 
+@pytest.mark.matrix
 def test_the_exporter_keeps_the_laws_of_exporters():
     (own,) = [one for one in treekit_exporters() if one.name == "triton"]
     assert check_exporter(own, strict=True).breaches == ()

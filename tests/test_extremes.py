@@ -9,10 +9,11 @@ import pytest
 
 from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference import evaluate
+from tests.tiers import by_size
 from treekit.verify.answers import REFUSED
 
 
-@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("name", by_size(EXTREMES))
 def test_what_is_wanted_of_a_model_is_what_the_definition_says(name):
     model = EXTREMES[name]()
     assert EXTREMES[name]() is model
@@ -34,6 +35,7 @@ def test_what_is_wanted_of_a_model_is_what_the_definition_says(name):
             assert answers.number[i].tolist() == evaluate.probabilities(model, row)
 
 
+@pytest.mark.matrix
 def test_the_rows_tell_many_of_the_leaves_apart():
     for name, make in EXTREMES.items():
         model = make()

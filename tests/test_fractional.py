@@ -70,16 +70,24 @@ def check(problem: Problem, rules: oracle.Rules = oracle.Rules()) -> None:  # no
 
 
 def small_problem(rng: random.Random, criterion: str, n_classes: int, **changes: Any) -> Problem:
-    """One that exact fractions can follow."""
+    """One that exact fractions can follow, with a column of levels.
+
+    Rows in parts of numbers alone compile anew.
+    """
     while True:
         problem = problem_of(rng, criterion, **changes)
-        if len(problem.y) <= 30 and problem.n_classes == n_classes:
+        if len(problem.y) <= 30 and problem.n_classes == n_classes and any(problem.levels):
             return problem
 
 
 @pytest.mark.parametrize(
     ("criterion", "n_classes"),
-    [("gini", 3), ("entropy", 2), ("gain_ratio", 2), ("squared_error", 0)],
+    [
+        ("gini", 3),
+        ("entropy", 2),
+        pytest.param("gain_ratio", 2, marks=pytest.mark.matrix),
+        ("squared_error", 0),
+    ],
 )
 @pytest.mark.parametrize("multiway", [False, True])
 def test_trees_of_parts_equal_the_oracle(criterion: str, n_classes: int, multiway: bool) -> None:
@@ -94,6 +102,17 @@ def test_trees_of_parts_equal_the_oracle(criterion: str, n_classes: int, multiwa
         )
 
 
+@pytest.mark.matrix
+def test_parts_of_numbers_alone_equal_the_oracle() -> None:
+    rng = random.Random("numbers in parts")
+    for _ in range(20):
+        problem = small_problem(rng, "gini", 2, max_depth=5)
+        kept = [c for c, size in zip(problem.columns, problem.levels, strict=True) if not size]
+        columns = kept or [[1.0] * len(problem.y)]
+        problem = replace(problem, columns=columns, levels=[None] * len(columns))
+        check(problem)
+
+
 RELEASE8 = oracle.Rules(
     empty=True, c45_side=True, resolution=0.3, slack=1e-3, mdl=True, many_levels=0.3
 )
@@ -101,7 +120,11 @@ RELEASE8 = oracle.Rules(
 
 @pytest.mark.parametrize(
     "rules",
-    [RELEASE8, replace(RELEASE8, tolerance=1e-6), oracle.Rules(missing_branch=False)],
+    [
+        RELEASE8,
+        pytest.param(replace(RELEASE8, tolerance=1e-6), marks=pytest.mark.matrix),
+        pytest.param(oracle.Rules(missing_branch=False), marks=pytest.mark.matrix),
+    ],
     ids=["release 8", "j48", "book"],
 )
 def test_c45_rules_equal_the_oracle(rules: oracle.Rules) -> None:
@@ -122,7 +145,7 @@ def with_levels_for_numbers(rng: random.Random, p: Problem) -> Problem:
 
 
 @pytest.mark.parametrize("level_by", ["gain", "ratio"])
-@pytest.mark.parametrize("tolerance", [0.0, 0.1])
+@pytest.mark.parametrize("tolerance", [0.0, pytest.param(0.1, marks=pytest.mark.matrix)])
 def test_parts_split_one_level_from_the_rest_as_the_oracle(level_by: str, tolerance: float) -> None:
     rng = random.Random(f"one level by {level_by}")
     rules = replace(RELEASE8, empty=False, tolerance=tolerance)
@@ -144,7 +167,7 @@ def problems(draw: st.DrawFn, missing: bool = True) -> Problem:
     cell = st.one_of(st.none(), st.integers(0, 3)) if missing else st.integers(0, 3)
     column = st.lists(cell, min_size=rows, max_size=rows)
     columns = draw(st.lists(column, min_size=1, max_size=3))
-    levels = [draw(st.sampled_from([None, 4])) for _ in columns]
+    levels = [4, *(draw(st.sampled_from([None, 4])) for _ in columns[1:])]
     y = draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows))
     return Problem(columns, y, levels, criterion, n_classes, multiway=draw(st.booleans()))
 

@@ -1,6 +1,6 @@
 """Broken models of other libraries give a clear error or a sound model: never anything else.
 
-As in `tests.test_fuzz`: 150 cases an importer, 3,000 with ``TREEKIT_LONG=1``.
+As in `tests.test_fuzz`: some cases an importer, and up to 2,000 with ``-m system``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import skl2onnx
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.tree._tree import Tree as SklearnTree
+from threadpoolctl import threadpool_limits
 
 from tests.extremes import EXTREMES
 from tests.foreign import FOLDER
@@ -47,11 +48,12 @@ def is_sound(model) -> None:
     assert_sound(model)
 
 
-def test_a_broken_lightgbm_text_is_refused_or_sound(tmp_path):
+@cases(60, 2000)
+def test_a_broken_lightgbm_text_is_refused_or_sound(tmp_path, count):
     seeds = [path.read_bytes() for path in sorted(SEEDS.glob("lightgbm_*.txt"))]
     damage = mixed(broken_text, broken_text, broken_bytes)
     broken = Subject("broken_lightgbm.txt", seeds, read_model, is_sound, damage)
-    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
+    refused, read = fuzz(broken, tmp_path, count)
     assert refused
     assert read
 
@@ -62,29 +64,32 @@ def xgboost(ending: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(files) if "hinge" not in path.name]
 
 
-def test_a_broken_xgboost_json_is_refused_or_sound(tmp_path):
+@cases(60, 2000)
+def test_a_broken_xgboost_json_is_refused_or_sound(tmp_path, count):
     def damage(seeds: Sequence[bytes], rng: np.random.Generator) -> bytes:
         return broken_json(pick(rng, seeds), rng)
 
     ways = mixed(damage, damage, broken_text, broken_bytes)
     broken = Subject("broken_xgboost.json", xgboost("json"), read_model, is_sound, ways)
-    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
+    refused, read = fuzz(broken, tmp_path, count)
     assert refused
     assert read
 
 
-def test_a_broken_xgboost_ubjson_is_refused_or_sound(tmp_path):
+@cases(60, 2000)
+def test_a_broken_xgboost_ubjson_is_refused_or_sound(tmp_path, count):
     broken = Subject("broken_xgboost.ubj", xgboost("ubj"), read_model, is_sound, broken_bytes)
-    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
+    refused, read = fuzz(broken, tmp_path, count)
     assert refused
     assert read
 
 
-def test_a_broken_file_of_skops_is_refused_or_sound(tmp_path):
+@cases(60, 2000)
+def test_a_broken_file_of_skops_is_refused_or_sound(tmp_path, count):
     seeds = [path.read_bytes() for path in sorted(SEEDS.glob("*.skops"))]
     ways = mixed(broken_zip, broken_zip, broken_bytes)
     broken = Subject("broken.skops", seeds, read_model, is_sound, ways)
-    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
+    refused, read = fuzz(broken, tmp_path, count)
     assert refused
     assert read
 
@@ -130,10 +135,11 @@ def members() -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def test_a_broken_onnx_model_is_refused_or_sound(tmp_path):
+@cases(60, 2000)
+def test_a_broken_onnx_model_is_refused_or_sound(tmp_path, count):
     ways = mixed(broken_proto, broken_proto, broken_bytes)
     broken = Subject("broken_trees.onnx", graphs(), read_model, is_sound, ways)
-    refused, read = fuzz(broken, tmp_path, cases(150, 3000))
+    refused, read = fuzz(broken, tmp_path, count)
     assert refused
     assert read
 
@@ -169,7 +175,8 @@ def recorded(nodes: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-def test_a_broken_tree_of_scikit_learn_is_refused_or_sound(tmp_path):
+@cases(40, 1500)
+def test_a_broken_tree_of_scikit_learn_is_refused_or_sound(tmp_path, count):
     fitted = DecisionTreeClassifier(max_depth=3, random_state=0).fit(ROWS, CLASSES)
     state = fitted.tree_.__getstate__()
 
@@ -180,14 +187,16 @@ def test_a_broken_tree_of_scikit_learn_is_refused_or_sound(tmp_path):
         return read_model(fitted)
 
     broken = Subject("tree.npy", [recorded(state["nodes"])], read, is_sound, changed_records)
-    refused, read_ = fuzz(broken, tmp_path, cases(100, 1500))
+    refused, read_ = fuzz(broken, tmp_path, count)
     assert refused
     assert read_
 
 
-def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path):
+@cases(40, 1500)
+def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path, count):
     fitted = HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=5, early_stopping=False)
-    fitted.fit(ROWS, CLASSES)
+    with threadpool_limits(1):
+        fitted.fit(ROWS, CLASSES)
     first = fitted._predictors[0][0]
 
     def read(path: Path):
@@ -195,7 +204,7 @@ def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path):
         return read_model(fitted)
 
     broken = Subject("predictor.npy", [recorded(first.nodes)], read, is_sound, changed_records)
-    refused, read_ = fuzz(broken, tmp_path, cases(100, 1500))
+    refused, read_ = fuzz(broken, tmp_path, count)
     assert refused
     assert read_
 
@@ -203,8 +212,9 @@ def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path):
 # ------------------------------------------------------------------ what verify runs
 
 
+@cases(20, 200)
 @pytest.mark.parametrize("name", ["missing_only", "float64_extremes"])
-def test_a_broken_onnx_artifact_is_refused_or_judged(name, tmp_path):
+def test_a_broken_onnx_artifact_is_refused_or_judged(name, tmp_path, count):
     from treekit.verify import verify
 
     model = EXTREMES[name]()
@@ -218,5 +228,5 @@ def test_a_broken_onnx_artifact_is_refused_or_judged(name, tmp_path):
         mixed(broken_proto, broken_bytes),
         watched=False,  # verify runs what it is given, and says so
     )
-    refused, judged = fuzz(broken, tmp_path, cases(20, 200))
+    refused, judged = fuzz(broken, tmp_path, count)
     assert refused + judged

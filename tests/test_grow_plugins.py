@@ -81,6 +81,7 @@ def test_an_exception_stops_the_training_under_the_plugins_name() -> None:
         grow(TWO, criterion=criterion(score=refuses))
 
 
+@pytest.mark.matrix
 def test_an_exception_of_the_python_path_stops_the_training_too() -> None:
     def refuses(stats: Any) -> float:
         raise KeyError(f"{stats!r}"[:5])
@@ -102,6 +103,7 @@ def test_a_criterion_that_writes_to_its_statistics_is_stopped() -> None:
         grow(TWO, criterion=slow)
 
 
+@pytest.mark.matrix
 def test_an_infinite_score_is_told_with_the_statistics_of_the_cut() -> None:
     def lopsided(parent: Any, children: Any) -> float:
         return 1.0 / (children[0].sum() - 1.0)  # 1/0 at the first cut
@@ -111,6 +113,7 @@ def test_an_infinite_score_is_told_with_the_statistics_of_the_cut() -> None:
     assert "[2.0, 2.0] and [[1.0, 0.0], [1.0, 2.0]]" in str(e.value)
 
 
+@pytest.mark.matrix
 def test_an_object_that_is_called_is_a_criterion_too() -> None:
     class Scaled:
         def __call__(self, stats: Any) -> float:
@@ -171,6 +174,7 @@ def table_of_numbers(seed: int) -> reference.Problem:
     return reference.Problem(x, y, [None, None], "gini", 2)
 
 
+@pytest.mark.matrix
 def test_a_compiled_splitter_grows_a_valid_tree_as_good_at_the_root() -> None:
     problem = table_of_numbers(1)
     ours = grow(problem, find=find_every_cut)
@@ -181,6 +185,7 @@ def test_a_compiled_splitter_grows_a_valid_tree_as_good_at_the_root() -> None:
     assert ours.tree.weight[ours.tree.leaves].sum() == 40
 
 
+@pytest.mark.matrix
 def test_the_same_splitter_as_python_grows_the_same_tree() -> None:
     problem = table_of_numbers(2)
     fast = grow(problem, find=find_every_cut).tree
@@ -196,6 +201,7 @@ def find_lowest(node: Any, criterion: Any, rng: Any) -> Any:
     return scored(threshold_split(0, low), 1.0) if low < high else None
 
 
+@pytest.mark.matrix
 def test_a_splitter_may_make_a_chain_three_thousand_deep() -> None:
     n = 3000
     problem = reference.Problem([list(range(n))], [i % 2 for i in range(n)], [None], "gini", 2)
@@ -237,6 +243,7 @@ def find_impossible(node: Any, criterion: Any, rng: Any) -> Any:
     return scored(level_split(1, np.array([0, 1], np.int32), 2), 1.0)
 
 
+@pytest.mark.matrix
 def test_an_impossible_split_is_refused_by_name() -> None:
     problem = reference.Problem(
         [[0.0, 1.0, 2.0, 3.0], [0, 1, 2, 0]], [0, 0, 1, 1], [None, 3], "gini", 2
@@ -256,11 +263,13 @@ def find_and_raise(node: Any, criterion: Any, rng: Any) -> Any:
     return scored(threshold_split(0, 0), 1.0)
 
 
+@pytest.mark.matrix
 def test_a_splitter_that_raises_is_named() -> None:
     with pytest.raises(PluginError, match=r"splitter 'find_and_raise'.*RuntimeError"):
         grow(TWO, find=find_and_raise)
 
 
+@pytest.mark.matrix
 def test_the_built_in_splitter_after_a_plugin_is_untouched() -> None:
     grow(TWO, find=find_lowest)
     same_tree(TWO, grow(TWO, find=AXIS, criterion=built_in("gini", 2)), reference.grow(TWO))

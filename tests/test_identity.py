@@ -47,6 +47,7 @@ def test_a_cell_that_is_run_again_is_not_compiled_again():
     assert len(compiled._kept) == kept
 
 
+@pytest.mark.matrix
 def test_a_constant_that_was_set_anew_counts_from_then_on():
     scope = cell()
     assert n_leaves(scope) > 1
@@ -54,6 +55,7 @@ def test_a_constant_that_was_set_anew_counts_from_then_on():
     assert n_leaves(scope) == 1
 
 
+@pytest.mark.matrix
 def test_a_helper_that_was_written_anew_counts_from_then_on():
     scope = cell()
     assert n_leaves(scope) > 1

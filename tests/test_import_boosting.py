@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
 )
 from sklearn.linear_model import LinearRegression
+from threadpoolctl import threadpool_limits
 
 import treekit
 from tests.foreign import beside, dyed, frame
@@ -23,6 +25,13 @@ from treekit.errors import ModelError
 from treekit.interop.sklearn import read_sklearn
 
 LABELS = np.array(["no", "perhaps", "yes"])
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Threads that wait for one another take most of the time of small tables."""
+    with threadpool_limits(1):
+        yield
 
 
 def assert_margins_equal(model: treekit.Model, theirs: npt.NDArray[Any], rows: Any) -> None:

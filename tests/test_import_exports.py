@@ -14,8 +14,8 @@ CASES = (
     ("xgboost_binary.json", "c"),  # categories by name, refused if unseen; two classes
     ("xgboost_binary.json", "onnx"),
     ("xgboost_three.json", "python"),
-    ("xgboost_poisson.json", "javascript"),  # an exponential
-    ("xgboost_poisson.json", "onnx"),
+    pytest.param("xgboost_poisson.json", "javascript", marks=pytest.mark.matrix),
+    ("xgboost_poisson.json", "onnx"),  # an exponential
     ("xgboost_logistic.json", "c"),  # a sigmoid
     ("xgboost_vector.ubj", "python"),  # several outputs
     ("sklearn_histogram.skops", "rules"),

@@ -207,6 +207,7 @@ def test_estimators_keep_their_labels_and_their_best_round() -> None:
         treekit.read_model(lightgbm.LGBMRegressor())
 
 
+@pytest.mark.system
 def test_a_text_file_is_read_like_its_object_and_without_lightgbm(tmp_path: Path) -> None:
     booster = trained(categories=True, objective="binary")
     path = tmp_path / "model.txt"

@@ -273,6 +273,7 @@ def test_one_class_and_best_first_growth_are_read() -> None:
     np.testing.assert_array_equal(labels, estimator.predict(X))
 
 
+@pytest.mark.matrix
 def test_a_tree_of_depth_3000_is_read() -> None:
     X = np.arange(3001, dtype=np.float32)[:, None]
     # Each row outweighs a little the one before: the best split cuts off the last.
@@ -340,6 +341,7 @@ def test_subclasses_of_the_estimators_are_recognised() -> None:
     assert recognises_sklearn(Mine())
 
 
+@pytest.mark.system
 def test_recognising_a_stranger_does_not_import_scikit_learn() -> None:
     code = (
         "import sys; from treekit.interop.sklearn import recognises_sklearn as known;"

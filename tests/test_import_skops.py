@@ -46,6 +46,7 @@ def test_settings_and_categories_are_those_of_the_estimator() -> None:
     assert (raw.schema.task, len(raw.schema.outputs)) == ("regression", 3)
 
 
+@pytest.mark.system
 def test_neither_skops_nor_the_estimator_s_module_is_imported() -> None:
     code = (
         "import sys; from pathlib import Path; import treekit;"

@@ -269,6 +269,7 @@ def test_the_importer_keeps_the_laws_of_its_contract(tmp_path: Path) -> None:
     assert not recognises_xgboost(tmp_path / "absent.json")
 
 
+@pytest.mark.system
 def test_reading_a_file_imports_no_xgboost() -> None:
     code = (
         "import sys; from pathlib import Path; import treekit;"

@@ -24,7 +24,7 @@ from treekit.training.plan import make_plan
 from treekit.training.recipe import make_recipe
 
 RNG = np.random.default_rng(4)
-N = 400
+N = 250  # codes of 8 bits
 
 
 def table(task="classification"):
@@ -45,7 +45,14 @@ def test_a_table_without_the_target_is_told_as_such():
         treekit.permutation_importances(model, rows | {"y": ["perhaps"] * N})
 
 
-@pytest.mark.parametrize("settings", [{}, {"class_weight": "balanced"}, {"missing": "fractional"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"class_weight": "balanced"},
+        pytest.param({"missing": "fractional"}, marks=pytest.mark.matrix),
+    ],
+)
 def test_out_of_bag_importances_rank_what_decides(settings):
     rows = table()
     forest = treekit.train(rows, "y", ensemble="forest", trees=20, seed=1, **settings)

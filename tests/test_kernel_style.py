@@ -144,6 +144,7 @@ def signed_in(*modules: Any) -> tuple[list[str], int]:
         done |= new.keys()
 
 
+@pytest.mark.matrix
 def test_subscripts_in_growth_are_unsigned() -> None:
     rng = random.Random(0)
     columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
@@ -158,6 +159,7 @@ def test_subscripts_in_growth_are_unsigned() -> None:
     assert checked >= 8  # the search, the loop over nodes, parts, and what they call
 
 
+@pytest.mark.matrix
 def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     rng = random.Random(0)
     columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
@@ -172,6 +174,7 @@ def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     assert checked >= 8
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("missing", ["surrogate", "fractional"])
 def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
     schema = Schema((Column("x"), Column("c", "nominal", ("a", "b"))), classes=(0, 1))
@@ -186,6 +189,7 @@ def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
     assert checked >= 4
 
 
+@pytest.mark.matrix
 def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
     schema = Schema((Column("x"),), classes=(0, 1))
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
@@ -196,6 +200,7 @@ def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
     assert checked >= 2
 
 
+@pytest.mark.matrix
 def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
     sets, node = np.zeros((3, 1), np.uint64), np.array([1, 2])
     bound = rate_bound(0.25)
@@ -269,17 +274,20 @@ def run(folder: Path, code: str = "") -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.system
 def test_a_second_process_loads_the_kernel_from_disk(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
     assert run(copy_of_kernels) == "41 1"
 
 
+@pytest.mark.system
 def test_the_cache_notices_a_change_in_a_helper_of_another_file(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
     (copy_of_kernels / "helper.py").write_text(HELPER.format(factor=100))
     assert run(copy_of_kernels) == "401 0"
 
 
+@pytest.mark.system
 def test_a_damaged_cache_costs_time_only(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 0"
     for file in (copy_of_kernels / "__pycache__").glob("*.nb?"):
@@ -288,6 +296,7 @@ def test_a_damaged_cache_costs_time_only(copy_of_kernels: Path) -> None:
     assert run(copy_of_kernels) == "41 1"
 
 
+@pytest.mark.system
 def test_without_a_folder_for_the_cache_kernels_still_run(copy_of_kernels: Path) -> None:
     nowhere = """
 from numba.core.caching import CacheImpl
@@ -296,6 +305,7 @@ CacheImpl._locator_classes = []
     assert run(copy_of_kernels, nowhere) == "41 0"
 
 
+@pytest.mark.system
 def test_a_full_disk_stops_no_kernel(copy_of_kernels: Path) -> None:
     full = """
 from numba.core.caching import IndexDataCacheFile
@@ -305,6 +315,7 @@ IndexDataCacheFile.save = save
     assert run(copy_of_kernels, full) == "41 0"
 
 
+@pytest.mark.system
 def test_a_numba_with_other_inner_names_uses_its_own_cache(copy_of_kernels: Path) -> None:
     other = """
 from numba.core.caching import FunctionCache

@@ -75,6 +75,7 @@ def models() -> Iterator[tuple[str, Model, str]]:
         yield f"{link} of means", boosted(link, (), "mean"), "auto"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("language", SHIPPED)
 def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
     need(*RUNTIMES[language])
@@ -177,6 +178,7 @@ def test_functions_of_nested_tests_keep_within_depth_and_size():
         assert sorted(called) == list(range(1, len(functions)))
 
 
+@pytest.mark.matrix
 def test_the_laws_of_exporters_hold():
     need("node")
     check_exporter("javascript")
@@ -204,6 +206,7 @@ for (const row of refused) {
 """
 
 
+@pytest.mark.matrix
 def test_a_number_in_a_row_with_names_is_a_category_and_in_an_array_a_code(tmp_path):
     need("node")
     cells = [*(4, 4.0, 1, 0, -0.0, -3, 2.5, 0.1, 1e-4, 1.5e-5, -1e-7, 1e-10, 5e-324, 1e16, 1e21)]
@@ -319,6 +322,7 @@ public class Main {
 """Where a model goes, and a program that reads rows as text and prints the leaves of each."""
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("language", LEAVES)
 @pytest.mark.parametrize("name", ["mixed", "fractional"])
 def test_leaves_are_the_nodes_that_the_model_names(language, name, tmp_path):

@@ -44,9 +44,13 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "quantiles": ({"criterion": "quantile", "quantile": Fraction(1, 2)}, {}),
     "drawn": ({"criterion": "gini", "n_classes": 2}, {"find": DRAWN, "n_try": 3}),
     "surrogates": (
-        {"criterion": "gini", "n_classes": 2, "known_only": True}, {"surrogates": 3}
+        {"criterion": "gini", "n_classes": 2, "known_only": True, "max_bins": 200},
+        {"surrogates": 3},
     ),
-    "parts": ({"criterion": "gini", "n_classes": 2, "known_only": True}, {"fractional": True}),
+    "parts": (
+        {"criterion": "gini", "n_classes": 2, "known_only": True, "max_bins": 200},
+        {"fractional": True},
+    ),
 }  # fmt: skip
 
 
@@ -58,7 +62,12 @@ def grown_by(recipe: Recipe) -> GrownTree:
     return grow_tree(recipe, *rows, np.random.default_rng(1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+COMPILED = ("histogram", "surrogates", "parts")
+
+
+@pytest.mark.parametrize(
+    "kind", [k if k in COMPILED else pytest.param(k, marks=pytest.mark.matrix) for k in KINDS]
+)
 def test_trees_are_the_same_along_lines_and_down_columns(kind: str) -> None:
     given, parts = KINDS[kind]
     if "quantile" in given:

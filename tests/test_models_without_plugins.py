@@ -110,6 +110,7 @@ def installed(tmp_path, monkeypatch):
     sys.modules.pop("their_module", None)
 
 
+@pytest.mark.system
 def test_a_model_is_used_where_its_plugins_are_not_installed(installed, tmp_path):
     model = treekit.train(
         DATA,
@@ -151,6 +152,7 @@ def test_a_model_is_used_where_its_plugins_are_not_installed(installed, tmp_path
     assert int(nodes) > 1
 
 
+@pytest.mark.matrix
 def test_an_estimator_predicts_without_its_plugin_and_is_refused_more_trees(installed):
     table = np.column_stack([DATA["x"], DATA["z"]])
     forest = RandomForestClassifier(

@@ -109,12 +109,14 @@ def assert_rises(model: treekit.Model, x: Any, signs: list[int]) -> None:
         assert (np.diff(says, axis=1) * sign >= 0).all()
 
 
-HOW: list[dict[str, Any]] = [
+HOW: list[Any] = [
     {"missing": "direction"},
     {"missing": "direction", "splitter": "histogram", "max_bins": 5, "max_leaves": 9},
-    {"missing": "fractional"},
-    {"missing": "surrogate"},
-    {"splitter": "random", "ensemble": "forest", "trees": 5},
+    pytest.param({"missing": "fractional"}, marks=pytest.mark.matrix),
+    pytest.param({"missing": "surrogate"}, marks=pytest.mark.matrix),
+    pytest.param(
+        {"splitter": "random", "ensemble": "forest", "trees": 5}, marks=pytest.mark.matrix
+    ),
     {"ensemble": "forest", "trees": 3, "max_features": 1},
     {"pruner": "cost_complexity", "pruner.alpha": 0.01},
     {"pruner": "reduced_error"},

@@ -28,6 +28,8 @@ from treekit.verify import verify
 from treekit.verify.answers import Answers, differing
 from treekit.verify.runners import runner_of
 
+pytestmark = pytest.mark.matrix
+
 COLUMNS = (Column("x"), Column("colour", "nominal", ("red", "green", "blue")), Column("y"))
 
 
@@ -124,34 +126,24 @@ CASES = [
     ("onnx", {}, onnx_mutants, "value", 8, 90),
     ("rules", {}, rules_mutants, "classes", 20, 70),
     ("rules", {}, rules_mutants, "value", 40, 70),
-    ("python", {"form": "if_else"}, source_mutants, "classes", 20, 65),
-    ("python", {"form": "table"}, source_mutants, "value", 8, 65),
-    ("c", {"form": "if_else"}, source_mutants, "classes", 40, 30),
-    ("c", {"form": "table"}, source_mutants, "value", 20, 30),
+    ("python", {"form": "if_else"}, source_mutants, "classes", 20, 45),
+    ("python", {"form": "table"}, source_mutants, "value", 8, 45),
+    ("c", {"form": "if_else"}, source_mutants, "classes", 40, 20),
+    ("c", {"form": "table"}, source_mutants, "value", 20, 20),
 ]
-
-
-@pytest.fixture(scope="module")
-def seen():
-    """Counts of faults over all cases."""
-    return Counter()
 
 
 @pytest.mark.parametrize(("target", "form", "mutate", "task", "seed", "most"), CASES)
 def test_a_fault_is_caught_exactly_if_some_input_shows_it(
-    tmp_path, seen, target, form, mutate, task, seed, most
+    tmp_path, target, form, mutate, task, seed, most
 ):
     path = export(model_of(task, seed), target, tmp_path / "model", **form)[0]
     content = path.read_bytes()
     mutants = mutate(content if target == "onnx" else content.decode())
     counts = checked(mutants, path, task, seed, most)
+    assert 0.9 * most <= sum(counts.values()) <= most
     assert {fault for fault, _ in counts} == {"threshold", "leaf", "missing", "category"}
-    assert sum(n for (_, visible), n in counts.items() if visible) >= most // 2
-    seen.update(counts)
-
-
-def test_five_hundred_faults_of_every_sort_were_tried(seen):
-    assert sum(seen.values()) >= 500
-    caught = {fault: n for (fault, visible), n in seen.items() if visible}
-    assert set(caught) == {"threshold", "leaf", "missing", "category"}
-    assert all(n >= 50 for n in caught.values())
+    caught = {fault: n for (fault, visible), n in counts.items() if visible}
+    assert sum(caught.values()) >= most // 2
+    assert len(caught) == 4
+    assert min(caught.values()) >= most // 12

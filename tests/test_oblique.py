@@ -38,6 +38,7 @@ def train(table: Any, method: str = "linear", **more: Any) -> treekit.Model:
     return treekit.train(table, "y", **(own | more))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("method", ["linear", "coordinate"])
 def test_a_slanted_border_needs_far_fewer_leaves(method: str) -> None:
     table = slanted(600)
@@ -49,6 +50,7 @@ def test_a_slanted_border_needs_far_fewer_leaves(method: str) -> None:
     assert tree.term_weight[0] * tree.term_weight[1] < 0
 
 
+@pytest.mark.matrix
 def test_the_principal_axis_is_found_where_the_classes_lie_along_it() -> None:
     rng = np.random.default_rng(1)
     along, across = rng.normal(size=400), 0.3 * rng.normal(size=400)
@@ -59,6 +61,7 @@ def test_the_principal_axis_is_found_where_the_classes_lie_along_it() -> None:
     assert model.n_leaves < treekit.train(table, "y", splitter="exact", seed=0).n_leaves / 2
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("method", ["linear", "coordinate", "principal"])
 def test_single_columns_win_where_a_sum_is_no_better(method: str) -> None:
     rng = np.random.default_rng(2)
@@ -67,6 +70,7 @@ def test_single_columns_win_where_a_sum_is_no_better(method: str) -> None:
     assert model.trees[0].kind.tolist() == [Split.THRESHOLD, Split.LEAF, Split.LEAF]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
 @pytest.mark.parametrize("method", ["linear", "coordinate", "principal"])
 def test_training_rows_reach_the_leaves_that_counted_them(method: str, missing: str) -> None:
@@ -83,6 +87,7 @@ def test_training_rows_reach_the_leaves_that_counted_them(method: str, missing: 
     np.testing.assert_allclose(reached, value, atol=1e-5)
 
 
+@pytest.mark.matrix
 def test_sums_have_few_columns_and_weights_of_few_digits() -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=(400, 8))
@@ -98,6 +103,7 @@ def test_sums_have_few_columns_and_weights_of_few_digits() -> None:
     assert (largest == 1.0).all()
 
 
+@pytest.mark.matrix
 def test_numbers_are_predicted_by_sums_too() -> None:
     rng = np.random.default_rng(4)
     a, b = rng.normal(size=(2, 500))
@@ -109,6 +115,7 @@ def test_numbers_are_predicted_by_sums_too() -> None:
     assert ((oblique.predict(table) - table["y"]) ** 2).sum() < worse
 
 
+@pytest.mark.matrix
 def test_the_same_seed_gives_the_same_forest_of_oblique_trees() -> None:
     table = slanted(200)
     one, other = (
@@ -121,6 +128,7 @@ def test_the_same_seed_gives_the_same_forest_of_oblique_trees() -> None:
         np.testing.assert_array_equal(first.threshold, second.threshold)
 
 
+@pytest.mark.matrix
 def test_sums_are_of_the_columns_tried_at_the_node() -> None:
     rng = np.random.default_rng(5)
     table = {f"x{i}": rng.normal(size=150) for i in range(6)}
@@ -133,6 +141,7 @@ def test_sums_are_of_the_columns_tried_at_the_node() -> None:
     assert len(set(roots)) > 5
 
 
+@pytest.mark.matrix
 def test_an_oblique_tree_is_pruned_by_cross_validation() -> None:
     table = slanted(300)
     noisy = table | {"y": np.where(np.arange(300) % 9 == 0, "below", table["y"])}
@@ -186,6 +195,7 @@ keys_and_classes = st.lists(
 )
 
 
+@pytest.mark.matrix
 @given(keys_and_classes)
 @settings(max_examples=examples(150), deadline=None)
 def test_the_best_cut_along_any_keys_is_the_oracle_s(pairs: list[tuple[float, int]]) -> None:
@@ -224,6 +234,7 @@ def plugin(find: Any, **more: Any) -> Splitter:
     return Splitter("mine", lambda: SplitterFunctions(find, **more))
 
 
+@pytest.mark.matrix
 def test_a_plugin_may_split_on_sums() -> None:
     model = treekit.train(slanted(100), "y", splitter=plugin(find_sum, sums=True), seed=0)
     tree = model.trees[0]
@@ -233,6 +244,7 @@ def test_a_plugin_may_split_on_sums() -> None:
     assert np.count_nonzero(tree.value[1:]) == 2
 
 
+@pytest.mark.matrix
 def test_a_plugin_in_plain_python_may_split_on_sums() -> None:
     with pytest.warns(treekit.TreekitWarning, match="does not compile"):
         model = treekit.train(
@@ -241,6 +253,7 @@ def test_a_plugin_in_plain_python_may_split_on_sums() -> None:
     assert model.trees[0].kind[0] == Split.OBLIQUE
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("find", "more"), [(find_sum, {}), (find_backwards, {"sums": True})])
 def test_an_impossible_or_undeclared_sum_is_refused_by_name(find: Any, more: Any) -> None:
     with pytest.raises(PluginError, match=r"splitter 'mine'"):

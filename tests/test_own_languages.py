@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -179,6 +177,7 @@ def model():
     return random_model(7, mixed_schema(("no", 'y"es$@\n', "é")), n_trees=4)
 
 
+@pytest.mark.matrix
 def test_a_folder_is_a_language_that_is_exported_run_and_verified(folder, model, tmp_path):
     need("perl")
     (path,) = treekit.export(model, "perl", tmp_path / "forest", templates=str(folder))
@@ -194,25 +193,26 @@ def test_a_folder_is_a_language_that_is_exported_run_and_verified(folder, model,
         treekit.export(model, "perl", tmp_path / "forest")
 
 
-def test_the_command_line_finds_it_by_a_setting_or_a_variable(folder, model, tmp_path):
+@pytest.mark.matrix
+@pytest.mark.usefixtures("fresh_registry")
+def test_the_command_line_finds_it_by_a_setting_or_a_variable(folder, model, tmp_path, monkeypatch):
     need("perl")
-    model.save(tmp_path / "m.treekit")
-    treekit_command = [sys.executable, "-c", "from treekit.cli import main; main()"]
-    export = [*treekit_command, "export", "m.treekit", "--to", "perl", "-o"]
-    verify = [*treekit_command, "verify", "m.treekit", "--rows", "50"]
-    told = {"TREEKIT_TEMPLATES": str(folder)}
-    for command, more in (
-        ([*export, "a.pl", "--set", f"templates={folder}"], {}),
-        ([*verify, "a.pl", "--templates", str(folder)], {}),
-        ([*export, "b.pl"], told),
-        ([*verify, "a.pl", "b.pl"], told),
+    monkeypatch.chdir(tmp_path)
+    model.save("m.treekit")
+    export = ["export", "m.treekit", "--to", "perl", "-o"]
+    verify = ["verify", "m.treekit", "--rows", "50"]
+    for command, told in (
+        ([*export, "a.pl", "--set", f"templates={folder}"], False),
+        ([*verify, "a.pl", "--templates", str(folder)], False),
+        ([*export, "b.pl"], True),
+        ([*verify, "a.pl", "b.pl"], True),
     ):
-        environment = os.environ | more
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "a.pl").read_bytes() == (tmp_path / "b.pl").read_bytes()
+        if told:
+            monkeypatch.setenv("TREEKIT_TEMPLATES", str(folder))
+        registry.configure()
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 0, done.output
+    assert Path("a.pl").read_bytes() == Path("b.pl").read_bytes()
 
 
 def test_the_variable_s_folders_go_before_what_is_shipped(folder, model, tmp_path, monkeypatch):
@@ -298,6 +298,7 @@ def test_a_setting_that_names_no_folder_of_the_language_says_so(folder, model, t
         treekit.export(model, "raku", tmp_path / "m", templates=str(folder / "perl"))
 
 
+@pytest.mark.matrix
 def test_the_folder_of_the_language_itself_does_as_well_as_its_parent(
     folder, model, tmp_path, monkeypatch
 ):
@@ -316,6 +317,7 @@ def test_the_folder_of_the_language_itself_does_as_well_as_its_parent(
     assert "// mine: 4" in made[0].read_text()
 
 
+@pytest.mark.matrix
 def test_verify_tells_of_a_faulty_language_beside_that_of_the_artifact(folder, model, tmp_path):
     need("perl")
     shutil.copytree(folder / "perl", tmp_path / "perl")

@@ -15,6 +15,7 @@ import pytest
 import treekit
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.system
 
 EXPORT = """
 import json, sys, treekit

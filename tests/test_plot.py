@@ -334,11 +334,12 @@ def test_a_way_of_very_many_levels_ends_and_says_so():
     assert len(plot(model, marked=[deepest], max_depth=3).nodes) == 7, "a depth is a depth"
 
 
+@pytest.mark.matrix
 def test_a_deep_tree_is_drawn_whole_if_asked():
-    picture = plot(chain(1500, mixed_schema()), max_depth=None)
-    assert len(picture.nodes) == 3001
-    assert len(list(parsed(picture).iter(f"{SVG}path"))) == 3000
-    assert len(read_dot(picture.dot())[1]) == 3000
+    picture = plot(chain(1100, mixed_schema()), max_depth=None)
+    assert len(picture.nodes) == 2201
+    assert len(list(parsed(picture).iter(f"{SVG}path"))) == 2200
+    assert len(read_dot(picture.dot())[1]) == 2200
 
 
 def test_a_single_leaf_is_a_picture():
@@ -543,16 +544,12 @@ def test_dot_says_what_the_picture_says():
     assert nodes["graph"]["label"].startswith("Decision tree for good\n")
 
 
-def test_graphviz_reads_the_picture_where_it_is_installed(tmp_path: Path):
+def test_dot_of_hostile_names_is_read_as_graphviz_reads_it():
     text = plot(hostile_model(), tree=1).dot()
     assert text.startswith("digraph tree {\n")
-    try:
-        done = subprocess.run(
-            ["dot", "-Tplain"], input=text.encode(), capture_output=True, check=False
-        )
-    except FileNotFoundError:
-        return  # the reader of tests/reference/dot.py is as strict
-    assert done.returncode == 0, done.stderr
+    nodes, edges = read_dot(text)  # as strict as Graphviz
+    assert len(edges) == 4
+    assert {end for edge in edges for end in edge} <= set(nodes)
 
 
 # ---------------------------------------------------------------- the front doors
@@ -629,6 +626,7 @@ def test_the_command_line_draws(tmp_path: Path):
     assert not (tmp_path / "c.svg").exists()
 
 
+@pytest.mark.system
 def test_drawing_needs_no_heavy_library():
     code = (
         "import sys, treekit.plot; from treekit.plot.svg import svg;"

@@ -95,6 +95,7 @@ def test_a_multiway_score_that_is_nan_shows_statistics_of_a_branch():
     assert str(first) in str(failure.value)
 
 
+@pytest.mark.matrix
 def test_a_choice_of_no_column_is_refused():
     criterion = classes(
         impurity=gini, score=lambda parent, children: 1.0, choose=lambda gains, scores, levels: 99
@@ -107,6 +108,7 @@ def splitter(find):
     return Splitter("faulty", lambda: SplitterFunctions(find, "exact"))
 
 
+@pytest.mark.matrix
 def test_a_splitter_whose_score_is_nan_is_named_and_not_the_criterion():
     def find(node, criterion, rng):
         return scored(threshold_split(0, 3), np.nan)
@@ -115,6 +117,7 @@ def test_a_splitter_whose_score_is_nan_is_named_and_not_the_criterion():
         treekit.train(DATA, "y", splitter=splitter(find))
 
 
+@pytest.mark.matrix
 def test_a_plugins_split_with_an_empty_branch_is_refused():
     def find(node, criterion, rng):
         return scored(level_split(1, np.array([0, 1, 1, 0], np.int32), 3), 1.0)
@@ -123,6 +126,7 @@ def test_a_plugins_split_with_an_empty_branch_is_refused():
         treekit.train(DATA, "y", splitter=splitter(find))
 
 
+@pytest.mark.matrix
 @pytest.mark.filterwarnings("ignore::treekit.TreekitWarning")
 def test_one_trainings_failure_does_not_stop_another_beside_it():
     def find(node, criterion, rng):
@@ -165,12 +169,14 @@ def leaves_at(value):
     return lambda k: treekit.train(DATA, "y", criterion=record, **{"criterion.k": k}).n_leaves
 
 
+@pytest.mark.matrix
 def test_settings_that_are_equal_but_of_other_types_are_compiled_apart():
     leaves = leaves_at(1.0)
     assert leaves(1) > 1
     assert leaves(True) == 1
 
 
+@pytest.mark.matrix
 def test_a_maker_that_makes_other_functions_is_compiled_again():
     cost = [1.0]
 
@@ -188,6 +194,7 @@ def test_a_maker_that_makes_other_functions_is_compiled_again():
     assert treekit.train(DATA, "y", criterion=record).n_leaves == 1
 
 
+@pytest.mark.system
 def test_interrupting_a_training_raises_and_never_crashes_the_process():
     code = """
 import os, signal, threading, time

@@ -222,6 +222,7 @@ def test_a_failure_leaves_the_next_training_as_it_would_have_been(record):
         np.testing.assert_array_equal(one.value, other.value)
 
 
+@pytest.mark.matrix
 def test_the_same_faults_are_told_of_several_targets():
     only = Criterion("faulty", "classification", lambda: CriterionFunctions(impurity=impurity))
     data = table(IMPURITY + NAN)
@@ -241,8 +242,18 @@ TYPES = {
 SAID = {"None": "None", "a complex number": "a complex128", "a text": "a text|a str"}
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("way", ["compiled", "as Python"])
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [
+        *(("compiled", kind) for kind in TYPES),
+        ("as Python", "a text"),
+        *(
+            pytest.param("as Python", kind, marks=pytest.mark.matrix)
+            for kind in TYPES
+            if kind != "a text"
+        ),
+    ],
+)
 def test_an_answer_of_another_type_is_told(kind, way):
     function = TYPES[kind] if way == "compiled" else Called(TYPES[kind])
     bad = Criterion("faulty", "classification", lambda: CriterionFunctions(impurity=function))
@@ -271,6 +282,7 @@ def test_an_answer_that_is_none_now_and_then_runs_as_python_and_is_told():
         treekit.train(table(), "y", ignore=["w"], criterion=bad)
 
 
+@pytest.mark.matrix
 def test_a_plugin_that_exits_stops_the_training_and_not_the_process():
     def leaves(stats):
         raise SystemExit(3)
@@ -434,7 +446,10 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("what", WRITES)
+@pytest.mark.parametrize(
+    "what",
+    ["statistics", *(pytest.param(what, marks=pytest.mark.matrix) for what in ("rows", "codes"))],
+)
 def test_a_find_that_writes_to_its_node_is_stopped(what):
     array = WRITES[what]
 
@@ -451,6 +466,7 @@ def test_a_find_that_writes_to_its_node_is_stopped(what):
         treekit.train(columns(60), "y", splitter=kind)
 
 
+@pytest.mark.matrix
 def test_a_find_that_returns_no_split_is_told():
     kind = Splitter("faulty", lambda: SplitterFunctions(Called(lambda n, c, r: (0, 1.5))))
     with pytest.raises(PluginError, match="TypeError: find returned a tuple, not a Split or None"):
@@ -478,6 +494,7 @@ def test_a_say_before_a_split_that_is_none_is_told(case):
         treekit.train(columns(60), "y", pruner=bad)
 
 
+@pytest.mark.matrix
 def test_faults_of_a_criterion_of_ranks_are_told():
     def apart(stats):
         return math.nan if round(stats[0]) == 12 else stats[2] + stats[3]

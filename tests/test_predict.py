@@ -31,7 +31,7 @@ from treekit.model.tree import Split, Tree
 
 SLOW = settings(
     deadline=None,
-    max_examples=examples(100),
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 NAN = math.nan
@@ -230,6 +230,7 @@ def test_threads_do_not_change_the_sums_or_the_leaves():
     )
 
 
+@pytest.mark.matrix
 def test_a_forest_that_does_not_fit_the_cache_takes_large_blocks_and_agrees():
     rng = np.random.default_rng(1)
     schema = numeric_schema(4)
@@ -248,7 +249,7 @@ def test_columns_and_children_beyond_32_bits_take_wide_nodes_and_agree():
     np.testing.assert_array_equal(scorer.sums(model, matrix), oracle_sums(model, matrix))
 
 
-@pytest.mark.parametrize("depth", [900, 5000])
+@pytest.mark.parametrize("depth", [900, pytest.param(5000, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("n_rows", [3, 40])
 def test_a_chain_is_walked_to_its_end(depth, n_rows):
     schema = numeric_schema(1, n_classes=2)
@@ -285,6 +286,7 @@ def test_no_rows_give_no_sums():
     assert scorer.leaf_indices(model, np.empty((0, 2), np.float32)).shape == (0, 2)
 
 
+@pytest.mark.matrix  # kernels for arrays that may not be written are compiled for it alone
 def test_read_only_matrices_are_scored():
     matrix = np.zeros((20, 2), np.float32)
     matrix.flags.writeable = False

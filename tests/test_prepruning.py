@@ -95,7 +95,7 @@ def test_p_values_are_those_of_scipy_far_out_and_with_many_branches(scale, branc
         assert yes(chi_squared(alpha).before, children, 0 * children) == (p <= alpha)
 
 
-def table(n: int = 400) -> dict[str, list[Any]]:
+def table(n: int = 250) -> dict[str, list[Any]]:
     rng = np.random.default_rng(1)
     x, z = rng.random((2, n)).round(3)
     y = (x > 0.5) ^ (rng.random(n) < 0.2)

@@ -15,6 +15,7 @@ from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference.artifacts import import_python
 from tests.reference.models import mixed_schema, random_model, text_row
 from tests.runtimes import need
+from tests.tiers import by_size
 from treekit.cli import main
 from treekit.data.schema import Column, Schema
 from treekit.export.python import export_python
@@ -41,7 +42,7 @@ def run(folder, *arguments, given=None):
     return subprocess.run(command, cwd=folder, capture_output=True, input=given, check=False)
 
 
-@pytest.mark.parametrize(("name", "form"), FORMS)
+@pytest.mark.parametrize(("name", "form"), by_size(FORMS))
 def test_every_extreme_model_answers_bit_for_bit_and_names_its_leaves(name, form):
     model = EXTREMES[name]()
     rows = extreme_rows(model, most=25)
@@ -93,6 +94,7 @@ KINDS = [("mixed", "if_else"), ("surrogates", "table"), ("fractional", "table"),
          ("hostile_names", "table")]  # fmt: skip
 
 
+@pytest.mark.matrix
 def test_the_source_is_typed_and_formatted(tmp_path):
     need("ruff", "mypy")
     for name, form in KINDS:

@@ -43,6 +43,7 @@ def rows_of_nodes(model, table):
     return inside
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("nominal_splits", ["subset", "multiway"])
 def test_a_threshold_lies_between_the_values_of_its_node(task, nominal_splits):
@@ -61,6 +62,7 @@ def test_a_threshold_lies_between_the_values_of_its_node(task, nominal_splits):
     assert {Split.THRESHOLD, Split[nominal_splits.upper()]} <= set(seen)
 
 
+@pytest.mark.matrix
 def test_the_cut_of_a_column_is_uniform_between_its_extremes():
     rng = np.random.default_rng(0)
     x = np.sort(rng.exponential(size=80))
@@ -70,6 +72,7 @@ def test_the_cut_of_a_column_is_uniform_between_its_extremes():
     assert stats.kstest(cuts, "uniform", (low, span)).pvalue > 0.01
 
 
+@pytest.mark.matrix
 def test_every_split_of_the_levels_in_two_is_equally_likely():
     levels = ["a", "b", "c", "d"] * 30
     y = [0.5, 1.5, 3.5, 7.5] * 30
@@ -82,6 +85,7 @@ def test_every_split_of_the_levels_in_two_is_equally_likely():
     assert stats.chisquare(list(drawn.values())).pvalue > 0.01
 
 
+@pytest.mark.matrix
 def test_one_level_against_the_rest_is_drawn_each_as_likely():
     levels = ["a", "b", "c", "d", None] * 30
     y = [0.5, 1.5, 3.5, 7.5, 2.5] * 30
@@ -95,6 +99,7 @@ def test_one_level_against_the_rest_is_drawn_each_as_likely():
     assert stats.chisquare(list(drawn.values())).pvalue > 0.01
 
 
+@pytest.mark.matrix
 def test_a_level_that_a_node_does_not_have_is_with_the_rest():
     table = {"x": list("abc") * 20, "z": [0.0, 0.0, 1.0] * 20, "y": [0, 1, 5] * 20}
     seen = 0
@@ -107,6 +112,7 @@ def test_a_level_that_a_node_does_not_have_is_with_the_rest():
     assert seen > 0
 
 
+@pytest.mark.matrix
 def test_missing_rows_take_the_side_that_scores_better():
     x = [1.0, 2.0, None, None, 9.0, 9.5]
     model = grown({"x": x, "y": ["a", "a", "b", "b", "b", "b"]}, max_depth=1)
@@ -119,6 +125,7 @@ def test_missing_rows_take_the_side_that_scores_better():
     assert (tree.kind[0], tree.n_leaves) == (Split.MISSING, 2)
 
 
+@pytest.mark.matrix
 def test_both_sides_are_as_heavy_as_asked_and_pure_leaves_end_growth():
     table = noisy()
     bounded = grown(table, min_weight_leaf=12).trees[0]
@@ -128,6 +135,7 @@ def test_both_sides_are_as_heavy_as_asked_and_pure_leaves_end_growth():
     assert (model.predict(table) == np.array(table["y"])).all()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["entropy", "gain_ratio"])
 def test_any_criterion_judges_the_drawn_tests(criterion):
     table = noisy()
@@ -138,6 +146,7 @@ def test_any_criterion_judges_the_drawn_tests(criterion):
     assert (model.predict(table) == np.array(table["y"])).mean() > 0.75
 
 
+@pytest.mark.matrix
 def test_the_best_of_the_drawn_tests_is_kept():
     table = noisy(600)
     gains = {
@@ -150,6 +159,7 @@ def test_the_best_of_the_drawn_tests_is_kept():
     assert gains[3] > 1.5 * gains[1]
 
 
+@pytest.mark.matrix
 @settings(max_examples=examples(25))
 @given(
     st.lists(st.floats(-1e308, 1e308) | st.none(), min_size=2, max_size=30), st.integers(0, 2**32)
@@ -168,6 +178,7 @@ def test_no_value_is_too_large_and_no_gap_too_small(values, seed):
     np.testing.assert_array_equal(tree.weight, inside.sum(axis=1))
 
 
+@pytest.mark.matrix
 def test_a_forest_is_the_same_for_any_number_of_threads():
     one, two = (
         grown(noisy(), ensemble="forest", trees=6, bootstrap=False, n_jobs=n) for n in (1, 2)
@@ -189,6 +200,7 @@ def test_keys_order_as_the_numbers_do(values):
     assert (key < KEYS).all()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("way", ["subset", "multiway", "one_vs_rest"])
 def test_keys_and_ranks_grow_the_same_trees(task, way):
@@ -208,6 +220,7 @@ def test_keys_and_ranks_grow_the_same_trees(task, way):
     np.testing.assert_array_equal(keyed.threshold, floor_to(ranked.threshold, "float32"))
 
 
+@pytest.mark.matrix
 def test_classes_are_counted_alike_in_integers_and_in_numbers():
     """Weights are added up in one word a row, those too heavy for it in a cell for each class."""
     weights = np.random.default_rng(6).integers(1, 4, 300).astype(float)
@@ -251,6 +264,7 @@ def test_a_side_is_the_sum_of_its_rows(kind):
         assert form == 0
 
 
+@pytest.mark.matrix
 def test_accuracy_is_level_with_another_program():
     x, y = load_breast_cancer(return_X_y=True)
     own = RandomForestClassifier(40, splitter="random", bootstrap=False, random_state=0)

@@ -25,6 +25,7 @@ def test_every_hook_every_public_name_and_every_field_is_documented():
     assert reference.undocumented() == []
 
 
+@pytest.mark.system
 def test_the_page_is_written_by_the_module():
     command = [sys.executable, "-W", "error", "-m", "treekit.testing.reference"]
     done = subprocess.run(command, capture_output=True, check=True)

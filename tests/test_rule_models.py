@@ -375,27 +375,36 @@ def proved_equal(model: Model, tmp_path, targets, **settings) -> None:
     assert report.coverage.wrong_turns[0] > 10
 
 
-@pytest.mark.parametrize("name", MODELS)
+WITH_OTHERS = [
+    name if name in ("ordered", "weighted sum") else pytest.param(name, marks=pytest.mark.matrix)
+    for name in MODELS
+]
+
+
+@pytest.mark.parametrize("name", WITH_OTHERS)
 def test_lists_are_equal_in_python_c_onnx_and_rules(name, tmp_path):
     need("gcc")
     targets = [("python", {"form": "table"}), ("c", {"form": "table"}), ("onnx", {}), ("rules", {})]
     proved_equal(MODELS[name](), tmp_path, targets)
 
 
-@pytest.mark.parametrize("name", ["ordered", "weighted sum"])
+@pytest.mark.parametrize(
+    "name", ["ordered", pytest.param("weighted sum", marks=pytest.mark.matrix)]
+)
 def test_lists_are_equal_in_nested_tests(name, tmp_path):
     need("gcc")
     nested = {"form": "if_else"}
     proved_equal(MODELS[name](), tmp_path, [("python", nested), ("c", nested)])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", WITH_OTHERS)
 def test_lists_are_equal_in_sql(name, tmp_path):
     need("duckdb", "sqlglot")
     targets = [("sql", {"dialect": dialect}) for dialect in ("sqlite", "duckdb")]
     proved_equal(MODELS[name](), tmp_path, targets)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["ordered", "weighted sum"])
 @pytest.mark.parametrize(
     ("target", "program"),

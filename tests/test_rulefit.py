@@ -80,7 +80,9 @@ def test_concepts_are_found_with_no_more_rules_than_asked_for(lists):
     assert math.isnan(lists["two"].stability)
 
 
-@pytest.mark.parametrize("target", ["price", "two", "truth"])
+@pytest.mark.parametrize(
+    "target", ["price", pytest.param("two", marks=pytest.mark.matrix), "truth"]
+)
 def test_a_list_is_a_model_and_its_text_says_the_same(lists, target, tmp_path):
     model = lists[target].rules.model()
     matrix = make_dataset(inputs(target), target).matrix()
@@ -188,6 +190,7 @@ def test_weights_fitted_to_the_model_are_nearer_to_it():
     assert off["model"] < 0.5 * off["target"]
 
 
+@pytest.mark.matrix
 def test_more_rules_are_no_worse_and_the_penalty_can_stay():
     errors = []
     for most in (1, 3, 8):

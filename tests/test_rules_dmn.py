@@ -121,6 +121,7 @@ def expected(model: Model, answers: Any, row: int) -> list[Any]:
     return found
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", NAMES)
 def test_a_public_engine_finds_the_rules_and_says_what_the_model_says(
     name: str, engine: dict[str, list[dict[str, Any]]]
@@ -129,6 +130,7 @@ def test_a_public_engine_finds_the_rules_and_says_what_the_model_says(
     check(model, some_rows(model), engine[name])
 
 
+@pytest.mark.system
 def test_the_first_of_overlapping_rules_answers_where_order_counts(tmp_path: Path) -> None:
     from dataclasses import replace
 
@@ -196,6 +198,7 @@ def test_numbers_have_no_exponent() -> None:
     ]
 
 
+@pytest.mark.system
 def test_files_are_valid_against_the_schema_of_dmn(tmp_path: Path) -> None:
     need("java")
     need_packages()

@@ -246,6 +246,7 @@ def test_the_witness_behind_the_largest_number_is_infinity():
     assert report.witness == {"x": math.inf}
 
 
+@pytest.mark.matrix
 def test_a_list_of_two_thousand_random_rules_is_compared_in_seconds():
     rng = np.random.default_rng(0)
     low = rng.normal(size=(2000, 2))

@@ -22,6 +22,8 @@ from treekit.rules import rules
 from treekit.rules.language import language
 from treekit.rules.measure import training_measures
 
+pytestmark = pytest.mark.system
+
 SEEN = "[...document.querySelectorAll('#rules tbody tr')].filter((row) => row.checkVisibility())"
 NUMBERS = f"{SEEN}.map((row) => Number(row.cells[0].textContent))"
 

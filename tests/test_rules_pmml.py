@@ -152,6 +152,7 @@ def engine(files: dict[tuple[str, str], Path]) -> dict[tuple[str, str], Any]:
     return dict(zip(files, json.loads(done.stdout), strict=True))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", MODELS)
 def test_trees_answer_the_same_labels_and_bits(
     name: str, engine: dict[tuple[str, str], Any]
@@ -171,6 +172,7 @@ def test_trees_answer_the_same_labels_and_bits(
         assert given == ([classes[code], *numbers] if classes else numbers)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", LISTS)
 def test_rule_sets_answer_by_the_rule_that_fits(
     name: str, engine: dict[tuple[str, str], Any]
@@ -188,6 +190,7 @@ def test_rule_sets_answer_by_the_rule_that_fits(
         assert labels[row] == rules[int(np.argmax(own))].label
 
 
+@pytest.mark.system
 def test_documents_are_valid_against_the_schema_of_pmml(
     files: dict[tuple[str, str], Path], tmp_path: Path
 ) -> None:
@@ -208,6 +211,7 @@ def test_documents_are_valid_against_the_schema_of_pmml(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.system
 def test_the_first_rule_that_is_met_answers_where_order_counts(
     engine: dict[tuple[str, str], Any],
 ) -> None:

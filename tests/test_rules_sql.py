@@ -45,7 +45,7 @@ def postgres() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=list(FORM))
+@pytest.fixture(params=["sqlite", "duckdb", pytest.param("postgres", marks=pytest.mark.system)])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     need("sqlglot")
     from treekit.verify import sql_engines
@@ -94,6 +94,15 @@ def some(rows: Any, most: int = 60) -> Any:
     return np.asarray(rows)[:: max(len(rows) // most, 1)]
 
 
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "sqlite",
+        pytest.param("duckdb", marks=pytest.mark.matrix),
+        pytest.param("postgres", marks=pytest.mark.system),
+    ],
+    indirect=True,
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_predicates_select_the_rows_that_rules_fit(name: str, engine: Any) -> None:
     model = EXTREMES[name]()
@@ -215,6 +224,7 @@ def test_comments_are_in_the_reader_s_language(code: str) -> None:
     assert language(code).say("sql_each_disjoint") in "".join(written("sql", made))
 
 
+@pytest.mark.matrix
 def test_a_hundred_thousand_rules_are_written_in_seconds() -> None:
     need("sqlglot")
     from treekit.forms.sql_predicates import predicates

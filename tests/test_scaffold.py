@@ -191,6 +191,7 @@ def test_a_package_says_what_pip_and_treekit_want_to_know(packages: dict[str, Pa
         assert (folder / f"{module}.py").is_file() or (folder / module / "__init__.py").is_file()
 
 
+@pytest.mark.system
 def test_packages_are_clean_and_formatted(packages: dict[str, Path]):
     folders = [str(folder) for folder in packages.values()]
     for check in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
@@ -216,6 +217,7 @@ def installed(package: Path) -> None:
     (told / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
+@pytest.mark.system
 def test_every_package_works_and_passes_its_tests_at_once(tmp_path: Path):
     folders = [new_plugin(f"new-{kind}", kind, tmp_path).folder for kind in KINDS]
     for folder in folders:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.extremes import EXTREMES, extreme_rows, refused
+from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError
 from treekit.model.build import Node, build_tree, leaf, subset, threshold
@@ -28,7 +29,7 @@ def bits(answer) -> list:
     return answer
 
 
-@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("name", by_size(EXTREMES))
 def test_a_row_alone_is_answered_as_in_a_table(name):
     model = EXTREMES[name]()
     score = model.scorer()
@@ -117,6 +118,7 @@ def one_node_a_column(columns: range) -> Node:
     return threshold(columns[middle], 0.5, low, high)
 
 
+@pytest.mark.matrix
 def test_nodes_of_64_bits_take_a_row_of_32():
     columns = range(20_000)
     schema = Schema(tuple(Column(f"x{i}") for i in columns), classes=(0, 1))

@@ -276,6 +276,7 @@ def test_heads_of_many_requests_are_not_added_up(server):
             assert heard(connection).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.system
 def test_a_head_that_does_not_follow_is_408_and_one_that_does_not_begin_is_waited_for(server):
     with connect(server.port) as one, connect(server.port) as other:
         for connection in (one, other):

@@ -332,7 +332,7 @@ def test_a_reader_that_is_slow_gets_what_waits_at_the_end() -> None:
     pieces = []
 
     def take(data: bytes) -> int:
-        time.sleep(0.02)
+        time.sleep(0.005)
         pieces.append(data)
         return len(data)
 
@@ -417,11 +417,13 @@ def _run(work: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.system
 def test_what_waits_is_written_when_the_process_ends() -> None:
     done = _run("log('last', 'word'); sys.exit(0)", stderr=subprocess.PIPE)
     assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["before", "last"]
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX alone forks")
 def test_a_fork_writes_its_own_lines_and_not_its_parents() -> None:
     work = """
@@ -438,6 +440,7 @@ os.waitpid(child, 0)
     assert events == ["before", "child", "waits"]
 
 
+@pytest.mark.system
 def test_a_process_that_was_begun_without_stderr_writes_into_nothing_else(tmp_path: Path) -> None:
     # Descriptor 2 is what is opened first, then.
     script = SCRIPT.format(work="log('event', 'x')")

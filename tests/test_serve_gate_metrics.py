@@ -248,6 +248,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes Linux alone tells here")
 def test_workers_add_up_their_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from treekit.serve.gate.metrics import FOLDER, forget_process, shared_metrics
@@ -308,25 +309,30 @@ def _resident(pid: int) -> int:
     return int(found[1]) * 1024
 
 
+@pytest.mark.system
 def test_a_missing_library_is_named_with_its_extra() -> None:
     code = """
-import sys
-sys.modules[{library!r}] = None
-try:
-    import treekit.serve.{module}
-except ImportError as error:
-    print(type(error).__name__, error)
+import importlib, sys
+for pair in sys.argv[1:]:
+    library, module = pair.split(":")
+    sys.modules[library] = None
+    try:
+        importlib.import_module(f"treekit.serve.{module}")
+    except ImportError as error:
+        print(library, type(error).__name__, error)
+    del sys.modules[library]
 """
-    for library, module in (
-        ("prometheus_client", "web.app"),
-        ("starlette.routing", "web.app"),
-        ("uvicorn", "process.connections"),
-        ("httptools", "process.connections"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", code.format(library=library, module=module)],
-            env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.PIPE, text=True, check=True, timeout=60,
-        )  # fmt: skip
-        assert done.stdout.startswith("MissingExtraError"), library
-        assert "treekit[serve]" in done.stdout
+    missing = {
+        "prometheus_client": "web.app",
+        "starlette.routing": "web.app",
+        "uvicorn": "process.connections",
+        "httptools": "process.connections",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(":".join, missing.items())],
+        env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    for library, told in zip(missing, done.stdout.splitlines(), strict=True):
+        assert told.startswith(f"{library} MissingExtraError")
+        assert "treekit[serve]" in told

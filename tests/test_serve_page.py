@@ -345,6 +345,7 @@ def test_a_picture_that_nobody_could_read_is_refused(served):
 # ---------------------------------------------------------------- a row and its answer
 
 
+@pytest.mark.system
 def test_the_form_is_made_from_the_schema_and_filled_in(page):
     page.open("melon")
     assert page.texts(".field-head label:first-child") == ["density", "colour", "town", "sugar"]
@@ -368,6 +369,7 @@ def test_the_form_is_made_from_the_schema_and_filled_in(page):
     assert page.text("#facts").count("no, yes") == 1
 
 
+@pytest.mark.system
 def test_answers_follow_as_one_types_and_are_the_models_own(page):
     page.open("melon")
     for text, number in ((" 3.8e-1 ", 0.38), ("-.5", -0.5), ("-1e999", -np.inf), ("+7", 7.0)):
@@ -379,6 +381,7 @@ def test_answers_follow_as_one_types_and_are_the_models_own(page):
     )
 
 
+@pytest.mark.system
 def test_missing_can_be_chosen_or_left_empty(page):
     page.open("melon", row=json.dumps({"density": "9"}))
     expected = shares_of(page.served.models["melon"], **ROW | {"density": None})
@@ -393,6 +396,7 @@ def test_missing_can_be_chosen_or_left_empty(page):
     assert page.shares() == expected
 
 
+@pytest.mark.system
 def test_values_that_training_did_not_see_are_taken_where_the_model_takes_them(page):
     page.open("melon", row=json.dumps({"density": "0.1"}))
     page.choose(1, "other")
@@ -411,6 +415,7 @@ def test_values_that_training_did_not_see_are_taken_where_the_model_takes_them(p
     assert "refuses categories" in page.text("#field-2-fault")
 
 
+@pytest.mark.system
 def test_what_is_no_number_is_told_at_its_field_and_sent_nowhere(page):
     page.open("melon").settle(to_the_end=True)
     before = len(page.served.moods.asked)
@@ -425,6 +430,7 @@ def test_what_is_no_number_is_told_at_its_field_and_sent_nowhere(page):
 # ---------------------------------------------------------------- reasons
 
 
+@pytest.mark.system
 def test_the_rule_the_way_and_the_picture_are_those_of_the_row(page):
     page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
     assert page.texts("#rule .clauses li") == [
@@ -441,6 +447,7 @@ def test_the_rule_the_way_and_the_picture_are_those_of_the_row(page):
     assert page.ask("document.querySelector('#picture svg script, #picture svg style')") is None
 
 
+@pytest.mark.system
 def test_what_columns_add_is_told_in_figures_that_add_up(page):
     page.open("forest", row=json.dumps({"density": "0.6", "sugar": "3"}))
     figures = [float(text.replace("−", "-")) for text in page.texts("#adds td.n")]
@@ -455,6 +462,7 @@ def test_what_columns_add_is_told_in_figures_that_add_up(page):
     assert other == pytest.approx(1 - figures[-1], abs=1e-4)
 
 
+@pytest.mark.system
 def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
     page.open("forest", row=json.dumps({"density": "0.6", "sugar": "9"}))
     assert page.texts("#votes td.n") == ["3 of 5", "2 of 5"]
@@ -470,6 +478,7 @@ def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
     page.wait("location.hash.includes('tree=5')")
 
 
+@pytest.mark.system
 def test_a_number_is_answered_exactly(page):
     page.open("price", row=json.dumps({"rooms": "3"}))
     value = float(page.served.models["price"].predict([{"rooms": 3.0, "floor": 0.0}])[0])
@@ -480,6 +489,7 @@ def test_a_number_is_answered_exactly(page):
     assert float(page.text("#answer .is")) == pytest.approx(4 / 3)
 
 
+@pytest.mark.system
 def test_the_nearest_change_can_be_tried(page):
     page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
     before = page.settle(to_the_end=True).text("#answer .is")
@@ -491,6 +501,7 @@ def test_the_nearest_change_can_be_tried(page):
     assert page.text("#answer .was") == before
 
 
+@pytest.mark.system
 def test_a_kept_answer_is_compared_with_what_follows(page):
     page.open("melon", row=json.dumps({"density": "0.1"}))
     page.click("#pin")
@@ -514,6 +525,7 @@ def test_a_kept_answer_is_compared_with_what_follows(page):
 # ---------------------------------------------------------------- rules
 
 
+@pytest.mark.system
 def test_rules_are_searched_and_turned_over(page):
     page.open("forest")
     page.wait("document.querySelectorAll('#rules > li').length === 10")
@@ -534,6 +546,7 @@ def test_rules_are_searched_and_turned_over(page):
 # ---------------------------------------------------------------- languages, links, keys
 
 
+@pytest.mark.system
 def test_the_language_changes_in_place_and_is_remembered(page):
     page.open("melon", row=json.dumps({"density": "0.25"}))
     before = page.shares()
@@ -553,6 +566,7 @@ def test_the_language_changes_in_place_and_is_remembered(page):
     page.answered()
 
 
+@pytest.mark.system
 def test_an_address_brings_back_the_model_and_the_row(page):
     row = {"density": None, "colour": "violet", "sugar": "1e1", "__proto__": "x", "nobody": "1"}
     page.open("melon", row=json.dumps(row))
@@ -574,6 +588,7 @@ def test_an_address_brings_back_the_model_and_the_row(page):
     page.settle()
 
 
+@pytest.mark.system
 def test_an_address_of_nothing_is_answered_with_what_there_is(page):
     page.open("no<b>body", wait=False, row="{")
     page.wait("!document.getElementById('empty').hidden")
@@ -582,6 +597,7 @@ def test_an_address_of_nothing_is_answered_with_what_there_is(page):
     page.settle()
 
 
+@pytest.mark.system
 def test_the_keyboard_alone_reaches_everything_and_leaves_it_again(page):
     page.open("melon").settle(to_the_end=True)
     focused, rings = [], []
@@ -605,6 +621,7 @@ def test_the_keyboard_alone_reaches_everything_and_leaves_it_again(page):
     assert "picture" in focused, "it scrolls"
 
 
+@pytest.mark.system
 def test_keys_alone_ask_and_read_the_answer(page):
     page.open("melon")
     page.press("Tab")
@@ -620,6 +637,7 @@ def test_keys_alone_ask_and_read_the_answer(page):
     assert page.shares() == shares_of(page.served.models["melon"], **ROW | {"density": 0.1})
 
 
+@pytest.mark.system
 def test_every_input_has_a_label_and_the_answer_is_announced(page):
     page.open("forest")
     unnamed = page.ask(
@@ -636,6 +654,7 @@ def test_every_input_has_a_label_and_the_answer_is_announced(page):
 # ---------------------------------------------------------------- hostile names, small screens
 
 
+@pytest.mark.system
 def test_hostile_names_are_text_and_nothing_else(page):
     page.open(EVIL)
     assert (
@@ -660,6 +679,7 @@ def test_hostile_names_are_text_and_nothing_else(page):
     page.answered()
 
 
+@pytest.mark.system
 def test_the_browser_refuses_what_a_script_would_make_of_text(page):
     page.open("melon")
     refused = page.ask(
@@ -670,6 +690,7 @@ def test_the_browser_refuses_what_a_script_would_make_of_text(page):
     assert page.browser.complaints.pop().startswith("This document requires 'TrustedHTML'")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["melon", "forest", "price", EVIL])
 def test_a_telephone_shows_all_without_scrolling_sideways(page, name):
     for dark, lang in ((False, "en"), (True, "zh")):
@@ -686,6 +707,7 @@ def test_a_telephone_shows_all_without_scrolling_sideways(page, name):
     assert page.ask("getComputedStyle(document.body).color") == "rgb(229, 232, 234)", "dark"
 
 
+@pytest.mark.system
 def test_print_hides_what_is_for_the_screen(page):
     page.open("melon")
     page.browser.show(1280, 900, media="print")
@@ -699,6 +721,7 @@ def test_print_hides_what_is_for_the_screen(page):
 # ---------------------------------------------------------------- what goes wrong
 
 
+@pytest.mark.system
 def test_a_server_that_is_gone_is_named_and_tried_again(faulty):
     faulty.open("melon")
     faulty.browser.online(False)
@@ -713,6 +736,7 @@ def test_a_server_that_is_gone_is_named_and_tried_again(faulty):
     assert faulty.shares() == shares_of(faulty.served.models["melon"], **ROW | {"density": 0.1})
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("status", "headers", "said"),
     [(429, [(b"retry-after", b"7")], "again in 7 s"), (503, [], "again in a moment")],
@@ -730,6 +754,7 @@ def test_a_busy_server_is_to_be_tried_again(faulty, status, headers, said):
     assert not faulty.seen("#trouble")
 
 
+@pytest.mark.system
 def test_a_refusal_marks_the_field_that_it_names(faulty):
     error = "row 0 (counting from 0): column 'sugar' holds <b>too much</b>"
     faulty.served.moods.answers["/predict"] = (400, {"error": error}, [])
@@ -741,6 +766,7 @@ def test_a_refusal_marks_the_field_that_it_names(faulty):
     assert faulty.ask("document.activeElement.ariaInvalid") == "true"
 
 
+@pytest.mark.system
 def test_a_replaced_model_is_read_again_and_the_row_stays(page):
     page.open("double", row=json.dumps({"density": "0.45"}))
     version, before = page.text("#facts dd"), page.shares()
@@ -755,6 +781,7 @@ def test_a_replaced_model_is_read_again_and_the_row_stays(page):
     assert page.text("#field-0-hint") == "decides at 0.5"
 
 
+@pytest.mark.system
 def test_a_model_that_was_unloaded_meanwhile_is_told_so(faulty):
     faulty.open("double")
     faulty.served.repository.unload("double")
@@ -767,6 +794,7 @@ def test_a_model_that_was_unloaded_meanwhile_is_told_so(faulty):
         faulty.served.repository.load("double")
 
 
+@pytest.mark.system
 def test_a_token_is_asked_for_and_kept_in_this_tab_alone(faulty):
     moods = faulty.served.moods
     moods.token = b"Bearer s3cret"
@@ -793,6 +821,7 @@ def test_a_token_is_asked_for_and_kept_in_this_tab_alone(faulty):
     faulty.ask("sessionStorage.clear()")
 
 
+@pytest.mark.system
 def test_a_model_of_another_tool_shows_its_inputs_and_where_to_ask(page):
     answers = page.served.moods.answers
     one = {"name": "x<b>", "version": "1", "versions": ["1"], "state": "READY", "reason": ""}
@@ -806,6 +835,7 @@ def test_a_model_of_another_tool_shows_its_inputs_and_where_to_ask(page):
     assert not page.seen("#work")
 
 
+@pytest.mark.system
 def test_a_model_that_is_not_loaded_says_why(page):
     one = {
         "name": "bad",

@@ -111,6 +111,7 @@ def wait_until(happens: Callable[[], Any], seconds: float = 20) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_answer_is_lost_or_mixed_while_a_file_is_replaced(tmp_path, forests, workers):
     target = tmp_path / "said.treekit"
@@ -122,7 +123,6 @@ def test_no_answer_is_lost_or_mixed_while_a_file_is_replaced(tmp_path, forests, 
             for turn in range(1, 9):
                 seen = clients.answers.get(version_of(forests[turn % 2]), 0)
                 put(forests[turn % 2], target)
-                time.sleep(0.15)
                 wait_until(
                     lambda now=turn, before=seen: (
                         clients.answers.get(version_of(forests[now % 2]), 0) > before + 5
@@ -135,6 +135,7 @@ def test_no_answer_is_lost_or_mixed_while_a_file_is_replaced(tmp_path, forests, 
     }
 
 
+@pytest.mark.system
 def test_no_answer_is_lost_or_mixed_while_versions_come_and_go(tmp_path, forests):
     put(forests[0], tmp_path / "said" / "1" / "model.treekit")
     with server_thread(tmp_path, reload_seconds=0.02) as url, Clients(url, 2) as clients:
@@ -150,6 +151,7 @@ def test_no_answer_is_lost_or_mixed_while_versions_come_and_go(tmp_path, forests
     }
 
 
+@pytest.mark.system
 def test_a_bad_file_is_told_once_and_its_model_goes_on(tmp_path, forests):
     target = tmp_path / "said.treekit"
     put(forests[0], target)
@@ -167,6 +169,7 @@ def test_a_bad_file_is_told_once_and_its_model_goes_on(tmp_path, forests):
     assert set(clients.answers) == {version_of(path) for path in forests}
 
 
+@pytest.mark.system
 def test_a_file_that_is_written_slowly_in_its_place_serves_only_when_it_is_whole(tmp_path, forests):
     target = tmp_path / "said.treekit"
     put(forests[0], target)
@@ -183,6 +186,7 @@ def test_a_file_that_is_written_slowly_in_its_place_serves_only_when_it_is_whole
     assert set(clients.answers) == {version_of(path) for path in forests}
 
 
+@pytest.mark.system
 def test_a_server_that_is_told_never_to_look_does_not(tmp_path, forests):
     target = tmp_path / "said.treekit"
     put(forests[0], target)
@@ -250,6 +254,7 @@ def many(url: str) -> set[tuple[int, str]]:
     return set(found)
 
 
+@pytest.mark.system
 def test_after_a_load_or_unload_no_worker_answers_with_the_state_before(workers, forests):
     running, folder = workers
     for turn in range(1, 3):
@@ -261,6 +266,7 @@ def test_after_a_load_or_unload_no_worker_answers_with_the_state_before(workers,
     assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_load_waits_for_the_worker_that_is_slow(workers, forests):
     running, folder = workers
@@ -275,7 +281,7 @@ def test_a_load_waits_for_the_worker_that_is_slow(workers, forests):
     try:
         thread = threading.Thread(target=load_it)
         thread.start()
-        time.sleep(1)
+        time.sleep(0.5)
         assert done == []
     finally:
         os.kill(slow, signal.SIGCONT)
@@ -283,6 +289,7 @@ def test_a_load_waits_for_the_worker_that_is_slow(workers, forests):
     assert done == [200]
 
 
+@pytest.mark.system
 def test_a_load_that_is_refused_is_refused_by_all(workers, forests):
     running, folder = workers
     put(forests[0], folder / "said.treekit")
@@ -297,6 +304,7 @@ def test_a_load_that_is_refused_is_refused_by_all(workers, forests):
     assert "no model 'sad'" in said["error"]
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_worker_that_begins_later_knows_what_was_unloaded(workers, forests):
     running, folder = workers

@@ -637,9 +637,10 @@ def test_what_is_larger_than_the_limits_is_refused(folder: Path, rows: Any):
 
 
 @pytest.fixture
-def slow(folder: Path) -> Iterator[SimpleNamespace]:
-    """A service whose echo answers when `go` is set."""
-    service = service_of(folder / "whole.treekit", requests=2, seconds=1)
+def slow(request: pytest.FixtureRequest, folder: Path) -> Iterator[SimpleNamespace]:
+    """A service whose echo answers when `go` is set; its parameter: the limit of seconds."""
+    seconds = getattr(request, "param", 10)
+    service = service_of(folder / "whole.treekit", requests=2, seconds=seconds)
     echo, go, started = Echo(), threading.Event(), threading.Semaphore(0)
 
     def say(given: Any) -> Any:
@@ -684,12 +685,14 @@ def test_calls_are_counted_with_the_requests_over_http(slow: SimpleNamespace):
         assert ask(app, "GET", "/v2/models/echo").status_code == 200
 
 
+@pytest.mark.parametrize("slow", [0.2], indirect=True)
 def test_an_answer_that_takes_too_long_is_unavailable(slow: SimpleNamespace):
     with grpc_server(slow.service) as port:
         code, text = refused(call, f"127.0.0.1:{port}", "ModelInfer", ONE)
-        assert (code, "longer than 1 s" in text) == ("UNAVAILABLE", True)
+        assert (code, "longer than 0.2 s" in text) == ("UNAVAILABLE", True)
 
 
+@pytest.mark.parametrize("slow", [0.2], indirect=True)
 def test_a_message_that_does_not_come_is_not_waited_for(slow: SimpleNamespace):
     never = threading.Event()
 
@@ -705,7 +708,7 @@ def test_a_message_that_does_not_come_is_not_waited_for(slow: SimpleNamespace):
         found = [c.exception() for c in calls]
         never.set()
         assert [error.code().name for error in found] == ["DEADLINE_EXCEEDED"] * 2
-        assert "did not arrive within 1 s" in found[0].details()
+        assert "did not arrive within 0.2 s" in found[0].details()
         slow.go.set()
         assert call(f"127.0.0.1:{port}", "ModelInfer", ONE).model_name == "echo"  # places are free
 
@@ -723,6 +726,7 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
         assert call(address, "ModelInfer", ONE).model_name == "echo"
 
 
+@pytest.mark.system
 def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connection(
     folder: Path, monkeypatch: Any
 ):
@@ -860,7 +864,7 @@ def test_a_stop_lets_calls_in_the_works_end(slow: SimpleNamespace):
         work = pool.submit(call, address, "ModelInfer", ONE)
         assert slow.started.acquire(timeout=10)
         stopping = pool.submit(run, server.stop(5))
-        time.sleep(0.1)
+        time.sleep(0.05)
         assert not stopping.done()
         assert refused(call, address, "ServerLive", b"")[0] == "UNAVAILABLE"
         slow.go.set()
@@ -875,7 +879,7 @@ def test_a_stop_waits_no_longer_than_its_grace(slow: SimpleNamespace):
         assert slow.started.acquire(timeout=10)
         begun = time.monotonic()
         run(server.stop(0.2))
-        assert time.monotonic() - begun < 0.9  # the call would be given up after a second
+        assert time.monotonic() - begun < 5  # the call would be given up after ten seconds
         with pytest.raises(grpc.RpcError):
             work.result(5)
 

@@ -405,13 +405,14 @@ def test_a_server_that_stays_busy_is_left_alone(folder: Path):
 
 
 def test_other_refusals_are_final(folder: Path):
-    for status in (400, 403, 404, 418, 500):
-        with app_server(guarded(None, lambda scope, status=status: (status, {}))) as port:
-            client = Client(f"http://127.0.0.1:{port}", sleep=lambda seconds: pytest.fail("waits"))
+    app = guarded(None, lambda scope: (int(scope["path"].removeprefix("/v2/")), {}))
+    with app_server(app) as port:
+        client = Client(f"http://127.0.0.1:{port}", sleep=lambda seconds: pytest.fail("waits"))
+        for status in (400, 403, 404, 418, 500):
             with pytest.raises(RemoteError, match=f"refused with {status}") as found:
-                client.get("v2")
-            client.close()
+                client.get("v2", str(status))
             assert found.value.status == status
+        client.close()
 
 
 def said(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
@@ -573,6 +574,7 @@ def test_tls_of_the_client_checks_names():
 # --------------------------------------------------------------------------- the examples
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("face", ["http", "grpc"])
 def test_the_program_of_the_examples_with_tritonclient_runs(
     face: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -598,6 +600,7 @@ def test_the_program_of_the_examples_with_tritonclient_runs(
     assert shares.strip() == str(model.predict_proba(first)[0])
 
 
+@pytest.mark.system
 def test_the_example_of_the_standard_library_is_ten_lines_and_names_a_refusal(server: str):
     program = EXAMPLES / "standalone" / "ask_server.py"
     lines = program.read_text(encoding="utf-8").split('"""')[2].split("\n")

@@ -196,6 +196,7 @@ def test_http_and_grpc_need_two_ports(model):
     )
 
 
+@pytest.mark.system
 def test_an_install_without_extras_names_the_extra(model):
     script = """
 import importlib.abc, sys
@@ -250,11 +251,13 @@ def told_of(**settings: Any) -> list[dict[str, Any]]:
     return lines
 
 
+@pytest.mark.system
 def test_a_server_says_its_models_its_page_and_last_that_it_listens(model):
     with server_process(model) as running:
         url = running.url
         assert running.end() == 0
     said = [line.split(maxsplit=2)[1:] for line in running.lines]
+    said = [one for one in said if "are being loaded" not in one[1]]  # a machine that is slow
     assert [level for level, _ in said] == ["info"] * 3
     assert re.fullmatch(r"model 'said' [0-9a-f]{12}: 5 trees", said[0][1])
     assert [message for _, message in said[1:]] == [f"the page is {url}/", f"listening on {url}"]
@@ -300,9 +303,11 @@ def test_all_addresses_of_a_host_have_one_port(monkeypatch):
             opened.close()
 
 
+@pytest.mark.system
 def test_lines_of_json_are_for_programs(model):
     with server_process(model, "--log", "json") as running:
         lines = [json.loads(line) for line in running.lines]
+        lines = [line for line in lines if line["event"] != "loading"]  # a machine that is slow
         assert running.end() == 0
     assert [line["event"] for line in lines] == ["model", "page", "listening"]
     assert lines[0]["trees"] == 5
@@ -311,6 +316,7 @@ def test_lines_of_json_are_for_programs(model):
     assert all(line["time"].endswith("Z") for line in lines)
 
 
+@pytest.mark.system
 def test_calls_over_grpc_have_lines_and_are_counted(model):
     with server_process(model, "--log", "json", "--grpc-port", 0) as running:
         port = running.wait_for('"event": "listening-grpc", "port": ([0-9]+)')[1]
@@ -325,6 +331,7 @@ def test_calls_over_grpc_have_lines_and_are_counted(model):
 # -------------------------------------------------------- folders at the start
 
 
+@pytest.mark.system
 def test_a_bad_file_in_a_folder_keeps_readiness_away_and_not_the_others(tmp_path, model):
     shutil.copy(model, tmp_path / "said.treekit")
     (tmp_path / "bad.treekit").write_text("no model")
@@ -338,6 +345,7 @@ def test_a_bad_file_in_a_folder_keeps_readiness_away_and_not_the_others(tmp_path
         running.wait_for("model 'bad'  ?is removed")
 
 
+@pytest.mark.system
 def test_an_empty_folder_waits_for_its_first_model(tmp_path, model):
     with server_process(tmp_path, "--reload", 0.05) as running:
         assert "warning there is no model yet" in running.said
@@ -369,6 +377,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.system
 def test_a_server_with_a_certificate_serves_https(model, certificates):
     cert, key = certificates / "one.pem", certificates / "one.key"
     with server_process(model, "--tls-cert", cert, "--tls-key", key) as running:
@@ -381,6 +390,7 @@ def test_a_server_with_a_certificate_serves_https(model, certificates):
         assert running.end() == 0
 
 
+@pytest.mark.system
 def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path):
     cert, key = certificates / "one.pem", certificates / "one.key"
     assert "there is a TLS certificate alone; give --tls-key" in serve_refused(
@@ -402,6 +412,7 @@ def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path)
 # -------------------------------------------------------------------- the end
 
 
+@pytest.mark.system
 @posix
 def test_ctrl_c_ends_a_server_with_exit_code_0(model):
     with server_process(model) as running:
@@ -411,6 +422,7 @@ def test_ctrl_c_ends_a_server_with_exit_code_0(model):
         assert "Traceback" not in running.said
 
 
+@pytest.mark.system
 @posix
 def test_clients_at_work_lose_no_answer_when_a_server_ends(model):
     """Each learns with an answer that the connection closes after it."""
@@ -451,6 +463,7 @@ def half_sent(url: str) -> socket.socket:
     return connection
 
 
+@pytest.mark.system
 @posix
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_request_that_has_begun_is_answered_and_new_ones_are_refused(model, workers):
@@ -485,6 +498,7 @@ def refused(url: str) -> bool:
     return False
 
 
+@pytest.mark.system
 @posix
 def test_a_server_that_ends_is_not_ready_any_more(model):
     with (
@@ -501,6 +515,7 @@ def test_a_server_that_ends_is_not_ready_any_more(model):
         assert running.wait() == 0
 
 
+@pytest.mark.system
 @posix
 def test_a_request_that_does_not_end_is_waited_for_as_long_as_any_other(model):
     with server_process(model, "--max-seconds", 1) as running, half_sent(running.url):
@@ -511,6 +526,7 @@ def test_a_request_that_does_not_end_is_waited_for_as_long_as_any_other(model):
         assert 0.5 < time.monotonic() - started < 4
 
 
+@pytest.mark.system
 @posix
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_second_signal_ends_a_server_at_once(model, workers):
@@ -536,6 +552,7 @@ def two_workers(model: Path) -> Iterator[ServerProcess]:
         yield running
 
 
+@pytest.mark.system
 @posix
 def test_a_worker_that_dies_is_told_of_and_started_again(two_workers):
     _, second = children(two_workers.process.pid)
@@ -548,6 +565,7 @@ def test_a_worker_that_dies_is_told_of_and_started_again(two_workers):
     assert second not in now
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="no system to share ports on")
 def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
     grpc = pytest.importorskip("grpc")
@@ -562,6 +580,7 @@ def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
         assert running.end() == 0
 
 
+@pytest.mark.system
 def test_a_file_that_is_bad_is_told_once_by_several_workers(tmp_path):
     bad = tmp_path / "bad.treekit"
     bad.write_text("no model")
@@ -571,6 +590,7 @@ def test_a_file_that_is_bad_is_told_once_by_several_workers(tmp_path):
     assert running.said.startswith("Error: ")
 
 
+@pytest.mark.system
 @posix
 def test_workers_end_when_their_parent_is_gone(model):
     with server_process(model, "--workers", 2) as running:

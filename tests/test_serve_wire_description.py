@@ -140,6 +140,7 @@ checks.positive_data_acceptance.expected-statuses = ["2XX", "400", "404", "413"]
 """
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("names", ["known", "any"])
 def test_schemathesis_finds_no_server_error_and_no_violation(tmp_path: Path, names: str) -> None:
     # Where it may name any model, it finds those that are there, and would unload them.

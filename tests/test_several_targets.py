@@ -75,6 +75,7 @@ def plain() -> tuple[Any, Any, Any]:
 # ------------------------------------------------------------------ growth
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error"])
 @pytest.mark.parametrize("max_bins", [None, 5])
 def test_trees_of_several_targets_equal_the_oracle(criterion: str, max_bins: int | None) -> None:
@@ -97,6 +98,7 @@ def test_trees_of_several_targets_equal_the_oracle(criterion: str, max_bins: int
             same_tree(problem, grow(problem), reference.grow(problem))
 
 
+@pytest.mark.matrix
 def test_one_target_twice_grows_the_tree_of_one() -> None:
     own = table()
     for name, other in (("kind", "gini"), ("sum", "squared_error")):
@@ -125,7 +127,11 @@ def test_a_row_of_weight_two_is_two_rows(targets: list[str]) -> None:
         np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("targets", [CLASSES, NUMBERS], ids=["classes", "numbers"])
+@pytest.mark.parametrize(
+    "targets",
+    [pytest.param(CLASSES, marks=pytest.mark.matrix), NUMBERS],
+    ids=["classes", "numbers"],
+)
 def test_rows_in_parts_keep_the_weight_of_every_target(targets: list[str]) -> None:
     model = train(targets, missing="fractional", max_depth=5)
     tree = model.trees[0]
@@ -236,15 +242,21 @@ def test_targets_are_named_once_and_are_of_one_kind() -> None:
 # ------------------------------------------------------------------ artifacts, command line
 
 
-@pytest.mark.parametrize("targets", [CLASSES, NUMBERS], ids=["classes", "numbers"])
+FOREST: dict[str, Any] = {"ensemble": "forest", "trees": 3}
+PARTS: dict[str, Any] = {"missing": "fractional"}
+SUMS: dict[str, Any] = {"missing": "surrogate", "splitter": "oblique"}
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "targets"),
     [
-        {"ensemble": "forest", "trees": 3},
-        {"missing": "fractional"},
-        {"missing": "surrogate", "splitter": "oblique"},
+        pytest.param(FOREST, CLASSES, id="forest-classes"),
+        pytest.param(FOREST, NUMBERS, id="forest-numbers", marks=pytest.mark.matrix),
+        pytest.param(PARTS, CLASSES, id="fractional-classes", marks=pytest.mark.matrix),
+        pytest.param(PARTS, NUMBERS, id="fractional-numbers"),
+        pytest.param(SUMS, CLASSES, id="surrogate and oblique-classes", marks=pytest.mark.matrix),
+        pytest.param(SUMS, NUMBERS, id="surrogate and oblique-numbers", marks=pytest.mark.matrix),
     ],
-    ids=["forest", "fractional", "surrogate and oblique"],
 )
 def test_every_artifact_of_a_trained_model_is_equal(
     tmp_path: Path, targets: list[str], settings: dict[str, Any]
@@ -286,7 +298,7 @@ def test_the_command_line_trains_and_scores_several_targets(tmp_path: Path) -> N
 # ------------------------------------------------------------------ beside scikit-learn
 
 
-@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+@pytest.mark.parametrize("criterion", ["gini", pytest.param("entropy", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize(
     "class_weight", [None, "balanced", [{"yes": 2, "no": 1}, {"lo": 1, "mid": 1, "hi": 3}]]
 )

@@ -354,7 +354,11 @@ def test_hard_votes_are_counted():
             flatten_transform=False,
         ),
         BaggingClassifier(tree(), n_estimators=3, max_features=0.7, random_state=0),
-        CalibratedClassifierCV(forest(), cv=2),
+        pytest.param(
+            CalibratedClassifierCV(forest(), cv=2),
+            id="CalibratedClassifierCV",
+            marks=pytest.mark.matrix,
+        ),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -417,6 +421,7 @@ get_converter("TreekitDecisionTreeClassifier")
 """
 
 
+@pytest.mark.system
 def test_estimators_register_when_skl2onnx_is_imported_and_do_not_import_it():
     subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], check=True)
 

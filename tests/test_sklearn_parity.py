@@ -31,13 +31,13 @@ from treekit import (
 from treekit.interop.sklearn import recognises_sklearn
 
 IRIS = load_iris(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
+DIABETES = tuple(array[:250] for array in load_diabetes(return_X_y=True))  # codes of 8 bits
 
 
 def both(criterion="gini", **parameters):
     """The same tree from either library; a root without ties between columns."""
     x, y = load_breast_cancer(return_X_y=True)
-    x = x.astype(np.float32)[:, [0, 21, 27]]
+    x, y = x.astype(np.float32)[:250, [0, 21, 27]], y[:250]
     own = DecisionTreeClassifier(criterion=criterion, random_state=0, **parameters).fit(x, y)
     other = sklearn.tree.DecisionTreeClassifier(criterion=criterion, random_state=0, **parameters)
     return x, own, other.fit(x, y)
@@ -96,7 +96,7 @@ def test_the_arrays_are_read_only_and_the_tree_is_pickled_with_them():
 
 def test_missing_values_go_where_the_arrays_say():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(300, 3)).astype(np.float32)
+    x = rng.normal(size=(250, 3)).astype(np.float32)
     y = np.where(np.isnan(x[:, 0]) | (x[:, 1] > 0), 1, 0)
     x[rng.random(x.shape) < 0.2] = np.nan
     y = y ^ np.isnan(x[:, 2])
@@ -197,7 +197,9 @@ def test_a_forest_s_paths_stand_side_by_side():
 # ------------------------------------------------------------------ forests
 
 
-@pytest.mark.parametrize("cls", [RandomForestRegressor, ExtraTreesRegressor])
+@pytest.mark.parametrize(
+    "cls", [RandomForestRegressor, pytest.param(ExtraTreesRegressor, marks=pytest.mark.matrix)]
+)
 def test_the_trees_of_a_forest_are_estimators(cls):
     forest = cls(5, random_state=0, max_depth=4).fit(*DIABETES)
     answers = [tree.predict(DIABETES[0]) for tree in forest.estimators_]
@@ -205,7 +207,7 @@ def test_the_trees_of_a_forest_are_estimators(cls):
     tree = forest.estimators_[0]
     assert isinstance(tree, DecisionTreeRegressor)
     assert (tree.max_depth, tree.get_depth()) == (4, 4)
-    assert tree.tree_.n_node_samples[0] == 442
+    assert tree.tree_.n_node_samples[0] == 250
     with pytest.raises(AttributeError, match="do not keep the spread"):
         _ = tree.tree_.impurity
     assert "value" in sklearn.tree.export_text(tree.to_sklearn())
@@ -213,11 +215,10 @@ def test_the_trees_of_a_forest_are_estimators(cls):
 
 def test_the_trees_of_a_classification_forest_know_their_labels():
     labels = np.array(["a", "b", "c"])[IRIS[1]]
-    forest = ExtraTreesClassifier(4, random_state=0).fit(IRIS[0], labels)
+    forest = RandomForestClassifier(4, random_state=0).fit(IRIS[0], labels)
     shares = [tree.predict_proba(IRIS[0]) for tree in forest.estimators_]
     np.testing.assert_allclose(np.mean(shares, axis=0), forest.predict_proba(IRIS[0]), atol=1e-6)
     assert set(forest.estimators_[0].predict(IRIS[0])) <= set(labels)
-    assert forest.model_.settings["splitter"] == "random"
 
 
 @pytest.mark.parametrize("cls", [RandomForestClassifier, RandomForestRegressor])
@@ -261,8 +262,10 @@ def test_votes_and_samples_are_parameters():
     assert [tree.weight[0] for tree in few.model_.trees] == [30] * 4
 
 
+@pytest.mark.matrix
 def test_extra_trees_are_as_good_as_scikit_learn_s():
     own = ExtraTreesRegressor(30, random_state=0, min_samples_leaf=3).fit(*DIABETES)
+    assert own.model_.settings["splitter"] == "random"
     other = ensemble.ExtraTreesRegressor(30, random_state=0, min_samples_leaf=3).fit(*DIABETES)
     assert own.score(*DIABETES) == pytest.approx(other.score(*DIABETES), abs=0.05)
 
@@ -273,7 +276,7 @@ def test_extra_trees_are_as_good_as_scikit_learn_s():
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
 def test_the_pruning_path_of_classes_is_scikit_learn_s(criterion):
     x, own, other = both(criterion, min_samples_leaf=6)
-    y = load_breast_cancer().target
+    y = load_breast_cancer().target[:250]
     mine, theirs = (tree.cost_complexity_pruning_path(x, y) for tree in (own, other))
     np.testing.assert_allclose(mine.ccp_alphas, theirs.ccp_alphas, atol=1e-12)
     np.testing.assert_allclose(mine.impurities[[0, -1]], theirs.impurities[[0, -1]], atol=1e-12)
@@ -331,6 +334,7 @@ def test_an_alpha_that_cannot_be_used_is_refused(parameters, said):
 # ------------------------------------------------------------------ several outputs
 
 
+@pytest.mark.matrix
 def test_the_score_of_several_outputs_counts_the_rows_that_are_right_altogether():
     x, y = IRIS
     marks = np.column_stack([y > 0, x[:, 0] > 6, x[:, 1] > 3]).astype(int)
@@ -359,7 +363,14 @@ def test_importances_of_several_outputs_are_the_mean_over_them():
 # ------------------------------------------------------------------ algorithms
 
 
-@pytest.mark.parametrize("name", ["c45", "cart", "stump", "random_forest", "extra_trees"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stump",
+        "random_forest",
+        *(pytest.param(n, marks=pytest.mark.matrix) for n in ("c45", "cart", "extra_trees")),
+    ],
+)
 def test_an_algorithm_by_name_is_the_front_door_s(name):
     x, y = IRIS
     table = {f"x{f}": x[:, f] for f in range(4)} | {"target": y}
@@ -377,6 +388,7 @@ def test_an_algorithm_by_name_is_the_front_door_s(name):
         same_tree(one, other)
 
 
+@pytest.mark.matrix
 def test_what_is_said_beside_an_algorithm_wins():
     tree = DecisionTreeClassifier(algorithm="c45", max_depth=2, min_samples_leaf=9, pruner="none")
     settings = tree.fit(*IRIS).model_.settings
@@ -391,6 +403,7 @@ def test_what_is_said_beside_an_algorithm_wins():
     assert len(path.ccp_alphas) > 2
 
 
+@pytest.mark.matrix
 def test_a_forest_of_an_algorithm_s_trees_has_the_trees_that_are_asked_for():
     forest = RandomForestClassifier(3, algorithm="cart", random_state=0).fit(*IRIS)
     assert (forest.model_.n_trees, forest.model_.missing) == (3, "surrogate")

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.strategies import models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError
@@ -117,7 +118,11 @@ def saved(tmp_path: Path) -> Path:
 # What comes back
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=examples(50),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
 @given(model=models())
 def test_any_model_comes_back_equal(model, tmp_path):
     path = tmp_path / "any.treekit"
@@ -224,8 +229,9 @@ def test_arrays_are_written_byte_for_byte_as_numpy_does(shape):
     array = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
-    assert read_array(buffer.getvalue(), np.int32).tolist() == array.tolist()
-    assert np.load(io.BytesIO(array_bytes(array))).tolist() == array.tolist()
+    for back in (read_array(buffer.getvalue(), np.int32), np.load(io.BytesIO(array_bytes(array)))):
+        assert (back.dtype, back.shape) == (array.dtype, shape)
+        np.testing.assert_array_equal(back, array)
 
 
 # Writing
@@ -458,7 +464,7 @@ def test_a_file_without_a_header_is_refused(saved):
 
 
 def test_compressed_entries_are_refused_before_they_swell(saved):
-    rewritten(saved, {"kind.npy": bytes(10**8)}, compression=zipfile.ZIP_DEFLATED)
+    rewritten(saved, {"kind.npy": bytes(10**7)}, compression=zipfile.ZIP_DEFLATED)
     assert saved.stat().st_size < 10**6
     started = time.perf_counter()
     with pytest.raises(ModelFileError, match="compressed"):
@@ -534,7 +540,7 @@ def test_forged_entries_with_right_checksums_give_a_clear_error_or_a_sound_model
         names = archive_.namelist()
     rng = np.random.default_rng(1)
     refused = 0
-    for _ in range(300):
+    for _ in range(90):
         path.write_bytes(whole)
         name = str(rng.choice(names))
         content = bytearray(entry(path, name))
@@ -544,7 +550,7 @@ def test_forged_entries_with_right_checksums_give_a_clear_error_or_a_sound_model
             content[at] = int(rng.integers(256))
         rewritten(path, {name: bytes(content)})
         refused += not check_harmless(path)
-    assert refused > 100
+    assert refused > 30
 
 
 # Memory and speed
@@ -562,11 +568,11 @@ def with_settings(text: str, path: Path) -> Path:
     "one", ["[]", "{}", '{"":0}', '{"":[]}', "1e5", "[[[[]]]]", '"é"', "null"], ids=repr
 )
 def test_settings_cannot_swell(one, tmp_path):
-    path = with_settings('{"": [' + ",".join([one] * 30_000) + "]}", tmp_path / "m")
+    path = with_settings('{"": [' + ",".join([one] * 5_000) + "]}", tmp_path / "m")
     assert memory_of_loading(path) < 100 * path.stat().st_size
 
 
-@pytest.mark.parametrize("n_trees", [1, 3000])
+@pytest.mark.parametrize("n_trees", [1, 500])
 def test_memory_is_bounded_by_the_size_of_the_file_and_the_number_of_trees(n_trees, tmp_path):
     many = tuple(f"{k:x}" for k in range(30_000 if n_trees == 1 else 2))
     schema = Schema(columns=(Column("x", "nominal", many),), classes=("a", "b"))
@@ -613,6 +619,7 @@ def large_model(n_trees: int, depth: int) -> Model:
     return make_model(schema, trees)
 
 
+@pytest.mark.matrix
 def test_a_million_nodes_are_saved_and_loaded_in_under_a_second_each(tmp_path):
     model = large_model(n_trees=61, depth=13)
     assert model.n_nodes > 990_000
@@ -629,13 +636,13 @@ def test_a_million_nodes_are_saved_and_loaded_in_under_a_second_each(tmp_path):
     np.testing.assert_array_equal(back.trees[-1].threshold, model.trees[-1].threshold)
 
 
-def test_a_hostile_chain_of_a_million_nodes_is_refused_at_once(tmp_path):
+def test_a_hostile_chain_of_many_nodes_is_refused_at_once(tmp_path):
     path = tmp_path / "m"
     schema = Schema(columns=(Column("x"),), classes=("a", "b"))
     save(
         make_model(schema, [build_tree(threshold(0, 0, leaf([1, 0]), leaf([0, 1])), schema)]), path
     )
-    n = 10**6 + 1
+    n = 10**5 + 1
     node = np.arange(n)
     is_inner = (node % 2 == 0) & (node < n - 1)
     whole = np.where(is_inner, 1, 0)

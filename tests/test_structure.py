@@ -15,6 +15,7 @@ from tests.extremes import EXTREMES
 from tests.reference.models import chain, random_model
 from tests.reference.mutants import onnx_mutants
 from tests.reference.python_arrays import array_in, with_arrays
+from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.export import export
 from treekit.export.c import export_c
@@ -40,7 +41,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("name", ONE_WAY)
+@pytest.mark.parametrize("name", by_size(ONE_WAY))
 def test_lowering_keeps_every_path_of_every_extreme_model(name):
     model = EXTREMES[name]()
     structure = proved(model, lowered(model))
@@ -48,7 +49,7 @@ def test_lowering_keeps_every_path_of_every_extreme_model(name):
     assert structure.words.startswith("proved: every path of ")
 
 
-@pytest.mark.parametrize(("name", "form"), READ)
+@pytest.mark.parametrize(("name", "form"), by_size(READ))
 def test_trees_are_read_back_from_python_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
     (source,) = export_python(model, "m", form=form).values()
@@ -72,11 +73,15 @@ def tables_proved(text, model):
     return structure_of_tables(text.encode(), "m", model).proved
 
 
-@pytest.mark.parametrize("form", ["table", "hybrid"])
-@pytest.mark.parametrize("name", EXTREMES)
+PACKED = [
+    *((name, "table") for name in EXTREMES),
+    *((name, "hybrid") for name in ONE_WAY if name not in ("deep_left", "thousand_classes")),
+]
+
+
+@pytest.mark.parametrize(("name", "form"), by_size(PACKED))
 def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
-    form = "table" if model.missing == "fractional" else form
     structure = structure_of_c(c_of(tmp_path, model, form=form), model)
     if name in ("oblique", "surrogates") or model.missing == "fractional":
         assert structure.words.startswith("not proved: its tables cannot be read (of C source")
@@ -91,7 +96,7 @@ VOTES = [
 ]
 
 
-@pytest.mark.parametrize("name", VOTES)
+@pytest.mark.parametrize("name", by_size(VOTES))
 def test_votes_of_onnx_are_read_back_and_proved(tmp_path, name):
     model = EXTREMES[name]()
     structure = structure_of_onnx(export(model, "onnx", tmp_path / "m")[0], model)
@@ -123,7 +128,7 @@ def test_every_fault_in_a_graph_that_rows_could_show_is_found(tmp_path):
     assert found >= 10
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.matrix)])
 def test_every_bit_of_a_packed_node_of_c_counts(dtype):
     model = chain(5, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype))
     text = export_c(model, "m", form="table")["m.c"].decode()
@@ -136,7 +141,10 @@ def test_every_bit_of_a_packed_node_of_c_counts(dtype):
             assert not tables_proved(changed, model), (word[0], bit)
 
 
-@pytest.mark.parametrize(("dtype", "side"), [("float32", 0), ("float64", 1)])
+@pytest.mark.parametrize(
+    ("dtype", "side"),
+    [("float32", 0), pytest.param("float64", 1, marks=pytest.mark.matrix)],
+)
 def test_every_bit_of_a_complete_tree_of_c_counts(dtype, side):
     model = chain(3, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype), side)
     text = export_c(model, "m", form="table")["m.c"].decode()

@@ -80,11 +80,13 @@ def check(problem: reference.Problem, grown: GrownTree, rule: SurrogateRule) -> 
 def test_surrogates_and_the_rows_they_send_equal_the_slow_search(criterion: str) -> None:
     rng = random.Random(f"surrogates {criterion}")
     seen = 0
-    for _ in range(50):
+    for _ in range(80):
         rule = SurrogateRule(
             rng.choice([0, 1, 2, 5]), rng.random() < 0.4, right_and_wrong=rng.random() < 0.4
         )
         problem = problem_of(rng, criterion, known_only=True)
+        while not any(problem.levels):  # numbers alone compile anew
+            problem = problem_of(rng, criterion, known_only=True)
         if rng.random() < 0.5:  # a column that nearly repeats the first
             copy = [v if rng.random() < 0.8 else rng.choice(problem.columns[0]) for v in
                     problem.columns[0]]  # fmt: skip
@@ -96,6 +98,19 @@ def test_surrogates_and_the_rows_they_send_equal_the_slow_search(criterion: str)
         check(problem, grown, rule)
         seen += len(grown.tree.surrogate_feature)
     assert seen > 15
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("criterion", ["gini", "squared_error"])
+def test_surrogates_of_numbers_alone_equal_the_slow_search(criterion: str) -> None:
+    rng = random.Random(f"numbers {criterion}")
+    rule = SurrogateRule(5)
+    for _ in range(20):
+        problem = problem_of(rng, criterion, known_only=True)
+        gone = [column for column in problem.columns if not all(v is None for v in column)]
+        problem = replace(problem, columns=gone or [[1.0] * len(problem.y)])
+        problem = replace(problem, levels=[None] * len(problem.columns))
+        check(problem, grow(problem, surrogates=rule), rule)
 
 
 def test_a_reversed_copy_stands_in_with_the_larger_values_left() -> None:
@@ -173,7 +188,7 @@ def mixed_table(rows: int, seed: int) -> dict[str, Any]:
     return table
 
 
-@pytest.mark.parametrize("splitter", ["exact", "histogram"])
+@pytest.mark.parametrize("splitter", [pytest.param("exact", marks=pytest.mark.matrix), "histogram"])
 def test_rows_go_in_growth_where_the_model_sends_them(splitter: str) -> None:
     dataset = make_dataset(mixed_table(400, 1), "y")
     settings = {"missing": "surrogate", "splitter": splitter, "max_bins": 9, "seed": 0}
@@ -186,7 +201,7 @@ def test_rows_go_in_growth_where_the_model_sends_them(splitter: str) -> None:
     )
 
 
-@pytest.mark.parametrize("splitter", ["exact", "histogram"])
+@pytest.mark.parametrize("splitter", [pytest.param("exact", marks=pytest.mark.matrix), "histogram"])
 def test_held_out_rows_go_where_the_model_sends_them(splitter: str) -> None:
     dataset = make_dataset(mixed_table(400, 2), "y")
     settings = {"missing": "surrogate", "splitter": splitter, "max_bins": 9, "seed": 0}

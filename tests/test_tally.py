@@ -53,6 +53,7 @@ SIZES = (2, 3, 8, 9, 17, 60, 500, 700, 2500)
 SPREADS = (1, 2, 7, 200, 255, 3_000, 60_000)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
 @pytest.mark.parametrize("kind", ["whole", "parts", "numbers"])
 def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:

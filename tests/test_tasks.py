@@ -249,7 +249,7 @@ def test_whole_weights_count_as_copies_and_rows_in_any_order():
     "settings",
     [
         {},
-        {"missing": "fractional"},
+        pytest.param({"missing": "fractional"}, marks=pytest.mark.matrix),
         {"missing": "surrogate"},
         {"splitter": "histogram", "nominal_splits": "multiway"},
         {"class_weight": "cured=3"},
@@ -273,15 +273,21 @@ def test_classes_counted_apart_and_added_up_grow_the_tree_of_the_classes(setting
     assert same_answers(apart, together)
 
 
+@pytest.mark.matrix
 def test_cells_that_stay_empty_change_nothing():
     spare = {"criterion.spare": 70}  # beyond what is kept on the stack
     assert same_answers(trained(APART_GINI), trained(APART_GINI, **spare))
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"pruner": "cost_complexity", "pruner.folds": 4}, {"missing": "fractional"}],
+    "settings",
+    [
+        {},
+        {"pruner": "cost_complexity", "pruner.folds": 4},
+        pytest.param({"missing": "fractional"}, marks=pytest.mark.matrix),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_dense_statistics_grow_and_prune_the_tree_of_squared_errors(settings):
     own = trained(VARIANCE, "days", **settings)
     plain = trained("squared_error", "days", task="regression", **settings)
@@ -428,8 +434,18 @@ def test_a_pruner_needs_a_loss():
     assert trained(PRUNABLE, pruner="cost_complexity").n_leaves >= 1
 
 
-@pytest.mark.parametrize("missing", ["direction", "fractional", "surrogate"])
-@pytest.mark.parametrize("forest", [False, True])
+@pytest.mark.parametrize(
+    ("forest", "missing"),
+    [
+        (False, "fractional"),
+        (True, "surrogate"),
+        *(
+            pytest.param(*case, marks=pytest.mark.matrix)
+            for case in itertools.product([False, True], ["direction", "fractional", "surrogate"])
+            if case not in ((False, "fractional"), (True, "surrogate"))
+        ),
+    ],
+)
 def test_every_artifact_gives_the_vector_bit_for_bit(missing, forest, tmp_path: Path):
     settings = {"ensemble": "forest", "trees": 3} if forest else {}
     model = trained(UPLIFT, missing=missing, min_weight_leaf=40, **settings)
@@ -654,6 +670,7 @@ def leaning(constant: Any, costs: list[float]) -> Criterion:
     return Criterion("leaning", EFFECT, make)
 
 
+@pytest.mark.matrix
 def test_arrays_are_constants_of_compiled_code_and_equal_ones_compile_once(monkeypatch):
     from treekit.training import compiled
 

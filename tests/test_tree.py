@@ -7,9 +7,10 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.strategies import models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
@@ -369,6 +370,7 @@ def test_a_tree_deeper_than_the_bound_is_refused_by_name():
         chain(MAX_DEPTH + 1)
 
 
+@settings(max_examples=examples(50))
 @given(models())
 def test_parents_and_depths_equal_the_slow_ones(model):
     for tree in model.trees:
@@ -377,6 +379,7 @@ def test_parents_and_depths_equal_the_slow_ones(model):
         assert tree.depth == max(slow_depths(tree))
 
 
+@settings(max_examples=examples(50))
 @given(models(max_trees=4))
 def test_joined_trees_pass_the_check_and_separate_into_themselves(model):
     nodes, roots = join(model.trees)

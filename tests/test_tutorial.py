@@ -142,6 +142,7 @@ class Shell:
         return done.stdout.split(MARK)
 
 
+@pytest.mark.system
 def test_the_tutorial_runs_as_it_stands(tmp_path: Path):
     shell = Shell(tmp_path)
     for (kind, _), group in groupby(steps(TEXT), key=session):

@@ -25,9 +25,8 @@ import pytest
 
 from treekit.errors import TreekitError
 
-__all__ = ["LONG", "SEED", "Subject", "again", "bounded", "cases", "fuzz", "try_case"]
+__all__ = ["SEED", "Subject", "again", "bounded", "cases", "fuzz", "try_case"]
 
-LONG = bool(os.environ.get("TREEKIT_LONG"))
 SEED = 20_260
 """Of all cases; another makes another 10,000."""
 
@@ -80,9 +79,10 @@ class Subject:
     watched: bool = True
 
 
-def cases(short: int, long: int) -> int:
-    """How many cases this run tries."""
-    return long if LONG else short
+def cases(few: int, many: int) -> pytest.MarkDecorator:
+    """Give a test `few` cases as its ``count``, and `many` in the system tier."""
+    system = pytest.param(many, id="many", marks=pytest.mark.system)
+    return pytest.mark.parametrize("count", [pytest.param(few, id="few"), system])
 
 
 def fuzz(subject: Subject, folder: Path, count: int) -> tuple[int, int]:

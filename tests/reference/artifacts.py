@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import secrets
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from treekit.export.c import c_prefix, export_c
 from treekit.export.python import export_python
 from treekit.model.ensemble import Model
 
-__all__ = ["STRICT", "Compiled", "compile_c", "import_python"]
+__all__ = ["STRICT", "Compiled", "compile_c", "compile_together", "import_python"]
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wtrigraphs"]
 
@@ -106,6 +106,35 @@ def compile_c(
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stderr == ""
     return Compiled(library, c_prefix(name), model)
+
+
+def compile_together(
+    sources: Mapping[str, tuple[Model, Mapping[str, Any]]], folder: Path, optimise: str = "-O0"
+) -> dict[str, Compiled]:
+    """Compile many models, each with its settings, in one go: starting a compiler takes time.
+
+    The key of a source is the name of its file.
+    """
+    for name, (model, settings) in sources.items():
+        for file, content in export_c(model, name, **settings).items():
+            (folder / file).write_bytes(content)
+    (folder / "all.c").write_text("".join(f'#include "{name}.c"\n' for name in sources))
+    library = folder / f"all-{secrets.token_hex(4)}.so"
+    command = ["gcc", *STRICT, "-Wshadow", optimise, "-shared", "-fPIC", "all.c", "-o"]
+    done = subprocess.run(
+        [*command, library.name], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[:4000]
+    assert done.stderr == ""
+    return {
+        name: Compiled(library, c_prefix(name), model, _cells_of(folder / f"{name}.h"))
+        for name, (model, _) in sources.items()
+    }
+
+
+def _cells_of(header: Path) -> str:
+    """The type of the cells of a row, as a header tells it."""
+    return header.read_text().split('_INPUT "')[1].split('"')[0]
 
 
 def import_python(model: Model, **settings: Any) -> dict[str, Any]:

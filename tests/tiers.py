@@ -1,0 +1,28 @@
+"""Which of the extreme models every run of the tests takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+__all__ = ["LARGE", "by_size"]
+
+LARGE = frozenset({
+    *("thousand_classes", "five_thousand_trees", "deep_right", "deep_left"),
+    *("two_thousand_features", "many_levels_each"),
+})  # fmt: skip
+"""Extreme models of many nodes or columns, which take most of the time of all."""
+
+
+def by_size(cases: Iterable[Any]) -> list[Any]:
+    """Parameters of a test, of which those with a large model are of the matrix tier.
+
+    A case is the name of a model, or a tuple that starts with one.
+    """
+    return [
+        pytest.param(*values, marks=pytest.mark.matrix) if values[0] in LARGE else case
+        for case in cases
+        for values in [case if isinstance(case, tuple) else (case,)]
+    ]
