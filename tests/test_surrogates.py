@@ -232,7 +232,7 @@ def test_trees_without_the_policy_have_no_surrogates() -> None:
 
 def test_surrogates_predict_better_than_the_majority_way() -> None:
     """Three columns tell the same: what one lost, the others know."""
-    table, fresh = mixed_table(600, 4), mixed_table(600, 5)
+    table, fresh = mixed_table(250, 4), mixed_table(600, 5)
     right = {}
     for most in (0, 5):
         model = treekit.train(table, "y", missing="surrogate", surrogates=most, max_depth=1, seed=0)

@@ -96,6 +96,7 @@ def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
     assert 0 in widths or kind == "whole"
 
 
+@pytest.mark.matrix
 def test_lanes_are_left_where_a_sum_would_not_fit_one() -> None:
     for cells, bits in ((2, 32), (3, 21), (7, 9), (10, 6)):
         for weight, fits in ((2.0**bits - 1.0, True), (2.0**bits, False)):
