@@ -11,6 +11,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+# Two workers share two cores: threads of BLAS and OpenMP would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # No deadline: the first example of a test may compile kernels.
 settings.register_profile("few", deadline=None, max_examples=20)
 settings.register_profile("many", deadline=None)

@@ -272,9 +272,7 @@ def save_forest(path: Path, seed: int = 0, trees: int = 5) -> None:
     x = rng.uniform(-1, 1, (200, 2))
     said = np.where(x[:, 0] + (seed % 7 - 3) * x[:, 1] > 0, "yes", "no")
     table = {"a": x[:, 0], "b": x[:, 1], "said": said}
-    model = treekit.train(
-        table, target="said", algorithm="cart", ensemble="forest", trees=trees, seed=seed
-    )
+    model = treekit.train(table, target="said", ensemble="forest", trees=trees, seed=seed)
     model.save(path)
 
 

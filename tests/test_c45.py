@@ -212,6 +212,7 @@ def test_a_number_whose_penalty_exceeds_its_gain_is_not_split() -> None:
     assert treekit.train(table, "y", **settings, **{"criterion.mdl": True}).n_leaves == 1
 
 
+@pytest.mark.matrix
 def test_each_side_of_a_number_weighs_a_tenth_of_its_class_but_at_most_25() -> None:
     def smallest_side(rows: int, **settings: Any) -> float:
         x = [min(row, 250) for row in range(rows)]  # codes of 8 bits

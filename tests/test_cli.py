@@ -1017,6 +1017,7 @@ def test_the_demo_trains_writes_explains_and_proves(
     )
 
 
+@pytest.mark.matrix
 def test_the_demo_names_what_it_cannot_try_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

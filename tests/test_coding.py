@@ -93,6 +93,7 @@ def test_codes_that_memory_cannot_hold_lie_in_a_file(monkeypatch):
     np.testing.assert_array_equal(inside.codes, mapped.codes)
 
 
+@pytest.mark.matrix
 def test_subscripts_of_the_coding_kernels_are_unsigned():
     columns = [np.arange(5, dtype=np.float32), np.arange(5.0)]
     for coding in ("exact", "histogram"):

@@ -34,7 +34,7 @@ def counted(stats):
 
 
 CHECKS = {"criterion": check_criterion, "splitter": check_splitter, "pruner": check_pruner}
-FEW = {"absolute_error", "exact"}
+FEW = {"gini", "exact"}
 """Components whose laws are checked in the first tier, beside the pruner "mdl" below.
 
 The packages in plugins/ are judged by `treekit plugin check` in .ci/run.
@@ -97,6 +97,7 @@ def without_trees(monkeypatch):
     monkeypatch.setattr("treekit.testing.criteria.TREE_LAWS", ())
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("without_trees")
 def test_a_declared_law_that_holds_is_told_and_fails_under_strict():
     own = of_classes({"purity-is-zero": "so I believe"}, impurity=gini)
@@ -138,6 +139,7 @@ def invoked(*arguments):
     return CliRunner().invoke(main, ["plugin", "check", *arguments])
 
 
+@pytest.mark.matrix
 def test_the_command_shows_what_is_declared_and_exits_with_0():
     done = invoked("mdl", "--kind", "pruner")
     assert done.exit_code == 0, done.output

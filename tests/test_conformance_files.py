@@ -201,6 +201,7 @@ class Shifted(Wrapped):
         return {f"{name}.py": self.text(model).replace(b" <= ", b" < ")}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("fault", "law"),
     [
@@ -229,6 +230,7 @@ def test_a_broken_exporter_is_told_the_law_that_it_breaks(fault, law):
     assert broken(report) == [law]
 
 
+@pytest.mark.matrix
 def test_a_breach_shows_the_smallest_model_the_row_and_both_answers():
     with pytest.raises(ConformanceError) as failure:
         check_exporter(Shifted(".py").record())
@@ -238,6 +240,7 @@ def test_a_breach_shows_the_smallest_model_the_row_and_both_answers():
     assert "expected:         'no', probabilities [0.75, 0.25]" in text
 
 
+@pytest.mark.matrix
 def test_an_exception_is_shown_with_the_line_that_raised_it():
     (breach,) = check_exporter(ClassesOnly().record(), fail=False).breaches
     assert breach.example == "export(<a number>, 'model')"

@@ -75,6 +75,7 @@ def test_the_plugin_of_the_former_contract_is_installable_as_it_is_kept(former):
     assert not hasattr(former, "treekit_contract")
 
 
+@pytest.mark.matrix
 def test_a_former_criterion_trains_the_tree_of_its_twin_after_one_warning(former):
     settings = {"criterion.slack": 0.01, "max_depth": 5, "seed": 0}
     with pytest.warns(TreekitWarning) as told:
@@ -89,6 +90,7 @@ def test_a_former_criterion_trains_the_tree_of_its_twin_after_one_warning(former
     same_trees(again, new)
 
 
+@pytest.mark.matrix
 def test_what_still_holds_of_a_former_contract_is_used_without_a_word(former, tmp_path):
     model = treekit.train(
         DATA, "y", splitter="former_middle", pruner="former_large", **{"pruner.rows": 20}

@@ -148,6 +148,7 @@ def disk(monkeypatch, tmp_path):
     return tmp_path
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("case", CONSTANTS)
 def test_machine_code_has_constants_as_they_are_now_and_so_has_the_disk(case, disk, monkeypatch):
     text, path = NAMED[case]

@@ -155,6 +155,7 @@ def test_twoing_groups_classes_where_gini_splits_one_off() -> None:
     assert model.trees[0].threshold[0] == 9.5
 
 
+@pytest.mark.matrix
 def test_misclassification_stops_where_no_label_changes() -> None:
     table = {"x": [1, 2, 3, 4], "y": ["a", "a", "a", "b"]}
     purer = treekit.train(table, "y", criterion="gini", max_depth=1, min_weight_leaf=2, seed=0)
@@ -165,6 +166,7 @@ def test_misclassification_stops_where_no_label_changes() -> None:
     assert same.n_leaves == 1
 
 
+@pytest.mark.matrix
 def test_a_criterion_may_ask_for_the_target_as_it_is() -> None:
     def score(parent: Any, children: Any) -> float:
         # Were y centred, sums of both signs would appear.
@@ -285,6 +287,7 @@ def test_missing_rows_take_the_side_of_least_loss() -> None:
     assert (model.trees[0].threshold[0], model.trees[0].missing[0]) == (2.5, 0)
 
 
+@pytest.mark.matrix
 def test_a_criterion_of_ones_own_over_ranks_compiles_and_prunes() -> None:
     def impurity(stats: Any) -> float:
         return float(max(stats[2], stats[3]) / stats[0])

@@ -299,6 +299,7 @@ def test_a_chain_of_depth_900_agrees(deep_side: int) -> None:
     assert_equal_to_oracle(model, rows, (1, 5000))
 
 
+@pytest.mark.matrix
 def test_a_tree_at_the_depth_bound_runs() -> None:
     schema = Schema(columns=(Column("x"),), classes=("a", "b"))
     node = leaf([1.0, 0.0])

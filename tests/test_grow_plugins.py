@@ -92,6 +92,7 @@ def test_an_exception_of_the_python_path_stops_the_training_too() -> None:
         grow(TWO, criterion=slow)
 
 
+@pytest.mark.matrix
 def test_a_criterion_that_writes_to_its_statistics_is_stopped() -> None:
     def writes(parent: Any, children: Any) -> float:
         children[0, 0] = 0.0

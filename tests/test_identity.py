@@ -40,6 +40,7 @@ def n_leaves(scope):
     return treekit.train(DATA, "y", criterion=criterion(scope)).n_leaves
 
 
+@pytest.mark.matrix
 def test_a_cell_that_is_run_again_is_not_compiled_again():
     n_leaves(cell())
     kept = len(compiled._kept)

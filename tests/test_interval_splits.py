@@ -82,6 +82,7 @@ def leaves(model, data):
     return sorted(told)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("apart", "lost"), [(True, 2), (False, 2), pytest.param(False, 0, marks=pytest.mark.matrix)]
 )
@@ -111,6 +112,7 @@ def test_it_exports_with_missing_values_apart_or_in_an_interval(tmp_path):
         assert str(model.rules()).count("is missing") == 2  # once in the words before the rules
 
 
+@pytest.mark.matrix
 def test_a_pruner_is_asked_once_about_all_intervals():
     asked = []
 

@@ -102,6 +102,7 @@ def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
         subprocess.run(command, cwd=program.folder, check=True)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("language", SHIPPED)
 @pytest.mark.parametrize("form", ["table", "if_else"])
 def test_hostile_names_are_ascii_text_and_change_nothing_else(language, form):

@@ -30,6 +30,7 @@ def rows_of(seed: int, n: int, *, classes: bool) -> tuple[Any, Any]:
     return x, (y > np.median(y)).astype(int) if classes else y
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("classes", [False, True])
 def test_trees_are_those_of_scikit_learn(seed: int, classes: bool) -> None:

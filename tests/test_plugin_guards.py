@@ -167,6 +167,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("function", ["impurity", "score", "priority"])
 def test_a_number_that_is_none_is_told_with_function_and_statistics(record, function, way):
@@ -178,6 +179,7 @@ def test_a_number_that_is_none_is_told_with_function_and_statistics(record, func
         assert "no model was made" in str(told.value)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("way", WAYS)
 def test_an_order_of_levels_that_is_none_is_told(record, way):
     for fault, said in FAULTS.items():
@@ -210,6 +212,7 @@ def test_a_choice_that_is_none_is_told(record, way):
             train(record, data, way)
 
 
+@pytest.mark.matrix
 def test_a_failure_leaves_the_next_training_as_it_would_have_been(record):
     before = train(record, table(), "a forest of two threads")
     assert before.n_leaves > 60
@@ -242,6 +245,7 @@ TYPES = {
 SAID = {"None": "None", "a complex number": "a complex128", "a text": "a text|a str"}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("way", "kind"),
     [
@@ -400,6 +404,7 @@ SPLITTERS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ensemble", ["tree", "forest"])
 @pytest.mark.parametrize("path", SPLITTERS)
 def test_a_split_that_is_none_is_told(path, ensemble):
@@ -415,6 +420,7 @@ def test_a_split_that_is_none_is_told(path, ensemble):
             )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("path", SPLITTERS)
 def test_levels_that_a_threshold_does_not_have_are_not_written_anywhere(path):
     model = treekit.train(columns(207), "y", splitter=SPLITTERS[path], max_depth=1)
@@ -446,6 +452,7 @@ WRITES = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "what",
     ["statistics", *(pytest.param(what, marks=pytest.mark.matrix) for what in ("rows", "codes"))],

@@ -74,6 +74,7 @@ def has_ties(run: dict[str, Any]) -> bool:
                 and run["minsplit"] == 2)  # fmt: skip
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("run", GROWN, ids=name_of)
 def test_trees_have_the_leaves_and_the_training_error_of_rpart(run: dict[str, Any]) -> None:
     alpha = run["cp"] * root_risk(cart(run, 1e9)) if run["cp"] else 0.0

@@ -143,6 +143,7 @@ def test_overlapping_rules_are_summed_as_the_text_says_not_as_a_tree_would():
     assert listed.sums([[0.0], [1.5], [3.0]]).tolist() == [[2**24, 0], [2**24, 2**24], [0, 2**24]]
 
 
+@pytest.mark.matrix
 def test_more_rules_than_a_block_holds_are_all_executed():
     schema = Schema((Column("x"),), task="regression")
     model = chain(4900, schema)

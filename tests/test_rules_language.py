@@ -78,6 +78,7 @@ def test_the_text_alone_executes_to_what_the_model_means(code):
     check()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("code", ["en", "zh", pytest.param("fr", marks=pytest.mark.matrix)])
 def test_names_that_are_words_of_any_language_are_quoted_where_they_could_be_taken(code):
     words = LANGUAGES[code]

@@ -70,6 +70,7 @@ def body(model, number):
 # ------------------------------------------------------------------ exact
 
 
+@pytest.mark.matrix
 @given(st.data())
 @settings(max_examples=examples(60))
 def test_the_text_of_any_model_alone_sums_to_what_the_model_means(data):

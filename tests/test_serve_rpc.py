@@ -532,6 +532,7 @@ def test_bytes_that_are_no_message_are_refused(server: SimpleNamespace, rows: An
     assert call(server.address, "ModelInfer", good).model_name == "echo"
 
 
+@pytest.mark.matrix
 def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNamespace, rows: Any):
     rng = np.random.default_rng(5)
     inputs = [typed("n", "FP32", [1], [1]), typed("kind of tree", "BYTES", [1], [b"oak"])]

@@ -305,6 +305,7 @@ def test_class_weights_are_in_the_shares():
     assert shares[0] < 0.4 < shares[1]
 
 
+@pytest.mark.matrix
 def test_several_targets_are_answered_together():
     table = concept()
     table["big"] = [str(size > 1) for size in table["size"]]

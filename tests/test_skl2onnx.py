@@ -28,6 +28,7 @@ from sklearn.tree import DecisionTreeClassifier as SklearnTree
 
 import treekit
 from tests.reference.models import random_model
+from tests.tiers import later
 from treekit import (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
@@ -94,7 +95,9 @@ def answers(converted, rows) -> list:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    "model", [tree(), forest(), ExtraTreesClassifier(n_estimators=3, random_state=1)], ids=str
+    "model",
+    [tree(), forest(), later(ExtraTreesClassifier(n_estimators=3, random_state=1))],
+    ids=str,
 )
 def test_a_classifier_answers_its_own_bits(model, dtype):
     rows = X.astype(dtype)

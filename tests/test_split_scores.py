@@ -142,6 +142,7 @@ def test_numbers_have_scores_too():
     assert scores["x"].values == ((0.0,), (8.0,))
 
 
+@pytest.mark.matrix
 def test_a_criterion_of_your_own_is_asked():
     own = treekit.Criterion(
         "share_of_first",

@@ -13,6 +13,7 @@ import treekit
 from tests.growing import grow, level_branches
 from tests.reference import grow as reference
 from tests.test_grow import check, problem_of
+from tests.tiers import later
 from treekit.errors import SettingError
 from treekit.grow.defaults import share_key
 from treekit.model.tree import Split
@@ -46,7 +47,7 @@ def best_gain(problem: reference.Problem) -> float:
     return best
 
 
-@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+@pytest.mark.parametrize("criterion", ["gini", later("entropy")])
 def test_up_to_the_exact_levels_the_best_of_all_subsets_is_found(criterion: str) -> None:
     rng = random.Random(f"subsets {criterion}")
     for levels in (3, 5, 8):
@@ -60,6 +61,7 @@ def test_more_subsets_than_one_scan_walks_through_are_all_tried() -> None:
     assert grow(problem).tree.gain[0] == pytest.approx(best_gain(problem), rel=1e-12)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])
 def test_above_the_exact_levels_the_orders_come_close(criterion: str) -> None:
     rng = random.Random(f"orders {criterion}")
@@ -101,13 +103,16 @@ def test_components_equal_those_of_the_covariance(scaled: bool) -> None:
         assert alike > 1 - 1e-6
 
 
-@pytest.mark.parametrize("criterion", ["gini", "entropy", "gain_ratio", "squared_error"])
+@pytest.mark.parametrize(
+    "criterion", ["gini", *map(later, ("entropy", "gain_ratio", "squared_error"))]
+)
 def test_trees_of_one_level_against_the_rest_equal_the_oracle(criterion: str) -> None:
     rng = random.Random(f"one {criterion}")
     for _ in range(30):
         check(problem_of(rng, criterion, one_vs_rest=True))
 
 
+@pytest.mark.matrix
 def test_trees_of_the_level_of_the_largest_ratio_equal_the_oracle() -> None:
     rng = random.Random("one by ratio")
     for _ in range(40):
@@ -121,6 +126,7 @@ def test_trees_of_any_exact_levels_equal_the_oracle(exact_levels: int) -> None:
         check(problem_of(rng, "gini", exact_levels=exact_levels))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error"])
 def test_gains_of_known_rows_equal_the_oracle(criterion: str) -> None:
     """What surrogates and divided rows build on; rows whose value is missing follow the heavier."""
@@ -129,6 +135,7 @@ def test_gains_of_known_rows_equal_the_oracle(criterion: str) -> None:
         check(problem_of(rng, criterion, known_only=True, multiway=rng.random() < 0.3, max_depth=1))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error"])
 def test_nodes_at_or_below_the_least_impurity_are_leaves(criterion: str) -> None:
     rng = random.Random(f"impurity {criterion}")

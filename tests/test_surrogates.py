@@ -230,6 +230,7 @@ def test_trees_without_the_policy_have_no_surrogates() -> None:
     assert len(model.trees[0].surrogate_feature) == 0
 
 
+@pytest.mark.matrix
 def test_surrogates_predict_better_than_the_majority_way() -> None:
     """Three columns tell the same: what one lost, the others know."""
     table, fresh = mixed_table(250, 4), mixed_table(600, 5)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import treekit
+from tests.tiers import later
 from treekit import (
     Criterion,
     CriterionFunctions,
@@ -250,12 +251,12 @@ def test_whole_weights_count_as_copies_and_rows_in_any_order():
     [
         {},
         pytest.param({"missing": "fractional"}, marks=pytest.mark.matrix),
-        {"missing": "surrogate"},
+        later({"missing": "surrogate"}),
         {"splitter": "histogram", "nominal_splits": "multiway"},
-        {"class_weight": "cured=3"},
-        {"costs": "cured>ill=4"},
+        later({"class_weight": "cured=3"}),
+        later({"costs": "cured>ill=4"}),
         {"pruner": "cost_complexity", "pruner.folds": 3},
-        {"pruner": "reduced_error"},
+        later({"pruner": "reduced_error"}),
         {"ensemble": "forest", "trees": 3, "bootstrap": False, "max_features": 2},
     ],
     ids=str,
@@ -328,6 +329,7 @@ INDICATORS = Criterion(
 FOREST = {"ensemble": "forest", "trees": 3}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "settings",
     [
@@ -434,6 +436,7 @@ def test_a_pruner_needs_a_loss():
     assert trained(PRUNABLE, pruner="cost_complexity").n_leaves >= 1
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("forest", "missing"),
     [
@@ -692,6 +695,7 @@ def test_arrays_are_constants_of_compiled_code_and_equal_ones_compile_once(monke
     assert gains[0] == gains[1] == gains[2] / 2
 
 
+@pytest.mark.matrix
 def test_a_loss_is_that_of_its_own_table_though_the_score_is_compiled_already():
     costs = [1.0]
     record = leaning(np.array([1.0]), costs)

@@ -1,13 +1,17 @@
-"""Which of the extreme models every run of the tests takes."""
+"""Which parameters of a test belong to the matrix tier."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 
-__all__ = ["LARGE", "by_size"]
+__all__ = ["LARGE", "by_size", "later"]
+
+later = partial(pytest.param, marks=pytest.mark.matrix)
+"""Parameters of a test that the matrix tier runs; others belong to the first tier."""
 
 LARGE = frozenset({
     *("thousand_classes", "five_thousand_trees", "deep_right", "deep_left"),
