@@ -35,6 +35,7 @@ from tests.snapshots.artifacts import (
     uses,
 )
 from tests.snapshots.make_models import MODELS, TRAINED, main, model_path
+from tests.tiers import later
 from treekit.model.ensemble import Model
 from treekit.model.tree import Tree
 
@@ -42,7 +43,7 @@ QUICK = (
     *("trained_tree", "trained_cost_complexity", "trained_c45", "trained_surrogates"),
     *("trained_forest", "trained_regression_forest", "read_xgboost", "read_boosting"),
 )
-"""Models trained again in the first tier: others use kernels that take long to compile."""
+"""Trained models of the first tier: others use kernels that take long to compile."""
 REWRITE = "if that is meant: python -m tests.snapshots artifacts.txt"
 RECORDED, INSTALLED = recorded_versions(), installed_versions()
 OTHER_VERSIONS = [library for library in LIBRARIES if RECORDED[library] != INSTALLED[library]]
@@ -79,7 +80,10 @@ def test_saving_a_stored_model_gives_the_same_file(name: str, tmp_path: Path) ->
     assert after.read_bytes() == before.read_bytes()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [later(name) if name in TRAINED and name not in QUICK else name for name in MODELS],
+)
 def test_artifacts_have_the_stored_digests(name: str) -> None:
     made = digest_lines(stored_model(name), without=OTHER_VERSIONS)
     stored = {
@@ -113,7 +117,7 @@ def test_a_release_leaves_the_digests_as_they_are(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.matrix) for name in TRAINED],
+    [name if name in QUICK else later(name) for name in TRAINED],
 )
 def test_training_again_gives_the_same_model(name: str) -> None:
     found = list(model_differences(stored_model(name), TRAINED[name]()))

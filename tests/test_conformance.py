@@ -34,7 +34,7 @@ def counted(stats):
 
 
 CHECKS = {"criterion": check_criterion, "splitter": check_splitter, "pruner": check_pruner}
-FEW = {"gini", "exact"}
+FEW = {"exact"}
 """Components whose laws are checked in the first tier, beside the pruner "mdl" below.
 
 The packages in plugins/ are judged by `treekit plugin check` in .ci/run.

@@ -94,6 +94,7 @@ def test_rows_fall_into_the_intervals_that_plain_python_makes(apart, lost):
     assert leaves(model, data) == sorted(wanted)
 
 
+@pytest.mark.matrix
 def test_a_split_on_intervals_is_one_level_and_its_inner_tests_gain_nothing():
     model = treekit.train(table(), "y", splitter=quarters(False, 2), max_depth=1)
     tree = model.trees[0]
@@ -103,6 +104,7 @@ def test_a_split_on_intervals_is_one_level_and_its_inner_tests_gain_nothing():
     assert sorted(tree.threshold[tree.kind == 1]) == [49.5, 99.5, 149.5]
 
 
+@pytest.mark.matrix
 def test_it_exports_with_missing_values_apart_or_in_an_interval(tmp_path):
     for apart in (False, True):
         model = treekit.train(table(every=11), "y", splitter=quarters(apart, 2), max_depth=2)

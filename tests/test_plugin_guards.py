@@ -188,6 +188,7 @@ def test_an_order_of_levels_that_is_none_is_told(record, way):
             train(record, data, way)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("way", WAYS)
 def test_a_penalty_that_is_none_is_told(record, way):
     for fault in (NAN, INFINITE, RAISES):
@@ -428,6 +429,7 @@ def test_levels_that_a_threshold_does_not_have_are_not_written_anywhere(path):
     assert len(model.trees[0].level_branch) == 0
 
 
+@pytest.mark.matrix
 def test_a_find_called_as_python_may_keep_what_it_is_given_and_not_write_to_it():
     kept = []
 

@@ -113,7 +113,7 @@ def test_a_classifier_answers_its_own_bits(model, dtype):
     [
         DecisionTreeRegressor(max_depth=4),
         regressor(),
-        ExtraTreesRegressor(n_estimators=3, random_state=1),
+        later(ExtraTreesRegressor(n_estimators=3, random_state=1)),
     ],
     ids=str,
 )
