@@ -90,6 +90,12 @@ def test_a_text_that_was_not_edited_is_the_model_bit_for_bit(model, joined):
     assert_same(revised(model, read_edited(str(model.rules(join=joined)))), model)
 
 
+def test_a_leaf_below_the_finest_step_keeps_the_grid_of_its_model():
+    schema = Schema((Column("x"),), task="regression")
+    model = make_model(schema, [build_tree(leaf(5e-324), schema)])
+    assert_same(revised(model, read_edited(text_of(model))), model)
+
+
 @settings(max_examples=examples(20), deadline=None)
 @given(model=models(kinds=ALL_KINDS))
 def test_json_that_was_not_edited_is_the_model_bit_for_bit(model):

@@ -153,6 +153,7 @@ def on_grid(
         dtype = facts.schema.dtype
         grid = regression_grid(float(largest.max()), facts.n_trees, dtype, facts.mass)
     units = np.ldexp(said, -facts.exponent)
-    if facts.exponent >= grid.exponent and bool(np.all(units == np.floor(units))):
+    # Numbers that are all 0 fit every grid: the stated one is kept.
+    if (facts.exponent >= grid.exponent or not said.any()) and bool(np.all(units == np.floor(units))):
         return units.astype(np.int64), facts.exponent
     return grid.to_grid(said), grid.exponent
