@@ -295,3 +295,13 @@ def test_the_importer_keeps_the_laws_of_its_contract(tmp_path: Path) -> None:
     assert not recognises_lightgbm(tmp_path / "absent.txt")
     with pytest.raises(SettingError, match="dtype"):
         treekit.read_model(path, dtype="float16")
+
+
+@pytest.mark.parametrize("word", [-1, 2**32])
+def test_a_set_of_categories_beyond_32_bits_is_refused(word: int, tmp_path: Path):
+    text = trained(categories=True).model_to_string()
+    assert "cat_threshold=" in text
+    path = tmp_path / "m.txt"
+    path.write_text(re.sub(r"cat_threshold=\d+", f"cat_threshold={word}", text), encoding="utf-8")
+    with pytest.raises(ModelFileError, match="cat_threshold is out of range"):
+        treekit.read_model(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import treekit
 from tests.reference import prune as reference
 from treekit.data.dataset import make_dataset
 from treekit.pruners.before import chi_squared, holdout
-from treekit.pruners.mdl import class_bits
+from treekit.pruners.mdl import class_bits, split_bits
 
 MELONS = Path(__file__).parent.parent / "examples" / "tables" / "watermelon"
 ORDER = ["navel", "color", "root", "sound", "texture", "touch"]
@@ -127,6 +128,15 @@ def slow_class_bits(stats: list[float]) -> float:
 def test_the_bits_of_a_leaf_are_its_stochastic_complexity(stats):
     found = class_bits(np.array([stats], float))[0]
     assert found == pytest.approx(slow_class_bits(stats), rel=1e-12)
+
+
+def test_the_bits_of_a_split_count_the_columns_and_the_places_to_divide_one():
+    rows = {"x": [1.0, 2.0, 3.0, 4.0, 5.0] * 6, "c": list("klm") * 10, "y": [0, 0, 1, 1, 1] * 6}
+    tree = treekit.train(rows, "y", seed=0).trees[0]
+    context: Any = SimpleNamespace(table=SimpleNamespace(n_codes=np.array([5, 3])))
+    assert tree.feature[0] == 0
+    assert split_bits(tree, context)[0] == 1 + math.log2(2) + math.log2(5 - 1)
+    assert split_bits(tree, context)[1] == 1
 
 
 @pytest.mark.parametrize("nominal_splits", ["subset", "multiway"])
