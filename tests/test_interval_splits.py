@@ -140,6 +140,7 @@ def test_a_pruner_is_asked_once_about_all_intervals():
     assert asked[0][2].sum() == 50
 
 
+@pytest.mark.matrix
 def test_intervals_count_as_leaves_and_the_best_go_first():
     data = table()
     splitter = quarters(False, 2)

@@ -113,7 +113,6 @@ def test_surrogates_of_numbers_alone_equal_the_slow_search(criterion: str) -> No
         check(problem, grow(problem, surrogates=rule), rule)
 
 
-@pytest.mark.matrix
 def test_a_reversed_copy_stands_in_with_the_larger_values_left() -> None:
     values = [float(i) for i in range(8)]
     columns: list[list[Any]] = [[*values, None], [*(7.0 - v for v in values), 6.0]]
