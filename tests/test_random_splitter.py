@@ -127,7 +127,7 @@ def test_missing_rows_take_the_side_that_scores_better():
 
 @pytest.mark.matrix
 def test_both_sides_are_as_heavy_as_asked_and_pure_leaves_end_growth():
-    table = noisy()
+    table = noisy(300)
     bounded = grown(table, min_weight_leaf=12).trees[0]
     assert bounded.weight[bounded.leaves].min() >= 12
     assert bounded.n_leaves > 5
@@ -138,7 +138,7 @@ def test_both_sides_are_as_heavy_as_asked_and_pure_leaves_end_growth():
 @pytest.mark.matrix
 @pytest.mark.parametrize("criterion", ["entropy", "gain_ratio"])
 def test_any_criterion_judges_the_drawn_tests(criterion):
-    table = noisy()
+    table = noisy(300)
     model = grown(table, criterion=criterion, nominal_splits="multiway", max_depth=4)
     tree = model.trees[0]
     inner = tree.kind != Split.LEAF
@@ -181,7 +181,7 @@ def test_no_value_is_too_large_and_no_gap_too_small(values, seed):
 @pytest.mark.matrix
 def test_a_forest_is_the_same_for_any_number_of_threads():
     one, two = (
-        grown(noisy(), ensemble="forest", trees=6, bootstrap=False, n_jobs=n) for n in (1, 2)
+        grown(noisy(300), ensemble="forest", trees=6, bootstrap=False, n_jobs=n) for n in (1, 2)
     )
     for a, b in zip(one.trees, two.trees, strict=True):
         same_tree(a, b)
@@ -225,7 +225,7 @@ def test_classes_are_counted_alike_in_integers_and_in_numbers():
     """Weights are added up in one word a row, those too heavy for it in a cell for each class."""
     weights = np.random.default_rng(6).integers(1, 4, 300).astype(float)
     light, heavy = (
-        grown(noisy(seed=6), 2, weights=weights * unit, min_weight_leaf=3 * unit).trees[0]
+        grown(noisy(300, seed=6), 2, weights=weights * unit, min_weight_leaf=3 * unit).trees[0]
         for unit in (1.0, 2.0**40)
     )
     np.testing.assert_array_equal(light.feature, heavy.feature)
