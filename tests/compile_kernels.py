@@ -1,6 +1,6 @@
-"""Compile the kernels that most tests use, in two processes, before any test runs.
+"""Compile the kernels that many tests use, in two processes, before any test runs.
 
->>> python -m tests.compile_kernels         # both processes
+>>> python -m tests.compile_kernels         # all parts, one after the other
 >>> python -m tests.compile_kernels grow    # one of them
 
 Kernels that a run compiles first would otherwise be compiled once in every worker.  The
@@ -14,18 +14,18 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 
-__all__ = ["compile_kernels", "kernels_state"]
+__all__ = ["FIRST", "MATRIX", "compile_kernels", "kernels_state"]
 
 
-def compile_kernels() -> None:
-    """Run all parts at the same time, each in its own process."""
+def compile_kernels(parts: Iterable[str]) -> None:
+    """Run parts at the same time, each in its own process."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.compile_kernels", part],
@@ -33,7 +33,7 @@ def compile_kernels() -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for part in PARTS
+        for part in parts
     ]
     for process in processes:
         _, errors = process.communicate()
@@ -94,10 +94,27 @@ def _use() -> None:
     _train("price", criterion="absolute_error")
 
 
-PARTS: Mapping[str, Callable[[], None]] = {"grow": _grow, "use": _use}
+def _oblique() -> None:
+    """Grow trees of oblique splits."""
+    _train("price", splitter="oblique")
+
+
+def _random() -> None:
+    """Grow trees of random splits, and of numbers alone with surrogates."""
+    _train("dear", algorithm="extra_trees", trees=3)
+    _train("price", algorithm="extra_trees", trees=3)
+    _train("dear", levels=False, missing="surrogate")
+
+
+PARTS: Mapping[str, Callable[[], None]] = {
+    "grow": _grow,
+    "use": _use,
+    "oblique": _oblique,
+    "random": _random,
+}
+FIRST, MATRIX = ("grow", "use"), ("oblique", "random")
+"""Parts that every tier needs, and parts that the matrix tier needs, too."""
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        compile_kernels()
-    for part in sys.argv[1:]:
+    for part in sys.argv[1:] or PARTS:
         PARTS[part]()

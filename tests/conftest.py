@@ -45,16 +45,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if not whole or not config.option.numprocesses or config.option.collectonly:
         return
-    from tests.compile_kernels import compile_kernels, kernels_state
+    from tests.compile_kernels import FIRST, MATRIX, compile_kernels, kernels_state
 
     cache, state = getattr(config, "cache", None), kernels_state()
-    if cache is None or cache.get("treekit/kernels", None) != state:
+    for parts in (FIRST, MATRIX) if config.option.markexpr == "matrix" else (FIRST,):
+        key = f"treekit/kernels/{parts[0]}"
+        if cache is not None and cache.get(key, None) == state:
+            continue
         started = time.monotonic()
         sys.stderr.write("compiling kernels for the tests ...\n")
-        compile_kernels()
+        compile_kernels(parts)
         sys.stderr.write(f"compiled in {time.monotonic() - started:.0f} s\n")
         if cache is not None:
-            cache.set("treekit/kernels", state)
+            cache.set(key, state)
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers
