@@ -154,6 +154,7 @@ def on_grid(
         grid = regression_grid(float(largest.max()), facts.n_trees, dtype, facts.mass)
     units = np.ldexp(said, -facts.exponent)
     # Numbers that are all 0 fit every grid: the stated one is kept.
-    if (facts.exponent >= grid.exponent or not said.any()) and bool(np.all(units == np.floor(units))):
+    fits = facts.exponent >= grid.exponent or not said.any()
+    if fits and bool(np.all(units == np.floor(units))):
         return units.astype(np.int64), facts.exponent
     return grid.to_grid(said), grid.exponent
