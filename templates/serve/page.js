@@ -119,7 +119,9 @@ async function showForeign(model) {
 
 function link() {
   clearTimeout(linkTimer);
+  const before = location.hash;
   linkTimer = setTimeout(() => {
+    if (location.hash !== before) return;  // the user went elsewhere: "hashchange" comes next
     const parts = new URLSearchParams({ model: state.model.name, lang: language() });
     if (state.tree !== 1) parts.set("tree", String(state.tree));
     if (state.form) {
