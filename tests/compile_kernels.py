@@ -69,15 +69,18 @@ def _train(target: str, *, levels: bool = True, **settings: Any) -> Any:
 
 
 def _grow() -> None:
-    """Grow and prune trees of classes, with each way to treat missing values."""
+    """Grow and prune trees of classes and of numbers."""
     _train("dear", splitter="histogram")
-    _train("dear", levels=False)  # 15 s: the search without an order of levels
+    _train("price", ensemble="forest", trees=3)
     _train("dear", algorithm="c45")
-    _train("dear", missing="surrogate", splitter="exact", pruner="cost_complexity")
+    _train("price", criterion="absolute_error")
 
 
 def _use() -> None:
-    """Predict, write rules, export and verify models built by hand; then grow trees of numbers."""
+    """Predict, write rules, export and verify models built by hand; then grow the rest.
+
+    It comes second so that the other process has compiled what all trees share.
+    """
     import treekit
     from tests.extremes import EXTREMES
     from treekit.serve.models.warm import warm
@@ -90,8 +93,8 @@ def _use() -> None:
             treekit.verify(model, paths, random_rows=200)
             model.rules()
         warm()
-    _train("price", ensemble="forest", trees=3)
-    _train("price", criterion="absolute_error")
+    _train("dear", missing="surrogate", splitter="exact", pruner="cost_complexity")
+    _train("dear", levels=False)  # the search without an order of levels
 
 
 def _oblique() -> None:

@@ -115,10 +115,10 @@ def test_surrogates_of_numbers_alone_equal_the_slow_search(criterion: str) -> No
 
 def test_a_reversed_copy_stands_in_with_the_larger_values_left() -> None:
     values = [float(i) for i in range(8)]
-    columns: list[list[Any]] = [[*values, None], [*(7.0 - v for v in values), 6.0]]
+    columns: list[list[Any]] = [[*values, None], [*(7.0 - v for v in values), 6.0], [0.0] * 9]
     y = [0, 0, 0, 0, 1, 1, 1, 1, 0]
     tree = grow(
-        reference.Problem(columns, y, [None, None], "gini", 2, known_only=True), surrogates=5
+        reference.Problem(columns, y, [None, None, 1], "gini", 2, known_only=True), surrogates=5
     ).tree
     assert tree.feature[0] == 1  # the one without gaps
     assert kept(tree, 0) == [(0, 3.5, 1)]

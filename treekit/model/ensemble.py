@@ -93,6 +93,11 @@ class Model:
     settings: dict[str, Any] = field(default_factory=dict, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        for array in (self.units, self.costs):
+            if array is not None:
+                array.flags.writeable = False  # so that kernels are compiled for one type, too
+
     def __repr__(self) -> str:
         trees = "1 tree" if self.n_trees == 1 else f"{self.n_trees} trees"
         names = [repr(output.name) for output in self.schema.outputs]
@@ -286,7 +291,7 @@ def make_model(
         missing=missing,
         unknown=unknown,
         voting=voting,
-        costs=None if costs is None else _frozen(np.array(costs)),
+        costs=None if costs is None else np.array(costs),
         combine=combine,
         link=link,
         settings=settings or {},
@@ -294,16 +299,11 @@ def make_model(
     )
     check_policies(frame)
     if schema.task == "classification" and not frame.margins:
-        return replace(frame, units=_frozen(spread_trees(frame, trees)))
+        return replace(frame, units=spread_trees(frame, trees))
     leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
     largest = np.maximum.reduceat(np.abs(leaf_values), frame.leaf_offsets[:-1], axis=0)
     if combine == "sum":
         grid = sum_grid_of(largest)
     else:
         grid = regression_grid(float(largest.max()), len(trees), schema.dtype, frame.mass)
-    return replace(frame, units=_frozen(grid.to_grid(leaf_values)), exponent=grid.exponent)
-
-
-def _frozen(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    array.flags.writeable = False
-    return array
+    return replace(frame, units=grid.to_grid(leaf_values), exponent=grid.exponent)

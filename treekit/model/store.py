@@ -238,7 +238,6 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
     margins = schema.task == "classification" and header.combine == "sum"
     check_forest(nodes, roots, schema, margins)
     costs = None if header.costs is None else _cost_table(header.costs)
-    units.flags.writeable = False
     model = Model(
         schema=schema,
         trees=separate(nodes, roots),
@@ -261,9 +260,7 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
 def _cost_table(costs: tuple[tuple[int, ...], ...]) -> npt.NDArray[np.int64]:
     if len({len(row) for row in costs}) != 1:
         raise ModelFileError("costs is no table")
-    table = np.array(costs, dtype=np.int64)
-    table.flags.writeable = False
-    return table
+    return np.array(costs, dtype=np.int64)
 
 
 def _starts(

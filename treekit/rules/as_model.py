@@ -35,7 +35,6 @@ def as_model(
     """
     _refuse(rules)
     units = np.array(rules.units, dtype=np.int64)
-    units.flags.writeable = False
     trees = list_trees(
         rules.schema,
         rules.tree,

@@ -132,7 +132,6 @@ def _with_answers(model: Model, found: Matched, provenance: Mapping[str, Any]) -
         first, last = np.searchsorted(leaves.tree, [number, number + 1]).tolist()
         places = np.searchsorted(tree.leaves, leaves.leaf[first:last])
         units[model.leaf_offsets[number] + places] = said[first:last]
-    units.flags.writeable = False
     made = replace(model, units=units, exponent=edited.exponent, provenance=dict(provenance))
     check_model(made)
     return made
