@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # No deadline: the first example of a test may compile kernels.
-settings.register_profile("few", deadline=None, max_examples=20)
+settings.register_profile("few", deadline=None, max_examples=10)
 settings.register_profile("many", deadline=None)
 settings.register_profile(
     "ci",
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("few" if few else "many")
     if os.environ.get("CI"):
         settings.load_profile("ci")
-        settings.register_profile("ci few", settings.get_profile("ci"), max_examples=20)
+        settings.register_profile("ci few", settings.get_profile("ci"), max_examples=10)
         settings.load_profile("ci few" if few else "ci")
     # A shell that ignores Ctrl-C (`nohup`, `&`) hands that on to all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

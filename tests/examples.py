@@ -9,4 +9,4 @@ __all__ = ["examples"]
 
 def examples(many: int) -> int:
     """Return `many` with ``-m matrix``, and a fifth of it, but at least 5, otherwise."""
-    return many if settings().max_examples >= 100 else min(many, max(many // 5, 5))
+    return many if settings().max_examples >= 100 else min(many, max(many // 10, 5))
