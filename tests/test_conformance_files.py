@@ -19,6 +19,7 @@ from treekit.model.build import build_tree, leaf, threshold
 from treekit.model.ensemble import make_model
 from treekit.model.predict import sums
 from treekit.testing import ConformanceError, check_exporter, check_importer
+from treekit.testing.foreign import damaged
 from treekit.testing.models import hostile, hostile_alone, samples
 from treekit.testing.pairs import answer_pairs, missing_pairs, unseen_pairs
 from treekit.testing.rows import probe_rows
@@ -306,6 +307,16 @@ def test_the_importer_of_treekit_keeps_its_laws(fitted):
     states = {verdict.law.name: verdict.state for verdict in report.verdicts}
     assert states.pop("corrupt-files-are-refused") == "does not apply"  # there are no files
     assert set(states.values()) == {"holds"}
+
+
+def test_damaged_files_lack_the_line_that_their_name_says():
+    lines = [f"{number}\n".encode() for number in range(1, 9)]
+    cut = [name.split() for name, _ in damaged(b"".join(lines)) if name.startswith("without line")]
+    files = dict(damaged(b"".join(lines)))
+    assert len(cut) == len(lines)
+    for *_, number in cut:
+        gone = lines[: int(number) - 1] + lines[int(number) :]
+        assert files[f"without line {number}"] == b"".join(gone)
 
 
 def test_without_sources_only_foreign_things_are_judged():

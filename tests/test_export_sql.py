@@ -9,8 +9,10 @@ import random
 import sqlite3
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -373,6 +375,22 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> 
         assert engine.ask(content.decode(), math.inf) == [(1.0,), (2.0,), (2.0,), (2.0,)]
     finally:
         engine.close()
+
+
+def test_postgres_is_given_the_milliseconds_that_are_left() -> None:
+    from treekit.verify.sql_engines import PostgresEngine
+
+    engine, asked = PostgresEngine.__new__(PostgresEngine), []
+    engine.error = RuntimeError
+    engine.connection = SimpleNamespace(
+        execute=lambda query: asked.append(query.decode()) or SimpleNamespace(fetchall=list)
+    )
+    engine.ask("SELECT 1", time.monotonic() + 5)
+    limit, query = asked
+    assert query == "SELECT 1"
+    assert 4000 < int(limit.removeprefix("SET LOCAL statement_timeout = ")) <= 5000
+    engine.ask("SELECT 1", math.inf)
+    assert asked[2:] == ["SET LOCAL statement_timeout = 0", "SELECT 1"]
 
 
 def test_a_refused_row_stops_the_query_where_errors_are_asked_for(

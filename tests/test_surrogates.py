@@ -76,6 +76,12 @@ def check(problem: reference.Problem, grown: GrownTree, rule: SurrogateRule) -> 
             rows_of.setdefault(int(tree.first_child[node]) + branch, []).append(i)
 
 
+def with_category(problem: reference.Problem) -> reference.Problem:
+    """Add a column of one category: trees of numbers alone have kernels of their own."""
+    columns = [*problem.columns, [0.0] * len(problem.y)]
+    return replace(problem, columns=columns, levels=[*problem.levels, 1])
+
+
 @pytest.mark.parametrize("criterion", ["gini", "squared_error"])
 def test_surrogates_and_the_rows_they_send_equal_the_slow_search(criterion: str) -> None:
     rng = random.Random(f"surrogates {criterion}")
@@ -115,11 +121,10 @@ def test_surrogates_of_numbers_alone_equal_the_slow_search(criterion: str) -> No
 
 def test_a_reversed_copy_stands_in_with_the_larger_values_left() -> None:
     values = [float(i) for i in range(8)]
-    columns: list[list[Any]] = [[*values, None], [*(7.0 - v for v in values), 6.0], [0.0] * 9]
+    columns: list[list[Any]] = [[*values, None], [*(7.0 - v for v in values), 6.0]]
     y = [0, 0, 0, 0, 1, 1, 1, 1, 0]
-    tree = grow(
-        reference.Problem(columns, y, [None, None, 1], "gini", 2, known_only=True), surrogates=5
-    ).tree
+    problem = reference.Problem(columns, y, [None, None], "gini", 2, known_only=True)
+    tree = grow(with_category(problem), surrogates=5).tree
     assert tree.feature[0] == 1  # the one without gaps
     assert kept(tree, 0) == [(0, 3.5, 1)]
     assert tree.value[tree.leaves].tolist() == [[0.0, 4.0], [5.0, 0.0]]
@@ -133,9 +138,9 @@ def test_a_column_that_is_often_missing_itself_comes_after_one_that_agrees_less(
     problem = reference.Problem(
         [primary, sparse, full], [0] * 10 + [1] * 10, [None] * 3, "gini", 2, known_only=True
     )
-    tree = grow(problem, surrogates=5).tree
+    tree = grow(with_category(problem), surrogates=5).tree
     assert tree.surrogate_feature[:2].tolist() == [2, 1]
-    tree = grow(problem, surrogates=SurrogateRule(5, of_known=True)).tree
+    tree = grow(with_category(problem), surrogates=SurrogateRule(5, of_known=True)).tree
     assert tree.surrogate_feature[:2].tolist() == [1, 2]
 
 
@@ -147,7 +152,7 @@ def test_a_surrogate_cuts_between_values_of_all_rows_of_the_node() -> None:
         [primary, other], [0] * 4 + [1] * 5 + [0], [None, None], "gini", 2, known_only=True,
         max_depth=1,
     )  # fmt: skip
-    assert kept(grow(problem, surrogates=5).tree, 0) == [(1, 4.0, 0)]
+    assert kept(grow(with_category(problem), surrogates=5).tree, 0) == [(1, 4.0, 0)]
 
 
 def test_rpart_wants_nominal_surrogates_that_err_twice() -> None:
@@ -169,7 +174,7 @@ def test_a_column_no_better_than_the_majority_is_no_surrogate() -> None:
     problem = reference.Problem(
         [primary, other], [0] * 8 + [1] * 3, [None, None], "gini", 2, known_only=True
     )
-    assert len(grow(problem, surrogates=5).tree.surrogate_feature) == 0
+    assert len(grow(with_category(problem), surrogates=5).tree.surrogate_feature) == 0
 
 
 def mixed_table(rows: int, seed: int) -> dict[str, Any]:
