@@ -73,7 +73,7 @@ def _grow() -> None:
     _train("dear", splitter="histogram")
     _train("price", ensemble="forest", trees=3)
     _train("dear", algorithm="c45")
-    _train("price", criterion="absolute_error")
+    _train("dear", levels=False)  # the search without an order of levels
 
 
 def _use() -> None:
@@ -94,12 +94,12 @@ def _use() -> None:
             model.rules()
         warm()
     _train("dear", missing="surrogate", splitter="exact", pruner="cost_complexity")
-    _train("dear", levels=False)  # the search without an order of levels
 
 
 def _oblique() -> None:
-    """Grow trees of oblique splits."""
+    """Grow trees of oblique splits, and by medians."""
     _train("price", splitter="oblique")
+    _train("price", criterion="absolute_error")
 
 
 def _random() -> None:

@@ -167,6 +167,7 @@ def test_every_version_since_the_oldest_says_what_it_changed():
     assert versions == list(range(CONTRACT_VERSION, OLDEST_CONTRACT - 1, -1))
 
 
+@pytest.mark.matrix
 def test_the_age_is_told_once_whatever_the_filters_of_warnings(former):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

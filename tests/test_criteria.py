@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
 import treekit
+from tests.tiers import later
 from treekit.criteria import classes
 from treekit.criteria.cart import misclassification, twoing
 from treekit.criteria.numbers import friedman, poisson
@@ -213,6 +214,7 @@ def skewed(rows: int = 240) -> tuple[np.ndarray, np.ndarray]:
     return x, 2 * x[:, 0] + np.abs(x[:, 1]) + rng.gamma(1.0, size=rows)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("weighted", [False, True])
 def test_trees_by_absolute_error_equal_those_of_scikit_learn(weighted: bool) -> None:
     x, y = skewed()
@@ -225,6 +227,7 @@ def test_trees_by_absolute_error_equal_those_of_scikit_learn(weighted: bool) -> 
     same_as_sklearn(ours, x, theirs)
 
 
+@pytest.mark.matrix
 def test_a_leaf_says_the_median_to_the_last_bit() -> None:
     table = {"x": [0.0] * 5 + [1.0] * 4, "y": [0.1, 0.3, 0.7, 9.9, 1e6, 0.1, 0.2, 0.4, 0.7]}
     model = treekit.train(table, "y", criterion="absolute_error", max_depth=1, seed=0)
@@ -233,9 +236,8 @@ def test_a_leaf_says_the_median_to_the_last_bit() -> None:
     assert right == 0.5 * 0.2 + 0.5 * 0.4  # the mean of the middle two
 
 
-@pytest.mark.parametrize(
-    "quantile", [*(pytest.param(q, marks=pytest.mark.matrix) for q in (0.1, 0.5)), 0.9]
-)
+@pytest.mark.matrix
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
 def test_quantile_leaves_have_the_share_of_rows_below(quantile: float) -> None:
     x, y = skewed()
     tree = treekit.DecisionTreeRegressor(
@@ -262,6 +264,7 @@ def test_quantile_loss_weights_that_are_no_whole_numbers_scale_away() -> None:
     np.testing.assert_allclose(one.trees[0].value, other.trees[0].value)
 
 
+@pytest.mark.matrix
 def test_a_forest_by_absolute_error_scores_its_out_of_bag_rows() -> None:
     x, y = skewed()
     forest = treekit.RandomForestRegressor(
@@ -270,6 +273,7 @@ def test_a_forest_by_absolute_error_scores_its_out_of_bag_rows() -> None:
     assert 0.5 < forest.oob_score_ < 1.0
 
 
+@pytest.mark.matrix
 def test_nominal_levels_are_ordered_by_their_median() -> None:
     # By their means b (one far row) would come last.
     rows = {"a": [5.0, 5.0, 6.0], "b": [1.0, 1.0, 99.0], "c": [1.5, 2.0, 2.0], "d": [7.0, 7.5, 7.0]}
@@ -281,6 +285,7 @@ def test_nominal_levels_are_ordered_by_their_median() -> None:
     assert model.trees[0].level_branch.tolist() == [1, 0, 0, 1]
 
 
+@pytest.mark.matrix
 def test_missing_rows_take_the_side_of_least_loss() -> None:
     table = {"x": [1.0, 2.0, None, 3.0, 4.0, None], "y": [1.0, 1.5, 1.2, 9.0, 8.5, 0.8]}
     model = treekit.train(table, "y", criterion="absolute_error", max_depth=1, seed=0)
@@ -306,6 +311,7 @@ def test_a_criterion_of_ones_own_over_ranks_compiles_and_prunes() -> None:
     assert 1 < less.n_leaves < full.n_leaves / 2
 
 
+@pytest.mark.matrix
 def test_pruning_by_absolute_error_weighs_the_loss_of_held_out_rows() -> None:
     rng = np.random.default_rng(3)
     x = rng.random(250)
@@ -353,6 +359,7 @@ def test_settings_that_need_sums_are_refused_with_ranks(settings: dict[str, Any]
         treekit.train(table, "y", task="regression", criterion="absolute_error", **settings)
 
 
+@pytest.mark.matrix
 def test_empty_levels_have_a_branch_of_the_parents_median() -> None:
     table = {"x": ["a"] * 3 + ["c"] * 4, "y": [1.0, 1.5, 9.0, 4.0, 5.0, 5.5, 6.0]}
     model = treekit.train(
@@ -370,7 +377,7 @@ def test_splitters_that_add_statistics_up_are_refused_with_ranks(splitter: str) 
         treekit.train(table, "y", criterion="absolute_error", splitter=splitter)
 
 
-@pytest.mark.parametrize("criterion", ["absolute_error", "poisson"])
+@pytest.mark.parametrize("criterion", [later("absolute_error"), "poisson"])
 def test_one_standard_error_needs_the_cost_of_single_rows(criterion: str) -> None:
     x, y = skewed()
     table = {"x": x[:, 0], "y": np.abs(y).round()}
