@@ -339,6 +339,7 @@ def quantile_criterion(level: Fraction) -> CompiledCriterion:
     return compile_criterion(functions, 4, True, Origin("criterion", "quantile"))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("level", "max_bins", "multiway"), list(product(LEVELS, [None, 5], [False, True]))
 )
