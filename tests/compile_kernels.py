@@ -1,10 +1,9 @@
 """Compile the kernels that many tests use, in two processes, before any test runs.
 
->>> python -m tests.compile_kernels         # all parts, one after the other
->>> python -m tests.compile_kernels grow    # one of them
+    python -m tests.compile_kernels         # all parts, one after the other
+    python -m tests.compile_kernels grow    # one of them
 
-Kernels that a run compiles first would otherwise be compiled once in every worker.  The
-machine code goes to numba's usual cache: beside the sources, or to ``NUMBA_CACHE_DIR``.
+Otherwise every worker would compile the same kernels.  The machine code goes to numba's usual cache: beside the sources, or to ``NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ def _grow() -> None:
 
 
 def _use() -> None:
-    """Predict, write rules, export and verify models built by hand; then grow the rest.
+    """Predict, write rules, export and verify models built by hand; then grow with surrogates.
 
-    It comes second so that the other process has compiled what all trees share.
+    Training comes last: by then the other process has compiled the kernels that all trees share.
     """
     import treekit
     from tests.extremes import EXTREMES

@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("ci")
         settings.register_profile("ci few", settings.get_profile("ci"), max_examples=10)
         settings.load_profile("ci few" if few else "ci")
-    # A shell that ignores Ctrl-C (`nohup`, `&`) hands that on to all that it starts.
+    # Restore Ctrl-C, which the processes of a background job (`&`) ignore.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

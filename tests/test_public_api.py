@@ -1,4 +1,4 @@
-"""The public face of treekit is that of the committed snapshots: a change of it is reviewed."""
+"""Test that the public API matches the committed snapshots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_public_face_equals_its_snapshot(name: str):
         more = [f"... and {len(lines) - SHOWN} lines more"] if len(lines) > SHOWN else []
         remedy = f"If this is wanted: python -m tests.snapshots {name}, and commit the difference."
         said = "\n".join([*lines[:SHOWN], *more, "", remedy])
-        pytest.fail(f"{name} differs from the public face\n{said}", pytrace=False)
+        pytest.fail(f"{name} does not match the current public API\n{said}", pytrace=False)
 
 
 def _difference(name: str, committed: list[str], found: list[str]) -> Iterator[str]:

@@ -17,11 +17,11 @@ LARGE = frozenset({
     *("thousand_classes", "five_thousand_trees", "deep_right", "deep_left"),
     *("two_thousand_features", "many_levels_each"),
 })  # fmt: skip
-"""Extreme models of many nodes or columns, which take most of the time of all."""
+"""Names of the slowest extreme models, with many nodes or columns."""
 
 
 def by_size(cases: Iterable[Any]) -> list[Any]:
-    """Parameters of a test, of which those with a large model are of the matrix tier.
+    """Mark the cases with a large model for the matrix tier.
 
     A case is the name of a model, or a tuple that starts with one.
     """

@@ -20,15 +20,12 @@ files on a path
     because a module is imported, or inside numba, does not count: a cold cache gives the
     same figures as a warm one.
 kernels on a path
-    Machine code cannot be profiled.  The files of jitted functions are those that numba
-    compiles or loads in the run, and those of the functions that they name, and so on; a
-    function that is named and not called counts, too.
+    Files of the jitted functions that numba compiles or loads in the run, and of all functions
+    that they refer to, recursively, called or not: machine code cannot be profiled.
 climbs, calls back
-    Pairs of files of which a function of the first calls one of the second, directly or
-    through a library.  Climb: the room of the second stands above that of the first in the
-    layers of pyproject.toml, where treekit.errors stands highest.  Call back: it stands
-    below, against the direction of imports.  Calls of kernels and the front door
-    (treekit/__init__.py) are left out.
+    Pairs of files where a function of one calls a function of the other, directly or through
+    a library.  Climb: the call follows the allowed direction of imports.  Call back: the call
+    goes against it.  Calls of kernels and of treekit/__init__.py are excluded.
 """
 
 from __future__ import annotations
@@ -365,7 +362,7 @@ class Profile:
 
     def _locate(self, code: CodeType) -> Place | None:
         """Return the function of treekit that a code object is, None for any other."""
-        # A body of a class has no such flag; numba takes it from kernels that it profiles.
+        # Skip class bodies and profiled kernels, which lack this flag.
         is_function = code.co_flags & inspect.CO_OPTIMIZED
         file = self._find_file(code)
         if not is_function or file is None:
@@ -407,7 +404,7 @@ def _named_functions(function: FunctionType) -> list[FunctionType]:
             for step in dis.get_instructions(code)
             if step.opname == "LOAD_GLOBAL"
         ]
-    # Of a jitted function, of an intrinsic, of a plain one.
+    # Unwrap jitted functions and intrinsics; keep plain functions.
     plain = [getattr(value, "py_func", getattr(value, "_defn", value)) for value in values]
     return [value for value in plain if isinstance(value, FunctionType)]
 
@@ -636,7 +633,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.static and arguments.list in ("train", "export_c"):
         parser.error(f"--list {arguments.list} needs the run that --static skips")
-    gc.disable()  # it would visit the syntax trees, which live to the end, again and again
+    gc.disable()  # scanning the syntax trees is slow and frees nothing
     figures: dict[str, Any] = {
         "package": measure_package([read_source(path) for path in list_files(PACKAGE, "*.py")]),
         "beside": measure_beside(),

@@ -46,7 +46,7 @@ Answers = dict[str, npt.NDArray[Any]]
 def rows_for(model: Model) -> Rows:
     """(rows, features) float64: distinct rows at, beside and far from thresholds and levels."""
     rows = extreme_rows(model, most=16)
-    return np.stack([*{row.tobytes(): row for row in rows}.values()])  # -0.0 is not 0.0
+    return np.stack([*{row.tobytes(): row for row in rows}.values()])  # by bytes: keep -0.0 and 0.0
 
 
 def answer_rows(model: Model, rows: Rows) -> Answers:

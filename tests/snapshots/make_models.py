@@ -134,8 +134,10 @@ TRAINED: Mapping[str, Callable[[], Model]] = MappingProxyType(
         "read_boosting": _read("sklearn_boosted.skops"),
     }
 )
-"""Models trained by treekit or read from files of other libraries; repeating it must give the
-same model."""
+"""Models trained by treekit or read from files of other libraries.
+
+Making one again must give the same model.
+"""
 
 MODELS: Mapping[str, Callable[[], Model]] = MappingProxyType(
     {name: EXTREMES[name] for name in _FROM_EXTREMES}

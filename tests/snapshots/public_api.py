@@ -1,11 +1,11 @@
-"""The public face of treekit as text: names, commands, settings.
+"""The public API of treekit as text: names, commands, settings.
 
 Each function returns one snapshot of short, sorted lines, so that a change reads well in a
 diff: an entry begins with a line that is not indented, which git repeats above each hunk.
 Nothing in them depends on installed plugins, on the terminal or the environment.
 
-Modules of treekit that users do not import are named in `RECORDS` and `PLACES` alone; who moves
-one changes its line there, and the snapshots stay as they are.
+Only `RECORDS` and `PLACES` name private modules.  After moving one, update its line there; the
+snapshots do not change.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ RECORDS = (
     "treekit.training.scores:SplitScore",
     "treekit.training.scores:SplitScores",
 )
-"""Classes that public functions take or return, and ``language.toml`` fills; shown by name."""
+"""Classes used by public functions or ``language.toml``, listed without their module."""
 
 PLACES = {
     "algorithms": "treekit.training.presets:PRESETS",
@@ -115,7 +115,7 @@ def _load(place: str) -> Any:
 
 @contextmanager
 def plain_environment() -> Iterator[None]:
-    """Hide installed plugins, and what the environment says to treekit and its libraries."""
+    """Hide installed plugins and the environment variables that affect treekit."""
     hidden = ("TREEKIT_", "PROMETHEUS_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
     with (
@@ -178,7 +178,7 @@ def _value(name: str) -> Any:
 
 
 def _names(module: types.ModuleType) -> list[str]:
-    """The public names of a module; of the hooks every hook, too."""
+    """Return the public names of a module, hooks included."""
     return sorted({*module.__all__, *(name for name in vars(module) if _is_hook(name))})
 
 
@@ -279,7 +279,7 @@ def _command_lines(
         words = [*context.command_path.split()[1:], "--help-settings"]
         result = CliRunner().invoke(context.find_root().command, words, catch_exceptions=False)
         assert result.exit_code == 0, result.output
-        # A column is as wide as its widest cell: with that, one change would be many.
+        # Collapse the padding of columns, so that one changed cell does not change every line.
         yield from _indented(re.sub(r"(?<=\S) {2,}", "  ", result.output))
     if isinstance(command, click.Group):
         for inner in sorted(command.commands):
@@ -420,7 +420,7 @@ _VARIABLE = re.compile(r"\bTREEKIT_[A-Z][A-Z_0-9]*|(?<=environ\.get\(\")\w+|(?<=
 
 
 def _variable_lines() -> list[str]:
-    """Variables by the source itself, so that a new one shows up."""
+    """Find environment variables in the source code of treekit."""
     sources = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     return sorted({name for source in sources for name in _VARIABLE.findall(source)})
 
