@@ -3,7 +3,8 @@
     python -m tests.compile_kernels         # all parts, one after the other
     python -m tests.compile_kernels grow    # one of them
 
-Otherwise every worker would compile the same kernels.  The machine code goes to numba's usual cache: beside the sources, or to ``NUMBA_CACHE_DIR``.
+Otherwise every worker would compile the same kernels.  The machine code goes to numba's usual
+cache: beside the sources, or to ``NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
