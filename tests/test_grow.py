@@ -86,7 +86,7 @@ def test_exact_trees_equal_the_oracle(criterion: str, multiway: bool) -> None:
         check(problem_of(rng, criterion, multiway=multiway))
 
 
-@pytest.mark.matrix
+@pytest.mark.system  # compiles kernels of its own
 @pytest.mark.parametrize("criterion", [*CLASSES, "squared_error"])
 def test_trees_of_wide_tables_equal_the_oracle(criterion: str) -> None:
     rng = random.Random(f"wide {criterion}")

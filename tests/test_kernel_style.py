@@ -144,7 +144,7 @@ def signed_in(*modules: Any) -> tuple[list[str], int]:
         done |= new.keys()
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_subscripts_in_growth_are_unsigned() -> None:
     rng = random.Random(0)
     columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
@@ -159,7 +159,7 @@ def test_subscripts_in_growth_are_unsigned() -> None:
     assert checked >= 8  # the search, the loop over nodes, parts, and what they call
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     rng = random.Random(0)
     columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
@@ -174,7 +174,7 @@ def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     assert checked >= 8
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 @pytest.mark.parametrize("missing", ["surrogate", "fractional"])
 def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
     schema = Schema((Column("x"), Column("c", "nominal", ("a", "b"))), classes=(0, 1))
@@ -189,7 +189,7 @@ def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
     assert checked >= 4
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
     schema = Schema((Column("x"),), classes=(0, 1))
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
@@ -200,7 +200,7 @@ def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
     assert checked >= 2
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
     sets, node = np.zeros((3, 1), np.uint64), np.array([1, 2])
     bound = rate_bound(0.25)
