@@ -135,7 +135,7 @@ def test_a_list_is_made_of_a_model_and_its_table(here):
 def test_rules_as_sql_name_the_extra_that_they_need(here, monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     result = call("rules", "m.treekit", "-o", "r.sql", code=2)
-    assert "pip install 'treekit[sql]'" in result.stderr
+    assert "pip install 'treekit-ml[sql]'" in result.stderr
     assert not Path("r.sql").exists()
 
 

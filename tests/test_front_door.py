@@ -86,4 +86,4 @@ def test_a_callable_room_passes_its_arguments_on():
 
 
 def test_the_version_is_the_distribution_s():
-    assert treekit.__version__ == metadata.version("treekit")
+    assert treekit.__version__ == metadata.version("treekit-ml")

@@ -40,7 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
-    (built,) = folder.glob("treekit-*.whl")
+    (built,) = folder.glob("treekit_ml-*.whl")
     return built
 
 
@@ -76,7 +76,7 @@ def test_the_wheel_holds_templates_tables_and_type_information(wheel: Path):
     assert any(name.startswith("treekit/data/tables/") for name in names)
     assert not any("__pycache__" in name for name in names)
     tops = {name.partition("/")[0] for name in names}
-    assert tops == {"treekit", f"treekit-{treekit.__version__}.dist-info"}
+    assert tops == {"treekit", f"treekit_ml-{treekit.__version__}.dist-info"}
 
 
 def files(folder: Path) -> list[Path]:

@@ -66,7 +66,7 @@ def agree(wanted: str, got: str) -> bool:
 def _borrow(library: Path) -> None:
     """Let an environment use what is installed here, but the plugins of treekit."""
     own = ("treekit", "_editable_impl_treekit")
-    told = f"treekit-{treekit.__version__}.dist-info"
+    told = f"treekit_ml-{treekit.__version__}.dist-info"
     for folder in dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")):
         for path in Path(folder).iterdir():
             place = library / path.name

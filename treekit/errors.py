@@ -72,7 +72,7 @@ class MissingExtraError(TreekitError, ImportError):
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(
-            f"{library} is not installed; install it with: pip install 'treekit[{extra}]'"
+            f"{library} is not installed; install it with: pip install 'treekit-ml[{extra}]'"
         )
 
 

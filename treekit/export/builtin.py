@@ -85,7 +85,7 @@ def _sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
         import sqlglot  # noqa: F401
     except ImportError:
         raise ExportError(
-            "the target 'sql' needs sqlglot, which is not installed: pip install 'treekit[sql]'"
+            "the target 'sql' needs sqlglot, which is not installed: pip install 'treekit-ml[sql]'"
         ) from None
     from treekit.export.sql import export_sql
 

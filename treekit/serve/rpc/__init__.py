@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 over gRPC, on the same core as HTTP; extra ``treekit[grpc]``.
+"""The Open Inference Protocol v2 over gRPC, on the same core as HTTP; extra ``treekit-ml[grpc]``.
 
 | module | holds |
 |---|---|
