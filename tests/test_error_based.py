@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,40 @@ def test_the_book_s_subtree_of_16_votes_becomes_a_leaf() -> None:
     assert round(limit(16, 1), 3) == 2.476
 
 
-@given(st.floats(1.0, 500.0), st.floats(0.0, 1.0), st.floats(0.01, 0.49))
+@given(st.floats(1.0, 500.0), st.floats(0.0, 1.0), st.floats(0.01, 0.99))
 def test_limits_are_those_of_the_description(n: float, share: float, confidence: float) -> None:
-    from statistics import NormalDist
-
     e = n * share / 2
     z = NormalDist().inv_cdf(1.0 - confidence)
     found = float(pessimistic(n, e, Bound(confidence, z, False, NO_COSTS)))
     assert found == pytest.approx(e + reference.added_errors(n, e, confidence), rel=1e-12)
-    assert float(pessimistic(n, e, Bound(0.5, 0.0, False, NO_COSTS))) == e
+
+
+@pytest.mark.parametrize("release8", [False, True])
+@pytest.mark.parametrize(("n", "e"), [(6.0, 0.0), (9.0, 0.4), (10.0, 1.0), (16.0, 3.5)])
+def test_limits_fall_evenly_as_the_confidence_rises_to_one(
+    n: float, e: float, release8: bool
+) -> None:
+    """Weka's and Quinlan's errors have no step at a half, where treekit once added none."""
+    from treekit.pruners.error_based import quantile_of
+
+    factors = [0.1, 0.25, 0.4, 0.4999, 0.5, 0.5001, 0.6, 0.69, 0.9]
+    limits = [
+        float(pessimistic(n, e, Bound(f, quantile_of(f, release8), release8, NO_COSTS)))
+        for f in factors
+    ]
+    assert limits == sorted(limits, reverse=True)
+    assert limits[3] - limits[5] < 1e-3 * n
+    assert limits[4] > e
+
+
+@pytest.mark.parametrize("confidence", [0.1, 0.25, 0.4, 0.5, 0.6, 0.69])
+def test_limits_without_errors_are_the_exact_binomial_ones(confidence: float) -> None:
+    from scipy.stats import beta
+
+    for n in (1, 6, 9, 100):
+        z = NormalDist().inv_cdf(1.0 - confidence)
+        found = float(pessimistic(float(n), 0.0, Bound(confidence, z, False, NO_COSTS)))
+        assert found == pytest.approx(n * beta.ppf(1.0 - confidence, 1, n), abs=1e-4)
 
 
 def test_release_8_reads_its_quantile_from_a_table() -> None:
@@ -196,7 +222,7 @@ def test_less_confidence_leaves_a_smaller_tree_and_full_confidence_the_collapsed
             table, target="y", seed=0, pruner="error_based",
             **{"pruner.confidence": confidence, "pruner.raising": False},
         ).n_leaves
-        for confidence in (0.001, 0.05, 0.25, 0.45, None)
+        for confidence in (0.001, 0.05, 0.25, 0.45, 0.5, 0.69, None)
     ]  # fmt: skip
     assert leaves == sorted(leaves)
     assert leaves[0] < leaves[-1]

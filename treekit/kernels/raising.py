@@ -29,7 +29,7 @@ class Bound(NamedTuple):
     Attributes
     ----------
     confidence : float
-        Confidence factor; 0.5 and more: no pessimism.
+        Confidence factor, between 0 and 1.
     z : float
         Its standard normal quantile, ``P(Z > z) = confidence``.
     release8 : bool
@@ -49,10 +49,9 @@ def pessimistic(n, e, bound):
     """Errors to expect of `n` rows of which `e` are wrong: the upper limit at a confidence.
 
     Quinlan 1993, page 41, with a continuity correction and linear between no
-    error and one, and (J48) to n at the upper end.
+    error and one, and (J48) to n at the upper end.  Above a confidence of 0.5 the limit of
+    many errors may lie below those seen.
     """
-    if bound.confidence >= 0.5:
-        return e
     nearly = 1.0
     if bound.release8:
         nearly = 0.9999

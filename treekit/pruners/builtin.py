@@ -95,7 +95,7 @@ def treekit_pruners() -> list[Pruner]:
                 Setting(
                     "confidence", 0.25,
                     "confidence factor of the error limit; less prunes more; none: collapsing only",
-                    type=(float, type(None)), minimum=1e-6, maximum=0.5,
+                    type=(float, type(None)), minimum=1e-6, maximum=1 - 1e-6,
                 ),
                 Setting("raising", True, "also replace a subtree by its largest branch"),
                 Setting("collapsing", True, "first drop splits that lower no training errors"),

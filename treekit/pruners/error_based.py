@@ -41,8 +41,8 @@ def error_based(
     Parameters
     ----------
     confidence : float or None
-        Confidence factor: less prunes more; 0.5: errors as seen.  None:
-        subtrees are collapsed, nothing else.
+        Confidence factor, between 0 and 1: less prunes more.  None: subtrees are
+        collapsed, nothing else.
     raising : bool
         Also replace a subtree by its largest branch, through which its other
         rows then go.  Of branches that weigh the same it is the last, as in J48.
@@ -98,15 +98,14 @@ def _bound(confidence: float, limit: str, context: Context) -> Bound:
     costs = context.costs
     k = context.stats.shape[1]
     scaled = 1.0 - np.eye(k) if costs is None else costs / costs.max()
-    if limit == "release8" and confidence < 0.5:
-        z = _table_quantile(confidence)
-    else:
-        z = NormalDist().inv_cdf(1.0 - min(confidence, 0.5))
-    return Bound(confidence, z, limit == "release8", scaled)
+    release8 = limit == "release8"
+    return Bound(confidence, quantile_of(confidence, release8), release8, scaled)
 
 
-def _table_quantile(confidence: float) -> float:
-    """The normal quantile as release 8 has it: between the points of a table, linearly."""
+def quantile_of(confidence: float, release8: bool) -> float:
+    """Return z with ``P(Z > z) = confidence``; of release 8 by a table, linear between points."""
+    if not release8:
+        return NormalDist().inv_cdf(1.0 - confidence)
     levels = (0.0, 0.001, 0.005, 0.01, 0.05, 0.10, 0.20, 0.40, 1.00)
     quantiles = (4.0, 3.09, 2.58, 2.33, 1.65, 1.28, 0.84, 0.25, 0.00)
     return float(np.interp(confidence, levels, quantiles))

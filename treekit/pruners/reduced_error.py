@@ -7,7 +7,7 @@ import numpy as np
 from treekit.contracts import PrunerFunctions
 from treekit.kernels.prune import cheapest_cuts
 from treekit.model.tree import Tree
-from treekit.pruners.collapse import collapse
+from treekit.pruners.collapse import collapse, kept_nodes
 from treekit.pruners.context import Context
 
 __all__ = ["reduced_error"]
@@ -28,9 +28,17 @@ def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
     def after(tree: Tree, context: Context) -> Tree:
         context.need_holdout("reduced_error")
         risk = context.held_risk
+        grown, judged = (
+            float(context.losses.weight(stats[0])) for stats in (context.stats, context.held_stats)
+        )
         cut = cheapest_cuts(
             tree.kind, tree.first_child, tree.n_children, risk, np.zeros_like(risk), 0.0, prune_ties
         )
-        return collapse(tree, cut)
+        pruned = collapse(tree, cut)
+        leaves = kept_nodes(tree, np.where(cut, -1, np.arange(tree.n_nodes)))[pruned.leaves]
+        context.report["weight_grown_on"] = grown
+        context.report["weight_judged_by"] = judged
+        context.report["held_risk"] = float(risk[leaves].sum()) / judged
+        return pruned
 
     return PrunerFunctions(after=after, holdout=holdout)
