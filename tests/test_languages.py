@@ -14,6 +14,7 @@ import pytest
 
 import treekit
 from tests.extremes import EXTREMES, extreme_rows, wanted
+from tests.reference.encode import level_of
 from tests.reference.models import chain, mixed_schema, random_model
 from tests.runtimes import need
 from tests.test_hostile_names import MODEL as HOSTILE_MODEL
@@ -228,7 +229,7 @@ def test_a_number_in_a_row_with_names_is_a_category_and_in_an_array_a_code(tmp_p
         command, cwd=tmp_path, input=json.dumps(asked), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    codes = [levels.index(t) if (t := level_text(cell)) in levels else -1 for cell in asked]
+    codes = [-1 if (at := level_of(cell, levels)) is None else at for cell in asked]
     wanted = [f"{code} {code}\n{code}" for code in codes] + ["-1"] * 6
     wanted += [f"{code} {code}" for code in range(len(levels))] + ["TypeError"] * 9
     assert done.stdout.split("\n") == [*"\n".join(wanted).split("\n"), ""]

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
-from treekit.data.schema import Schema, level_text
+from treekit.data.schema import MISSING_MARKS, Schema, level_text
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+
+
+def value_of(text):
+    """The bool or number that a text is, with its type; None for other text."""
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return bool, text.lower() == "true"
+    if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+        return float, int(text)
+    return (float, float(text)) if NUMBER.fullmatch(text) else None
+
+
+def level_of(cell, levels, marks=MISSING_MARKS):
+    """Position of a cell's level: the one of its text, else the one of its value; or None."""
+    text = level_text(cell)
+    if text is None or text in levels:
+        return None if text is None else levels.index(text)
+    if isinstance(cell, str) and text.strip() in marks:
+        return None
+    value = value_of(text)
+    named = [level for level in levels if not re.match(r"\s*[+-]?0\d", level)]
+    same = [level for level in named if value is not None and value_of(level) == value]
+    if len(same) > 1:  # the one that Python writes, if it is among them
+        same = [level for level in same if level == level_text(value[1])]
+    return levels.index(same[0]) if same else None
 
 
 def encode_cell(cell, column, dtype):
@@ -12,8 +40,8 @@ def encode_cell(cell, column, dtype):
     if cell is None or cell != cell:
         return float("nan")
     if column.kind == "nominal":
-        text = level_text(cell)
-        return float(column.levels.index(text)) if text in column.levels else float("nan")
+        level = level_of(cell, column.levels)
+        return float("nan") if level is None else float(level)
     number = float(cell)
     if dtype == "float64":
         return number

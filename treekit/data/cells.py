@@ -21,12 +21,12 @@ from treekit.errors import DataError
 __all__ = [
     "MISSING_MARKS",
     "Cells",
-    "canonical_text",
     "is_text",
     "map_cells",
     "parse_numbers",
     "tidy",
     "typed_text",
+    "value_text",
 ]
 
 Cells: TypeAlias = npt.NDArray[Any]
@@ -253,17 +253,17 @@ def without_marks(cells: Cells, marks: Collection[str]) -> Cells:
     return _object_array([None if value in gone else value for value in cells.tolist()])
 
 
-def canonical_text(text: str) -> str:
-    """The level that an untyped text means if it is a number or a bool.
+def value_text(text: str) -> str | None:
+    """The level that a text means if it is a number or a bool, however it is written.
 
     ``"3.0"`` is ``"3"`` and ``"TRUE"`` is ``"True"``, as for a dataframe that
-    has read the same file; other text is itself.
+    has read the same file; None for other text.
     """
     stripped = text.strip()
     if stripped.casefold() in _TRUTH:
         return str(_TRUTH[stripped.casefold()])
     if not stripped.isascii() or "_" in stripped:
-        return text
+        return None
     try:
         return str(int(stripped))
     except ValueError:
@@ -271,7 +271,7 @@ def canonical_text(text: str) -> str:
     try:
         number = float(stripped)
     except ValueError:
-        return text
+        return None
     if math.isinf(number) and stripped.lstrip("+-").isdigit():
         return stripped  # more digits than Python makes a number of
-    return level_text(number) or text
+    return level_text(number)

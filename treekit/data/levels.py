@@ -2,59 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import canonical_text, is_text, map_cells
+from treekit.data.cells import is_text, map_cells, value_text
 from treekit.data.schema import level_text
 from treekit.data.table import Table
 from treekit.errors import DataError
 
-__all__ = ["UNSEEN", "check_text", "level_codes", "vocabulary"]
+__all__ = ["UNSEEN", "LevelIndex", "check_text", "level_codes", "natural_order", "vocabulary"]
 
 UNSEEN = -2
 """Code of a cell that is in no vocabulary; -1 is a missing cell."""
 
 
-def level_codes(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:
-    """Position of each cell of column `name` in a vocabulary.
+class LevelIndex:
+    """Finds the level that a cell is: the same in tables, requests and settings.
 
-    A text that is a level is that level, even if it is also a mark of a
-    missing value; text of an untyped source may also mean a level as a number
-    or a bool (``3.0`` is ``3``).
+    In this order a cell is
+
+    1. the level of exactly its text (`treekit.data.schema.level_text`);
+    2. missing, if it is None, NaN or a mark of a missing value;
+    3. the level that is the same number or bool: ``True``, ``"TRUE"`` and ``" true"`` are
+       one, as are ``3``, ``3.0`` and ``"3.0"``.
+
+    Other texts that differ in blanks or case are different categories, and so is ``007``,
+    a name, from the number 7. Of several levels that are one number or bool, only the one
+    written as Python writes it (``3``, ``True``) is found by 3.
+
+    Parameters
+    ----------
+    levels : sequence of str
+    marks : collection of str
+        Texts that mean missing.
+
+    Attributes
+    ----------
+    levels : tuple of str
+    texts : tuple of str
+        Levels and marks, which are read before numbers and bools are.
+    codes : dict of str to int
+        Position of each level, and that of the entries of `aliases`.
+    aliases : dict of str to int
+        Position of the levels that are numbers or bools in other words than Python's, by
+        Python's: ``True`` of ``TRUE``.
+    has_values : bool
+        Whether a level is a number or a bool.
+    """
+
+    def __init__(self, levels: Sequence[str], marks: Collection[str] = ()) -> None:
+        self.levels = tuple(levels)
+        self.texts = (*self.levels, *sorted(marks))
+        self._marks = frozenset(marks)
+        own = {level: code for code, level in enumerate(levels)}
+        values: dict[str, list[int]] = {}
+        for level, code in own.items():
+            value = None if _has_leading_zero(level) else value_text(level)
+            if value is not None:
+                values.setdefault(value, []).append(code)
+        self.has_values = bool(values)
+        self.aliases = {
+            value: codes[0]
+            for value, codes in values.items()
+            if len(codes) == 1 and value not in own and value not in self._marks
+        }
+        self.codes = own | self.aliases
+
+    def code(self, cell: Any) -> int:
+        """Position of a cell's level; -1 = missing, `UNSEEN` = none of the vocabulary."""
+        text = level_text(cell)
+        if text is None:
+            return -1
+        found = self.codes.get(text)
+        if found is None and isinstance(cell, str):
+            if text.strip() in self._marks:
+                return -1
+            found = self.codes.get(value_text(text) or text)
+        return UNSEEN if found is None else found
+
+
+def level_codes(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:
+    """Position of each cell of column `name` in a vocabulary; see `LevelIndex`.
 
     Returns
     -------
     (rows,) int32
         -1 = missing, `UNSEEN` = not in the vocabulary.
     """
-    code = {level: position for position, level in enumerate(levels)}
-    cells = table.cells[table.index(name)]
-    untyped = name in table.untyped
-
-    def code_of(value: Any) -> int:
-        text = level_text(value)
-        if text is None:
-            return -1
-        found = code.get(text)
-        if found is None and isinstance(value, str):
-            if text.strip() in table.missing:
-                return -1
-            if untyped:
-                found = code.get(canonical_text(text))
-        return UNSEEN if found is None else found
-
-    return map_cells(cells, code_of, np.int32)
+    index = LevelIndex(levels, table.missing)
+    return map_cells(table.cells[table.index(name)], index.code, np.int32)
 
 
 def vocabulary(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[str, ...]:
     """The levels of a nominal column.
 
     `declared` first, else the levels of the column's own type, else what is
-    there: numbers and bools ascending, text by code point.
+    there: numbers and bools ascending, text in `natural_order`.  Bools of a source
+    without types keep its words (``FALSE``, ``TRUE``) if it has one for each.
 
     Raises
     ------
@@ -70,7 +118,7 @@ def vocabulary(table: Table, name: str, declared: Sequence[Any] | None) -> tuple
         own = [level_text(level) for level in table.levels[name]]
         texts = tuple(dict.fromkeys(t for t in own if t is not None and t not in table.missing))
     else:
-        texts = tuple(map(str, _present_levels(table, name)))
+        texts = tuple(_present_levels(table, name))
     if not texts:
         raise DataError(
             f"column {name!r} is nominal but has no value; declare its levels or leave it out"
@@ -80,22 +128,45 @@ def vocabulary(table: Table, name: str, declared: Sequence[Any] | None) -> tuple
     return texts
 
 
-def _present_levels(table: Table, name: str) -> list[str | None]:
+def _present_levels(table: Table, name: str) -> list[str]:
     typed = table.column(name)
     if is_text(typed):
-        return sorted(set(typed) - {None})
-    if name in table.untyped and _has_leading_zeros(table, name):
-        # 007 is a name, not seven: a forced nominal column keeps it as written.
-        raw = table.cells[table.index(name)]
-        return sorted(v for v in set(raw) if v is not None and v.strip() not in table.missing)
+        return natural_order(set(typed) - {None})
+    if name in table.untyped:
+        raw = set(table.cells[table.index(name)])
+        present = {v for v in raw if v is not None and v.strip() not in table.missing}
+        if any(map(_has_leading_zero, present)):
+            # 007 is a name, not seven: a forced nominal column keeps it as written.
+            return natural_order(present)
+        if typed.dtype.kind in "Ob":  # bools, in the words of the file: FALSE before TRUE
+            words = sorted({text.strip() for text in present}, key=str.casefold)
+            if len({word.casefold() for word in words}) == len(words):
+                return words
     distinct = set(typed) - {None} if typed.dtype.kind == "O" else np.unique(typed)
     texts = [level_text(value) for value in sorted(distinct)]
     return list(dict.fromkeys(text for text in texts if text is not None))
 
 
-def _has_leading_zeros(table: Table, name: str) -> bool:
-    digits = (text.strip().lstrip("+-") for text in set(table.cells[table.index(name)]) if text)
-    return any(text[:1] == "0" and text[1:2].isdigit() for text in digits)
+def natural_order(texts: Iterable[str]) -> list[str]:
+    """Sort texts by code point, and whole numbers in them by value.
+
+    >>> natural_order(["10-14", "5-9", "0-4"])
+    ['0-4', '5-9', '10-14']
+    """
+    return sorted(texts, key=_natural_key)
+
+
+def _natural_key(text: str) -> tuple[list[Any], str]:
+    parts: list[Any] = re.split("([0-9]+)", text)
+    for at in range(1, len(parts), 2):  # digits compare by length first: int() takes not all
+        digits = parts[at].lstrip("0")
+        parts[at] = len(digits), digits
+    return parts, text
+
+
+def _has_leading_zero(text: str) -> bool:
+    digits = text.strip().lstrip("+-")
+    return digits[:1] == "0" and digits[1:2].isdigit()
 
 
 def check_text(text: str, role: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import Cells, canonical_text, is_text, map_cells
-from treekit.data.levels import check_text
+from treekit.data.cells import Cells, is_text, map_cells, value_text
+from treekit.data.levels import LevelIndex, check_text
 from treekit.data.numbers import numeric_cells
 from treekit.data.schema import Output, Task, level_text, python_label
 from treekit.data.table import Table
@@ -187,9 +187,8 @@ def _ordered(
         declared = [by_text[text] for text in order if text in by_text]
         return declared if len(declared) == len(present) else present
     kind = type(present[0])
-    order = [level_text(label) for label in classes]
-    if kind is not str:  # 3.0 and "3" declare the label 3, "true" declares True
-        order = [text if text is None else canonical_text(text) for text in order]
+    index = LevelIndex([text for text in by_text if text is not None])
+    order = [_declared_text(label, index, kind) for label in classes]
     if len(set(order)) != len(order) or None in order:
         raise DataError(
             f"the declared classes {list(classes)!r} repeat a label or hold a missing one"
@@ -205,6 +204,17 @@ def _ordered(
         for text in order
         if text is not None
     ]
+
+
+def _declared_text(label: Any, index: LevelIndex, kind: type) -> str | None:
+    """The text of a declared class: that of the label in `index` that it means, if there is one.
+
+    3.0 and "3" declare the label 3, "true" the label True.
+    """
+    at, text = index.code(label), level_text(label)
+    if at >= 0:
+        return index.levels[at]
+    return text if text is None or kind is str else value_text(text) or text
 
 
 def _cast(text: str, kind: type) -> Any:

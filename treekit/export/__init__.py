@@ -48,6 +48,14 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
         If a plugin's exporter fails, or returns what is no set of files.
     TypeError
         If there is no model in what is given as one.
+
+    Notes
+    -----
+    Python and JavaScript read a category as `Model.predict` does: ``TRUE``, ``True`` and
+    ``"true"`` are one, as are ``3``, ``3.0`` and ``"3.0"``.  So does SQL, but for numbers in
+    unusual words (``3.00``, ``1e0``); SQLite has no bools, its 1 and 0 are true and false.
+    C, Java, Rust, Go, ONNX and Triton take the code of a category or exactly its text, and
+    DMN, PMML and rules name it by exactly its text, which is that of the training table.
     """
     from treekit.export.contents import contents_of
     from treekit.export.files import write_files

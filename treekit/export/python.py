@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treekit._version import __version__
+from treekit.data.levels import LevelIndex
 from treekit.data.schema import Label, Output, Schema
 from treekit.export.divided import divided_form
 from treekit.export.literals import (
@@ -108,6 +109,7 @@ def _common_values(model: Model, derived: DerivedColumns) -> dict[str, Any]:
     schema = model.schema
     single = schema.dtype == "float32"
     several = "s" if schema.more else ""
+    indexes = [LevelIndex(column.levels, schema.missing_marks) for column in schema.columns]
     return {
         "pad": Code("    "),
         "version": string_literal(__version__, "python"),
@@ -117,6 +119,16 @@ def _common_values(model: Model, derived: DerivedColumns) -> dict[str, Any]:
         "unknown": string_literal(model.unknown, "python"),
         "marks": string_literals(schema.missing_marks, "python"),
         "columns": [_column(schema, number) for number in range(schema.n_features)],
+        "has_values": int(any(index.has_values for index in indexes)),
+        "aliases": [
+            {
+                "name": string_literal(column.name, "python"),
+                "text": string_literal(text, "python"),
+                "code": code,
+            }
+            for column, index in zip(schema.columns, indexes, strict=True)
+            for text, code in index.aliases.items()
+        ],
         "targets": [_target(output) for output in schema.outputs],
         "answer": ("label" if schema.task == "classification" else "number") + several,
         "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),

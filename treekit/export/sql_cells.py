@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from sqlglot import exp
 
+from treekit.data.levels import LevelIndex
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.literals import identifiers
@@ -150,7 +151,7 @@ def _cell(model: Model, dialect: Dialect, column: Column, raw: Sql) -> Sql:
         unseen = when(gone, integer(_UNSEEN))
     if not tests:
         return unseen or cast(none(), "BIGINT")
-    return switch(dialect.as_text(raw, column.levels), tests, unseen)
+    return switch(dialect.as_text(raw, LevelIndex(column.levels, marks)), tests, unseen)
 
 
 def _refusals(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy.typing as npt
 from sqlglot import exp
 
+from treekit.data.cells import value_text
+from treekit.data.levels import LevelIndex
 from treekit.errors import ExportError
 from treekit.export.sql_syntax import (
     Sql,
@@ -15,6 +17,7 @@ from treekit.export.sql_syntax import (
     call,
     cast,
     column,
+    either,
     integer,
     one_of,
     text,
@@ -54,7 +57,9 @@ class Dialect:
     type_of : str
         The function that names the type of a value.
     bools, doubles : tuple of str
-        Types whose text is ``true``, and ``3.0`` for a whole number.
+        Types of bools, and those whose text is ``3.0`` for a whole number.
+    bool_texts : tuple of str
+        The texts of a false and of a true one.
     """
 
     name = "postgres"
@@ -70,6 +75,7 @@ class Dialect:
     collation = '"C"'
     type_of = "PG_TYPEOF"
     bools: tuple[str, ...] = ("boolean",)
+    bool_texts = ("false", "true")
     doubles: tuple[str, ...] = ()
 
     def number(self, number: float) -> Sql:
@@ -113,25 +119,66 @@ class Dialect:
         del number
         return None
 
-    def as_text(self, cell: Sql, levels: Sequence[str] = ()) -> Sql:
+    def as_text(self, cell: Sql, index: LevelIndex) -> Sql:
         """A cell as text that is compared byte by byte.
 
-        Of a column of bools, or of doubles that are whole, the text that
-        `treekit.data.schema.level_text` gives it, where `levels` has such; text stays.
+        What means a level that is a number or a bool becomes its text, as `LevelIndex` finds
+        it: bools of any case, whole numbers that end in ``.0``, and what the engine writes
+        for a number.  Numbers written otherwise (``3.00``, ``1e0``) stay.
         """
         written = cast(cell, "TEXT")
-        tests: list[tuple[Sql, Sql]] = []
-        for level in sorted({"True", "False"} & set(levels) if self.bools else ()):
-            is_it = binary(exp.EQ, written.copy(), exp.Literal.string(level.lower()))
-            tests.append((self._is_a(cell, self.bools, is_it), exp.Literal.string(level)))
-        if self.doubles and any(map(_is_whole, levels)):
-            ends = exp.Like(this=written.copy(), expression=exp.Literal.string("%.0"))
-            length = exp.Sub(this=call("LENGTH", written.copy()), expression=exp.Literal.number(2))
-            cut = call("SUBSTR", written.copy(), exp.Literal.number(1), length)
-            tests.append((self._is_a(cell, self.doubles, ends), cut))
+        tests = [*self._bools(cell, written, index), *self._numbers(cell, written, index)]
         # A column may be declared to compare otherwise (NOCASE): not here.
         said = exp.Paren(this=when(tests, written)) if tests else written
         return exp.Paren(this=exp.Collate(this=said, expression=exp.var(self.collation)))
+
+    def _bools(self, cell: Sql, written: Sql, index: LevelIndex) -> Iterator[tuple[Sql, Sql]]:
+        """Whether a cell is false or true, each with the level that means it."""
+        for value, own in zip(("False", "True"), self.bool_texts, strict=True):
+            if value not in index.codes:
+                continue
+            level = index.levels[index.codes[value]]
+            known = [text for text in index.texts if value_text(text) == value and text != level]
+            folded = call("LOWER", call("TRIM", written.copy()))
+            is_it = binary(exp.EQ, folded, exp.Literal.string(value.lower()))
+            is_it = self._but(is_it, written, known)
+            typed = bool(known) if own == value.lower() else own not in index.codes
+            if typed:
+                is_own = binary(exp.EQ, written.copy(), exp.Literal.string(own))
+                is_it = either(is_it, self._is_a(cell, self.bools, is_own))
+            yield is_it, self.text(level)
+
+    def _numbers(self, cell: Sql, written: Sql, index: LevelIndex) -> Iterator[tuple[Sql, Sql]]:
+        """Whether a cell is a number in other words than a level's, with the level's text."""
+        for number, code in index.aliases.items():
+            if number in ("False", "True"):
+                continue
+            ways = [number, f"{number}.0"] if _is_whole(number) else [number]
+            other = [self.text(way) for way in ways if way not in index.levels]
+            yield exp.Paren(this=one_of(written.copy(), other)), self.text(index.levels[code])
+        whole = dict.fromkeys(filter(_is_whole, index.levels))
+        if not whole:
+            return
+        fits: Sql = exp.Like(this=written.copy(), expression=exp.Literal.string("%.0"))
+        length = exp.Sub(this=call("LENGTH", written.copy()), expression=exp.Literal.number(2))
+        cut = call("SUBSTR", written.copy(), exp.Literal.number(1), length)
+        if len(whole) < len(index.levels):
+            fits = exp.And(this=fits, expression=one_of(cut.copy(), [*map(self.text, whole)]))
+        known = [text for text in index.texts if text.endswith(".0") and text[:-2] in whole]
+        if not known:
+            yield exp.Paren(this=fits), cut
+            return
+        if self.doubles:
+            yield self._is_a(cell, self.doubles, fits.copy()), cut.copy()
+        yield self._but(fits, written, known), cut
+
+    def _but(self, condition: Sql, written: Sql, texts: Sequence[str]) -> Sql:
+        """`condition`, unless the cell is written as one of `texts`."""
+        if not texts:
+            return condition
+        others = exp.Paren(this=one_of(written.copy(), [*map(self.text, texts)]))
+        both = exp.And(this=condition.copy(), expression=exp.Not(this=others))
+        return exp.Paren(this=both)
 
     def _is_a(self, cell: Sql, kinds: Sequence[str], too: Sql) -> Sql:
         """Whether a cell is of one of some types, and `too`."""

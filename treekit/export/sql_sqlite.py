@@ -46,7 +46,8 @@ class SQLite(Dialect):
     nul = "CHAR"
     collation = "BINARY"
     type_of = "TYPEOF"
-    bools, doubles = (), ("real",)  # of a bool it keeps 0 or 1
+    bools, doubles = ("integer",), ("real",)
+    bool_texts = ("0", "1")  # it has no bools of its own
 
     def number(self, number: float) -> Sql:
         """A decimal where every version of SQLite reads it exactly, else whole numbers.

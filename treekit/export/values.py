@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.levels import LevelIndex
 from treekit.data.schema import Column, Schema
 from treekit.export.arrays import Tables
 from treekit.export.form_values import arrays_of, form_values
@@ -80,8 +81,11 @@ def template_values(
         ``features``, ``outputs``, ``trees``, ``targets``, ``classes``: how many
         columns, numbers of an answer, trees, target columns, and classes of all
         targets (0: the model answers numbers).
-        ``columns``: records of ``name`` (literal), ``nominal`` and ``levels``
-        (literals); ``level_counts``: an array, -1 = a number; ``level_start``,
+        ``columns``: records of ``name`` (literal), ``nominal``, ``levels``
+        (literals), ``has_values`` (1 = a level is a number or bool), and ``aliases``:
+        records of ``text`` (literal) and ``code``, see
+        `treekit.data.levels.LevelIndex`; ``has_values``: 1 = that of a column is;
+        ``level_counts``: an array, -1 = a number; ``level_start``,
         ``level_order``: arrays, the codes of each column's levels in the order of
         their texts.
         ``target_names``, ``labels`` (of each target a list): literals.
@@ -156,13 +160,15 @@ def schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str, Any]:
     lists += [column.levels for column in schema.columns]
     start, order = _level_order(schema)
     several = "s" if schema.more else ""
+    columns = [_column(column, schema.missing_marks, language) for column in schema.columns]
     return {
         "stem": language.name(stem, "model"),
         "features": schema.n_features,
         "outputs": schema.n_values,
         "targets": len(schema.outputs),
         "classes": sum(map(len, labels)),
-        "columns": [_column(column, language) for column in schema.columns],
+        "columns": columns,
+        "has_values": int(any(column["has_values"] for column in columns)),
         "level_counts": tables(np.where(schema.nominal, schema.n_levels, -1)),
         "level_start": tables(start),
         "level_order": tables(order),
@@ -175,11 +181,16 @@ def schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str, Any]:
     }
 
 
-def _column(column: Column, language: Language) -> dict[str, Any]:
+def _column(column: Column, marks: Sequence[str], language: Language) -> dict[str, Any]:
+    index = LevelIndex(column.levels, marks)
     return {
         "name": language.text(column.name),
         "nominal": int(column.kind == "nominal"),
         "levels": [language.text(level) for level in column.levels],
+        "has_values": int(index.has_values),
+        "aliases": [
+            {"text": language.text(text), "code": code} for text, code in index.aliases.items()
+        ],
     }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
+from treekit.data.levels import LevelIndex
 from treekit.export.sql_dialect import BLANKS, Dialect
 from treekit.export.sql_duckdb import DuckDB
 from treekit.export.sql_names import check_names
@@ -175,7 +176,8 @@ class _Conditions:
         """Of a nominal column its text, and its levels as literals."""
         if number not in self.texts:
             levels = self.rules.schema.columns[number].levels
-            cell = self.printed(self.dialect.as_text(self.raw(number), levels))
+            index = LevelIndex(levels, self.rules.schema.missing_marks)
+            cell = self.printed(self.dialect.as_text(self.raw(number), index))
             self.texts[number] = cell, [self.printed(self.dialect.text(v)) for v in levels]
         return self.texts[number]
 

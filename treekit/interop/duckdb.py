@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.levels import UNSEEN, LevelIndex
 from treekit.data.schema import Column, Output
 from treekit.errors import ExportError
 from treekit.model.ensemble import Model
@@ -73,7 +74,7 @@ def register(
     if importlib.util.find_spec("pyarrow") is None:
         raise ExportError(
             "scoring inside DuckDB needs pyarrow, which is not installed: "
-            "pip install 'treekit[duckdb]'"
+            "pip install 'treekit-ml[duckdb]'"
         )
     scorer = _Scorer(model, answer, refuse)
     kinds = ["DOUBLE" if c.kind == "numeric" else "VARCHAR" for c in model.schema.columns]
@@ -205,9 +206,9 @@ def _encoded(column: Column, cells: Any, marks: tuple[str, ...]) -> tuple[Codes,
     if column.kind == "numeric":
         values = pc.fill_null(cells.cast(pa.float64()), np.nan)
         return values.to_numpy(), np.zeros(len(cells), dtype=np.bool_)
+    index = LevelIndex(column.levels, marks)
     texts = cells.cast(pa.string())
-    codes = pc.index_in(texts, value_set=pa.array(column.levels, type=pa.string()))
-    found = pc.fill_null(codes.cast(pa.float64()), np.nan).to_numpy()
-    marked = pc.is_in(pc.utf8_trim_whitespace(texts), value_set=pa.array(marks, type=pa.string()))
-    gone = pc.or_(pc.is_null(texts), pc.fill_null(marked, False))
-    return found, np.isnan(found) & ~gone.to_numpy(zero_copy_only=False)
+    distinct = pc.unique(texts)
+    code = np.array([index.code(text) for text in distinct.to_pylist()], dtype=np.int32)
+    codes = code[pc.index_in(texts, value_set=distinct).to_numpy()]
+    return np.where(codes < 0, np.nan, codes), codes == UNSEEN

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treekit.data.levels import LevelIndex
 from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import ExportError
 from treekit.export.onnx_graph import ML_DOMAIN, Graph
@@ -191,7 +192,7 @@ def _codes_of_numbers(graph: Graph, piece: _Piece, cells: str, column: Column, n
 def _level_numbers(column: Column, *, truth: bool) -> dict[float, int]:
     """The numbers that mean a level, with its code; of bools, if `truth`, 0 and 1."""
     numbers: dict[float, int] = {}
-    for code, level in enumerate(column.levels):
+    for level, code in LevelIndex(column.levels).codes.items():
         if truth and level in ("False", "True"):
             numbers.setdefault(float(level == "True"), code)
             continue

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.encode import encode_rows
+from treekit.data.levels import level_codes
 from treekit.data.numbers import numeric_cells
 from treekit.data.schema import level_text
 from treekit.data.table import Table, read_table
@@ -164,11 +165,14 @@ def _change(
 
 def _accuracy(table: Table, target: str, said: list[list[str]]) -> tuple[float, float]:
     # As texts: a file knows no types, and a label that the models lack is just wrong.
-    actual = np.array([level_text(cell) for cell in table.column(target).tolist()], dtype=object)
-    known = actual != None  # noqa: E711  cell by cell
+    code = {text: at for at, text in enumerate(dict.fromkeys([*said[0], *said[1]]))}
+    actual = level_codes(table, target, list(code))
+    known = actual != -1
     if not known.any():
         return np.nan, np.nan
-    before, after = (float((np.array(some, dtype=object) == actual)[known].mean()) for some in said)
+    before, after = (
+        float((np.array([code[text] for text in some]) == actual)[known].mean()) for some in said
+    )
     return before, after
 
 

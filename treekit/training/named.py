@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from treekit.data.cells import canonical_text
+from treekit.data.levels import LevelIndex
 from treekit.data.schema import Label, level_text
 from treekit.data.table import near_names
 from treekit.errors import SettingError
@@ -81,8 +81,8 @@ def written(numbers: Mapping[str, Any]) -> str:
     """The text that `read_named` or `read_pairs` reads as these numbers."""
     text = io.StringIO()
     cells = [f"{name}={number!r}" for name, number in numbers.items()]
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().removesuffix("\r\n")
 
 
 def _items(given: str | Mapping[Any, Any], where: str) -> list[tuple[Any, Any]]:
@@ -122,11 +122,12 @@ def _number(value: Any, key: Any, where: str) -> float:
 
 
 def _position(name: Any, names: Sequence[str], where: str, noun: str) -> int:
-    text = level_text(name) or ""
-    for wanted in (text, canonical_text(text)):
-        if wanted in names:
-            return names.index(wanted)
-    raise SettingError(f"{where} names {noun} {name!r}; {near_names(text, names)}")
+    at = LevelIndex(names).code(name)
+    if at < 0:
+        raise SettingError(
+            f"{where} names {noun} {name!r}; {near_names(level_text(name) or '', names)}"
+        )
+    return at
 
 
 def _split_pair(text: str, names: Sequence[str], where: str) -> tuple[str, str]:
@@ -136,7 +137,8 @@ def _split_pair(text: str, names: Sequence[str], where: str) -> tuple[str, str]:
     ]
     if not parts:
         raise SettingError(f"{where} holds {text!r}; write TRUE>SAID=COST,...")
-    known = [pair for pair in parts if all(canonical_text(n) in names or n in names for n in pair)]
+    index = LevelIndex(names)
+    known = [pair for pair in parts if all(index.code(name) >= 0 for name in pair)]
     if len(known) > 1:
         raise SettingError(
             f"{where} holds {text!r}, which reads in {len(known)} ways; from Python, give a dict "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.levels import LevelIndex
 from treekit.data.schema import level_text
 from treekit.data.table import near_names
 from treekit.errors import SettingError
@@ -93,9 +94,10 @@ def wish_of(
     if said is None:
         return Wish(k, "", int(label_codes(model, sums[None])[0, k]))
     texts = [str(level_text(label)) for label in outputs[k].classes]
-    if said not in texts:
+    code = LevelIndex(texts).code(said)
+    if code < 0:
         raise SettingError(f"{said!r} is no class of {names[k]!r}; {near_names(said, texts)}")
-    return Wish(k, said, texts.index(said))
+    return Wish(k, texts[code], code)
 
 
 def _range(said: str, target: int) -> Wish:

@@ -1,0 +1,452 @@
+"""A cell of a category means the same wherever it comes from and whatever reads it."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import json
+import math
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import treekit
+from tests.examples import examples
+from tests.postgres import server
+from tests.reference.artifacts import import_python
+from tests.reference.encode import level_of, value_of
+from tests.runtimes import need
+from treekit.cli.scoring import quality
+from treekit.data.levels import LevelIndex
+from treekit.data.schema import Column, Schema, level_text
+from treekit.data.table import read_table
+from treekit.errors import DataError
+from treekit.estimators import DecisionTreeClassifier
+from treekit.model.build import build_tree, leaf, subset
+from treekit.model.ensemble import Model, make_model
+from treekit.rules.changed import changed
+from treekit.rules.explain.row import read_row
+from treekit.serve.models.of_treekit import TreekitServed
+from treekit.serve.models.tensors import Tensor
+from treekit.serve.plain.rows import Rows
+
+VOCABULARIES = {
+    "words of a file": ("FALSE", "TRUE"),
+    "words of Python": ("False", "True"),
+    "two words for true": ("no", "True", "true"),
+    "three words for true": ("no", "TRUE", "true", "tRue"),
+    "bools beside numbers": ("1", "TRUE", "0"),
+    "whole numbers": ("10", "3", "4", "-1"),
+    "numbers with points": ("3.0", "4", "2.50"),
+    "one number twice": ("3.0", "3", "2.5"),
+    "one number twice, neither plain": ("3.0", "3.00", "4"),
+    "numbers beside text": ("3", "a", "2.5", "-1.0", "v1"),
+    "digits that are names": ("007", "3", "012"),
+    "blanks and case": ("a", "A", " a", "a "),
+    "dates": ("2024-01-31", "2024-02-01", "31.01.2024"),
+    "marks": ("NA", "TRUE", "?"),
+    "none": (),
+}
+CELLS = [
+    *(True, False, "TRUE", "FALSE", "True", "False", "true", "false", " TRUE", "tRUE", "T"),
+    *(3, 3.0, "3", "3.0", "3.00", " 3", "+3", "03", "3e0", 4, "4.0", -1, "-1", "-1.0"),
+    *(2.5, "2.5", "2.50", ".25e1", 7, "7", "007", "7.0", 12, "012", 1, "1", "1.0", 0, "0", -0.0),
+    *("a", "A", " a", "a ", "  a", "a.0", "v1", "v1.0", "2024-01-31", " 2024-01-31"),
+    *(
+        "2024-01-31 00:00:00",
+        "31.01.2024",
+        "NA",
+        " NA ",
+        "?",
+        None,
+        "yes",
+        "1_0",
+        "٣",
+        "1e400",
+        ".0",
+        "-",
+        "nan",
+    ),
+]
+
+
+def level_model(levels: tuple[str, ...]) -> Model:
+    """A model whose answer is the position of the level of its only column, or -1."""
+    node = leaf(-1.0)
+    for code, level in enumerate(levels):
+        node = subset("c", [level], leaf(float(code)), node, missing=1)
+    schema = Schema((Column("c", "nominal", levels),), task="regression")
+    return make_model(schema, [build_tree(node, schema)])
+
+
+def expected(cells: list[Any], levels: tuple[str, ...]) -> list[float]:
+    found = [level_of(cell, levels) for cell in cells]
+    return [-1.0 if code is None else float(code) for code in found]
+
+
+def text_of(cell: Any) -> str:
+    """The cell in a file."""
+    return "" if cell is None else str(cell)
+
+
+@pytest.fixture(params=VOCABULARIES)
+def levels(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return VOCABULARIES[request.param]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda cell: {"c": [cell]},
+        lambda cell: [{"c": cell}],
+        lambda cell: [[cell]],
+        lambda cell: np.array([[cell]], dtype=object),
+        lambda cell: pd.DataFrame({"c": [cell]}),
+        lambda cell: pd.DataFrame({"c": pd.Categorical([cell])}),
+        lambda cell: pl.DataFrame({"c": [cell]}),
+        lambda cell: pa.table({"c": [cell]}),
+    ],
+    ids=["dict", "mappings", "lists", "array", "pandas", "categories", "polars", "arrow"],
+)
+def test_tables_of_any_kind(levels: tuple[str, ...], table: Any) -> None:
+    model = level_model(levels)
+    said = [float(model.predict(table(cell))[0]) for cell in CELLS]
+    assert said == expected(CELLS, levels)
+
+
+def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
+    model, path, out = level_model(levels), tmp_path / "rows.csv", tmp_path / "out.csv"
+    texts = [text_of(cell) for cell in CELLS]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["c"], *([text] for text in texts)])
+    assert model.predict(path).tolist() == expected(texts, levels)
+    assert import_python(model)["main"]([str(path), "-o", str(out)]) == 0
+    with out.open(encoding="utf-8", newline="") as file:
+        assert [float(row[0]) for row in list(csv.reader(file))[1:]] == expected(texts, levels)
+
+
+def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
+    model = level_model(levels)
+    (matrix,) = Rows(model, "m").batch([{"c": cell} for cell in CELLS]).arrays
+    explained = [read_row(model, {"c": cell}).codes[0] for cell in CELLS]
+    codes = [math.nan if code < 0 else code for code in expected(CELLS, levels)]
+    np.testing.assert_array_equal(matrix[:, 0], codes)
+    np.testing.assert_array_equal(explained, codes)
+    texts = [cell for cell in CELLS if isinstance(cell, str)]
+    codes = [math.nan if code < 0 else code for code in expected(texts, levels)]
+    for name in ("input", "c"):
+        tensor = Tensor(name, "BYTES", np.array([[text] for text in texts], dtype=object))
+        (matrix,) = TreekitServed("m", "1", "", model).read([tensor]).arrays
+        np.testing.assert_array_equal(matrix[:, 0], codes)
+
+
+def test_exported_python(levels: tuple[str, ...]) -> None:
+    predict = import_python(level_model(levels))["predict"]
+    cells = [*CELLS, np.bool_(True), np.int8(3), np.float32(2.5)]
+    assert [predict({"c": cell}) for cell in cells] == expected(cells, levels)
+
+
+def sql_reads(cell: Any) -> bool:
+    """Whether exported SQL compares the cell: not numbers in a text that is rarely met."""
+    value = value_of(cell) if isinstance(cell, str) else None
+    if value is None or value[0] is bool:
+        return True
+    plain = level_text(value[1])
+    return cell == plain or (value[1] == int(value[1]) and cell == f"{plain}.0")
+
+
+SQL_CELLS = [cell for cell in CELLS if cell != "1e400" and str(cell) != "-0.0" and sql_reads(cell)]
+IN_ENGINES = [
+    name
+    for name in VOCABULARIES
+    # Here a bool or double, which could be several levels, is the one of an engine's own text.
+    if name not in ("one number twice, neither plain", "three words for true")
+]
+
+
+@pytest.mark.parametrize("levels", IN_ENGINES, indirect=True)
+@pytest.mark.parametrize("form", ["select", "rules"])
+def test_a_query_of_sqlite(levels: tuple[str, ...], form: str, tmp_path: Path) -> None:
+    need("sqlglot")
+    model = level_model(levels)
+    known = LevelIndex(levels).codes.keys()
+    # SQLite makes 1 of True; where 1 is a level it is that one, else a bool.
+    unlike = int if {"True", "False"} & known and not {"0", "1"} & known else bool
+    cells = [cell for cell in SQL_CELLS if cell not in (0, 1) or type(cell) is not unlike]
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE rows (c)")
+    connection.executemany("INSERT INTO rows VALUES (?)", [[cell] for cell in cells])
+    if form == "select":
+        query = treekit.export(model, "sql", tmp_path / "m.sql")[0].read_text(encoding="utf-8")
+        said = [row[0] for row in connection.execute(query)]
+    else:
+        said = answers_of_rules(model, connection)
+    connection.close()
+    assert said == expected(cells, levels)
+
+
+def answers_of_rules(model: Model, connection: sqlite3.Connection) -> list[float]:
+    """What the rules answer, each a condition on rows of the table."""
+    from treekit.forms.sql_predicates import predicates
+
+    rules, said = model.rules(), {}
+    values = np.ldexp(rules.units[:, 0].astype(np.float64), rules.exponent).tolist()
+    for value, predicate in zip(values, predicates(rules), strict=True):
+        for (row,) in connection.execute(f"SELECT rowid FROM rows t WHERE {predicate}"):
+            assert row not in said
+            said[row] = value
+    return [said[row] for row in sorted(said)]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    need("psycopg")
+    with server() as address:
+        yield address
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("levels", IN_ENGINES, indirect=True)
+def test_a_query_of_postgresql(
+    levels: tuple[str, ...], postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from treekit.verify.sql_engines import POSTGRES, PostgresEngine
+
+    monkeypatch.setenv(POSTGRES, postgres)
+    files = treekit.export(level_model(levels), "sql", tmp_path / "m.sql", dialect="postgres")
+    query = files[0].read_text(encoding="utf-8")
+    types = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE PRECISION"}
+    said, engine = [], PostgresEngine()
+    try:
+        for cell in SQL_CELLS:
+            engine.connection.execute("DROP TABLE IF EXISTS rows")
+            kind = types.get(type(cell), "TEXT")
+            engine.connection.execute(f"CREATE TEMPORARY TABLE rows (c {kind})")
+            engine.connection.execute("INSERT INTO rows VALUES (%s)", [cell])
+            said += [row[0] for row in engine.ask(query, math.inf)]
+    finally:
+        engine.close()
+    assert said == expected(SQL_CELLS, levels)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("levels", IN_ENGINES, indirect=True)
+def test_a_query_of_duckdb(levels: tuple[str, ...], tmp_path: Path) -> None:
+    need("duckdb", "sqlglot")
+    import duckdb
+
+    model = level_model(levels)
+    files = treekit.export(model, "sql", tmp_path / "m.sql", dialect="duckdb")
+    query = files[0].read_text(encoding="utf-8")
+    types = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR", type(None): "VARCHAR"}
+    said = []
+    with duckdb.connect() as connection:
+        for cell in SQL_CELLS:
+            connection.execute(f"CREATE OR REPLACE TABLE rows (c {types[type(cell)]})")
+            connection.execute("INSERT INTO rows VALUES (?)", [cell])
+            said += [row[0] for row in connection.execute(query).fetchall()]
+    assert said == expected(SQL_CELLS, levels)
+
+
+@pytest.mark.matrix
+def test_a_function_of_duckdb(levels: tuple[str, ...]) -> None:
+    need("duckdb")
+    import duckdb
+
+    from treekit.interop.duckdb import register
+
+    texts = [cell for cell in CELLS if cell is None or isinstance(cell, str)]
+    with duckdb.connect() as connection:
+        call = register(connection, level_model(levels), "answer")
+        connection.execute("CREATE TABLE rows (n INTEGER, c VARCHAR)")
+        connection.executemany("INSERT INTO rows VALUES (?, ?)", [*enumerate(texts)])
+        said = connection.execute(f"SELECT {call} FROM rows ORDER BY n").fetchall()
+    assert [row[0] for row in said] == expected(texts, levels)
+
+
+MAIN = """\
+import * as m from "./m.mjs";
+import { readFileSync } from "node:fs";
+const cells = JSON.parse(readFileSync(0, "utf8"));
+console.log(JSON.stringify(cells.map((cell) => m.predict({ c: cell }))));
+console.log(JSON.stringify(cells.map((cell) => m.levelCode(0, cell))));
+"""
+
+
+@pytest.mark.matrix
+def test_exported_javascript(levels: tuple[str, ...], tmp_path: Path) -> None:
+    need("node")
+    treekit.export(level_model(levels), "javascript", tmp_path / "m.mjs")
+    (tmp_path / "main.mjs").write_text(MAIN, encoding="utf-8")
+    done = subprocess.run(
+        ["node", "main.mjs"],
+        cwd=tmp_path,
+        input=json.dumps(CELLS),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        assert json.loads(line) == expected(CELLS, levels)
+
+
+WORDS = st.one_of(
+    st.sampled_from(["TRUE", "True", "true", "FALSE", "False", "false", "1", "3.0", "NA", "007"]),
+    st.text("013.+-eE x", max_size=5),
+    st.integers(-20, 20).map(str),
+    st.floats(-9, 9).map(lambda x: repr(round(x, 1))),
+)
+ANY_CELL = st.one_of(WORDS, st.booleans(), st.integers(-20, 20), st.floats(-9, 9))
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.lists(WORDS, unique=True, max_size=6), st.lists(ANY_CELL, min_size=1, max_size=6))
+def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> None:
+    levels = tuple(vocabulary)
+    model, cells = level_model(levels), [*cells, *levels]
+    wanted = expected(cells, levels)
+    predict = import_python(model)["predict"]
+    assert [predict([cell]) for cell in cells] == wanted
+    assert [float(model.predict({"c": [cell]})[0]) for cell in cells] == wanted
+    (matrix,) = Rows(model, "m").batch([{"c": cell} for cell in cells]).arrays
+    assert np.where(np.isnan(matrix[:, 0]), -1, matrix[:, 0]).tolist() == wanted
+
+
+# ------------------------------------------------------------------ training
+
+WEATHER = """\
+outlook,temperature,humidity,windy,play
+sunny,hot,high,FALSE,no
+sunny,hot,high,TRUE,no
+overcast,hot,high,FALSE,yes
+rainy,mild,high,FALSE,yes
+rainy,cool,normal,FALSE,yes
+rainy,cool,normal,TRUE,no
+overcast,cool,normal,TRUE,yes
+sunny,mild,high,FALSE,no
+sunny,cool,normal,FALSE,yes
+rainy,mild,normal,FALSE,yes
+sunny,mild,normal,TRUE,yes
+overcast,mild,high,TRUE,yes
+overcast,hot,normal,FALSE,yes
+rainy,mild,high,TRUE,no
+"""
+
+
+@pytest.fixture
+def weather(tmp_path: Path) -> Path:
+    path = tmp_path / "weather.csv"
+    path.write_text(WEATHER, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("windy", ["TRUE", True, "True", "true", " true", np.bool_(True)])
+def test_a_bool_of_a_file_is_found_in_any_words(weather: Path, windy: Any) -> None:
+    model = treekit.train(weather, "play", criterion="entropy", seed=0)
+    row = {"outlook": "rainy", "temperature": "mild", "humidity": "high", "windy": windy}
+    assert model.predict_proba([row]).tolist() == [[1.0, 0.0]]
+    assert import_python(model)["predict_proba"](row) == [1.0, 0.0]
+
+
+def test_rules_show_the_words_of_the_file(weather: Path) -> None:
+    model = treekit.train(weather, "play", criterion="entropy", seed=0)
+    column = model.schema.columns[3]
+    assert column.levels == ("FALSE", "TRUE")
+    text = str(model.rules())
+    assert "TRUE" in text
+    assert "True" not in text
+
+
+@pytest.mark.parametrize(
+    ("cells", "levels"),
+    [
+        (["TRUE", "FALSE", "TRUE"], ("FALSE", "TRUE")),
+        (["true", "", "false"], ("false", "true")),
+        (["True", "False", "?"], ("False", "True")),
+        (["TRUE", "FALSE", "true"], ("False", "True")),
+        ([" TRUE", "TRUE", "FALSE "], ("FALSE", "TRUE")),
+        (["TRUE", "false", "TRUE"], ("false", "TRUE")),
+        (["TRUE", "TRUE", "NA"], ("TRUE",)),
+        (["TRUE", "yes", "FALSE"], ("FALSE", "TRUE", "yes")),
+    ],
+)
+def test_the_levels_of_bools_in_a_file(
+    cells: list[str], levels: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("c,t\n" + "".join(f"{cell},{at % 2}\n" for at, cell in enumerate(cells)))
+    model = treekit.train(path, "t", max_depth=1)
+    assert model.schema.columns[0].levels == levels
+
+
+@pytest.mark.parametrize("trained_on", ["bools", "texts", "file"])
+def test_models_of_a_file_and_its_dataframes_read_all_of_them(
+    weather: Path, trained_on: str
+) -> None:
+    bools, texts = pd.read_csv(weather), pd.read_csv(weather, dtype=str)
+    assert bools["windy"].dtype == bool
+    sources = {"bools": bools, "texts": texts, "file": weather}
+    model = treekit.train(sources[trained_on], "play", criterion="entropy", seed=0)
+    asked = [bools, texts, weather, texts.assign(windy=texts["windy"].str.lower())]
+    assert [model.predict(rows).tolist() for rows in asked] == [bools["play"].tolist()] * 4
+
+
+def test_an_estimator_of_texts_reads_bools(weather: Path) -> None:
+    texts = pd.read_csv(weather, dtype=str).drop(columns="play")
+    bools = pd.read_csv(weather).drop(columns="play")
+    play = pd.read_csv(weather)["play"]
+    tree = DecisionTreeClassifier(criterion="entropy").fit(texts, play)
+    for rows in (texts, bools, texts.assign(windy=texts["windy"].str.lower())):
+        assert tree.predict(rows).tolist() == play.tolist()
+
+
+def test_a_label_is_found_in_any_words() -> None:
+    table = {"a": [0, 0, 1, 1], "t": ["FALSE", "FALSE", "TRUE", "TRUE"]}
+    for weights in ({"TRUE": 2}, {True: 2}, {"true": 2}):
+        model = treekit.train(table, "t", class_weight=weights, classes=[True, False])
+        assert model.schema.classes == ("TRUE", "FALSE")
+
+
+def test_the_truth_of_rows_is_found_in_any_words(weather: Path) -> None:
+    model = treekit.train(weather, "windy", criterion="entropy", seed=0)
+    assert model.schema.classes == (False, True)
+    texts = pd.read_csv(weather, dtype=str)
+    others = (texts, texts.assign(windy=texts["windy"].str.lower()), pd.read_csv(weather))
+    (known,), (change,) = quality(model, read_table(weather)), changed(model, model, weather)
+    assert known[1] == change.before > 0.5
+    for words in others:
+        assert quality(model, read_table(words)) == [known]
+        assert changed(model, model, words)[0].before == change.before
+
+
+@pytest.mark.parametrize("wish", ["TRUE", "True", "true"])
+def test_a_wish_is_found_in_any_words(weather: Path, wish: str) -> None:
+    model = treekit.train(weather, "windy", criterion="entropy", seed=0)
+    row = {"outlook": "sunny", "temperature": "hot", "humidity": "high", "play": "no"}
+    assert model.explain(row, wish=wish) == model.explain(row, wish="True")
+
+
+def test_bools_of_onnx_are_the_words_of_a_file() -> None:
+    from treekit.interop.skl2onnx_inputs import _level_numbers
+
+    column = Column("c", "nominal", ("TRUE", "FALSE", "3.0"))
+    assert _level_numbers(column, truth=True) == {0.0: 1, 1.0: 0, 3.0: 2}
+
+
+@pytest.mark.parametrize("cell", [dt.date(2024, 1, 31), dt.datetime(2024, 1, 31)])
+def test_dates_that_are_no_text_are_refused_by_name(cell: Any) -> None:
+    model = level_model(VOCABULARIES["dates"])
+    for table in ({"c": [cell]}, pd.DataFrame({"c": [cell]}), pa.table({"c": [cell]})):
+        with pytest.raises(DataError, match="'c' holds dates"):
+            model.predict(table)
