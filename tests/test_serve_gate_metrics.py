@@ -335,4 +335,4 @@ for pair in sys.argv[1:]:
     )  # fmt: skip
     for library, told in zip(missing, done.stdout.splitlines(), strict=True):
         assert told.startswith(f"{library} MissingExtraError")
-        assert "treekit[serve]" in told
+        assert "treekit-ml[serve]" in told

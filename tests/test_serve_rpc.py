@@ -928,5 +928,5 @@ def test_a_port_that_is_taken_is_said(server: SimpleNamespace):
 
 def test_without_grpcio_the_extra_is_named(server: SimpleNamespace, monkeypatch: Any):
     monkeypatch.setitem(sys.modules, "grpc", None)
-    with pytest.raises(MissingExtraError, match=r"treekit\[grpc\]"):
+    with pytest.raises(MissingExtraError, match=r"treekit-ml\[grpc\]"):
         asyncio.run(start_grpc(server.service, ServeSettings(("-",), grpc_port=0)))

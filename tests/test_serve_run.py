@@ -218,7 +218,7 @@ main(["serve", *sys.argv[1:]], prog_name="treekit")
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "pip install 'treekit[serve]'" in done.stderr
+    assert "pip install 'treekit-ml[serve]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -230,7 +230,7 @@ def test_a_library_that_is_absent_is_told_with_its_extra(model, monkeypatch, lib
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == library else real(name)
     )
-    assert f"pip install 'treekit[{extra}]'" in serve_refused(model, "--grpc-port", 0)
+    assert f"pip install 'treekit-ml[{extra}]'" in serve_refused(model, "--grpc-port", 0)
 
 
 # ------------------------------------------------------------------ its words
@@ -252,15 +252,19 @@ def told_of(**settings: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.system
-def test_a_server_says_its_models_its_page_and_last_that_it_listens(model):
+def test_a_server_says_its_models_its_page_that_it_listens_and_that_it_has_stopped(model):
     with server_process(model) as running:
         url = running.url
         assert running.end() == 0
     said = [line.split(maxsplit=2)[1:] for line in running.lines]
     said = [one for one in said if "are being loaded" not in one[1]]  # a machine that is slow
-    assert [level for level, _ in said] == ["info"] * 3
+    assert [level for level, _ in said] == ["info"] * 4
     assert re.fullmatch(r"model 'said' [0-9a-f]{12}: 5 trees", said[0][1])
-    assert [message for _, message in said[1:]] == [f"the page is {url}/", f"listening on {url}"]
+    assert [message for _, message in said[1:]] == [
+        f"the page is {url}/",
+        f"listening on {url}",
+        "the server has stopped",
+    ]
 
 
 def test_who_opens_a_server_without_a_token_is_warned():
@@ -309,6 +313,7 @@ def test_lines_of_json_are_for_programs(model):
         lines = [json.loads(line) for line in running.lines]
         lines = [line for line in lines if line["event"] != "loading"]  # a machine that is slow
         assert running.end() == 0
+        assert json.loads(running.lines[-1])["event"] == "stopped"
     assert [line["event"] for line in lines] == ["model", "page", "listening"]
     assert lines[0]["trees"] == 5
     assert lines[2]["url"].startswith("http://127.0.0.1:")
@@ -578,6 +583,7 @@ def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
         said = serve_refused(model, "--port", 0, "--workers", 2, "--grpc-port", port)
         assert f"port {port} of 127.0.0.1 is in use" in said
         assert running.end() == 0
+        assert running.lines[-1].endswith("info    the server has stopped")
 
 
 @pytest.mark.system

@@ -85,7 +85,7 @@ def shapes(rng: random.Random) -> Made:
 
 
 def literals(rng: random.Random) -> Made:
-    word = rng.choice(["NaN", "Infinity", "-Infinity", "nan", "1e400", "-1e999", "01", "+1", "1."])
+    word = rng.choice(["-NaN", "+Infinity", "inf", "nan", "1e400", "-1e999", "01", "+1", "1."])
     return plain()[0].replace(b"-1.5", word.encode(), 1), {}
 
 

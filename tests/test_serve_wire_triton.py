@@ -161,17 +161,18 @@ def test_a_column_is_an_input_with_missing_cells_and_texts(
     same(found.as_numpy("probabilities"), model.predict_proba(known))
 
 
-def test_nan_in_binary_data_is_a_missing_number(client: InferenceServerClient) -> None:
-    rows = one_tensor(numbers())
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nan_is_a_missing_number_and_infinity_a_number(
+    client: InferenceServerClient, binary: bool, dtype: Any
+) -> None:
+    rows = one_tensor(numbers(), dtype)
     rows[::3, 0] = np.nan
-    found = client.infer("texts", [given("input", rows, True)])
+    rows[1::3, 1] = np.inf
+    rows[2::3, 2] = -np.inf
+    found = client.infer("texts", [given("input", rows, binary)])
+    same(found.as_numpy("label"), models()["texts"].predict(rows))
     same(found.as_numpy("probabilities"), models()["texts"].predict_proba(rows))
-
-
-def test_nan_in_its_json_is_refused_with_the_remedy(client: InferenceServerClient) -> None:
-    rows = np.full((1, 4), np.nan, np.float32)
-    with pytest.raises(InferenceServerException, match=r"'input' holds NaN.*null for a missing"):
-        client.infer("texts", [given("input", rows, False)])
 
 
 def test_texts_of_a_whole_table_are_read_as_a_csv_file_is(client: InferenceServerClient) -> None:

@@ -147,7 +147,8 @@ class TreekitServed(Served):
                 f"input {name!r} is to have shape [rows, {schema.n_features}], all columns of "
                 f"model {self.name!r} in the order of its schema"
             )
-        return f"model {self.name!r} has no input {name!r}; {near_names(name, schema.names)}"
+        names = list(dict.fromkeys((ONE_TENSOR, *schema.names)))
+        return f"model {self.name!r} has no input {name!r}; {near_names(name, names)}"
 
     def _coded(
         self, names: Sequence[str], columns: Iterable[npt.NDArray[Any]], *, untyped: bool

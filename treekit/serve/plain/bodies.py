@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from treekit.data.table import near_names
 from treekit.serve.errors import InvalidRequestError
+from treekit.serve.protocol.malformed import constant_value, finite_number
 
 __all__ = ["near", "number_of", "quoted", "read_json", "read_object", "read_query"]
 
@@ -21,7 +22,9 @@ _FIELDS = 20
 
 
 def read_json(body: bytes | bytearray) -> Any:
-    """The value in a JSON body: UTF-8, no key twice, no NaN, no lone surrogates.
+    """The value in a JSON body: UTF-8, no key twice, no lone surrogates.
+
+    NaN is null, and Infinity a number: JSON has neither, but many clients write them.
 
     Raises
     ------
@@ -32,7 +35,9 @@ def read_json(body: bytes | bytearray) -> Any:
         raise InvalidRequestError("the body is empty; it is to be JSON")
     try:
         text = body.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(
+            text, object_pairs_hook=_once, parse_float=finite_number, parse_constant=constant_value
+        )
         if "\\ud" in text or "\\uD" in text:  # half a character: no answer could say it
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
@@ -58,10 +63,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise InvalidRequestError(f"an object of the body has the key {quoted(twice)} twice")
     return found
-
-
-def _no_constant(text: str) -> Any:
-    raise InvalidRequestError(f"the body holds {text}, which JSON does not have; write null")
 
 
 def read_object(value: Any, types: Mapping[str, tuple[type, ...]], what: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,7 +74,7 @@ def _fits(datatype: str, value: Any) -> bool:
         bounds = np.iinfo(dtype)
         return type(value) is int and int(bounds.min) <= value <= int(bounds.max)
     try:
-        return type(value) in (int, float) and abs(float(value)) < np.inf
+        return type(value) is float or (type(value) is int and math.isfinite(value))
     except OverflowError:
         return False
 

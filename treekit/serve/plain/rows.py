@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treekit.data.schema import Column, level_text
+from treekit.data.levels import LevelIndex
 from treekit.serve.errors import InvalidRequestError
 from treekit.serve.models.served import Batch
 from treekit.serve.plain.bodies import near, quoted
@@ -59,7 +59,12 @@ class Rows:
         self._name, self._schema = name, schema
         self._dtype = np.dtype(schema.dtype)
         self._columns = [
-            (column.name, None if column.kind == "numeric" else _codes(column))
+            (
+                column.name,
+                None
+                if column.kind == "numeric"
+                else LevelIndex(column.levels, schema.missing_marks),
+            )
             for column in schema.columns
         ]
         self._marks = frozenset(schema.missing_marks)
@@ -81,56 +86,53 @@ class Rows:
 
     def check(self, row: dict[str, Any]) -> None:
         """Refuse what `batch` refuses of one row, but for what the model's policies do."""
-        for name, codes in self._columns:
+        for name, index in self._columns:
             if name not in row:
                 raise self._absent(0, name, row)
-            self._cell(0, name, codes, row[name])
+            self._cell(0, name, index, row[name])
         if len(row) > len(self._columns):
             raise self._unknown(0, row)
 
     def _row(self, number: int, row: dict[str, Any]) -> list[float]:
         found = []
-        for name, codes in self._columns:
+        for name, index in self._columns:
             try:
                 value = row[name]
             except KeyError:
                 raise self._absent(number, name, row) from None
-            code = self._cell(number, name, codes, value)
+            code = self._cell(number, name, index, value)
             if code != code:
-                self._allowed(number, name, codes, value)
+                self._allowed(number, name, index, value)
             found.append(code)
         if len(row) > len(found):
             raise self._unknown(number, row)
         return found
 
-    def _cell(self, number: int, name: str, codes: dict[str, int] | None, value: Any) -> float:
+    def _cell(self, number: int, name: str, index: LevelIndex | None, value: Any) -> float:
         """A number or the code of a level, NaN where it is missing."""
         kind = type(value)
-        if codes is None:
+        if index is None:
             if kind is float or kind is int:
                 return self._number(number, name, value)
             if kind is str:
                 return self._decimal(number, name, value)
             if value is None:
                 return _NAN
-        elif kind is str:
-            return codes.get(value, _NAN)
-        elif value is None:
-            return _NAN
-        elif kind is bool or kind is float or kind is int:
-            return codes.get(self._level(number, name, value), _NAN)
-        what = "a number" if codes is None else "a text or a number"
+        elif value is None or kind is str or kind is bool or kind is float or kind is int:
+            if kind is int and not _WHOLE[0] <= value < _WHOLE[1]:
+                raise _refused(number, name, "a whole number beyond 64 bits; write it as a text")
+            code = index.code(value)
+            return _NAN if code < 0 else code
+        what = "a number" if index is None else "a text or a number"
         remedy = "; write 1 or 0" if kind is bool else ""
         raise _refused(number, name, f"{quoted(value)}, and a value is {what} or null{remedy}")
 
     def _number(self, number: int, name: str, value: float) -> float:
         try:
-            found = float(value)
+            return float(value)
         except OverflowError:
-            found = math.inf
-        if found - found == 0.0:
-            return found
-        raise _refused(number, name, "a number beyond the largest that computers take (1.8e308)")
+            what = "a number beyond the largest that computers take (1.8e308)"
+            raise _refused(number, name, what) from None
 
     def _decimal(self, number: int, name: str, text: str) -> float:
         """As a cell of a CSV file: a decimal numeral, or a mark of a missing value."""
@@ -144,20 +146,13 @@ class Rows:
             pass
         raise _refused(number, name, f"the text {quoted(text)}, and the column is numeric")
 
-    def _level(self, number: int, name: str, value: float) -> str:
-        if type(value) is int and not _WHOLE[0] <= value < _WHOLE[1]:
-            raise _refused(number, name, "a whole number beyond 64 bits; write it as a text")
-        if value - value != 0:
-            raise _refused(number, name, "a number beyond the largest that computers take")
-        return level_text(value) or ""
-
-    def _allowed(self, number: int, name: str, codes: dict[str, int] | None, value: Any) -> None:
+    def _allowed(self, number: int, name: str, index: LevelIndex | None, value: Any) -> None:
         """Refuse a missing cell, or a category of no vocabulary, if the model does."""
-        unseen = codes is not None and value is not None
+        unseen = index is not None and value is not None
         if unseen and type(value) is str:
             unseen = value.strip() not in self._marks
         if unseen and self._no_unknown:
-            hint = near(str(value), codes or ())
+            hint = near(str(value), index.levels if index else ())
             raise _refused(number, name, f"{quoted(value)}, a category that is new to it; {hint}")
         if self._no_missing:
             what = f"{quoted(value)}, which is unknown and" if unseen else "a missing value, which"
@@ -189,10 +184,6 @@ class Rows:
             f"row {number} (counting from 0) has a column {quoted(other)}, which model "
             f"{self._name!r} does not have; {hint}"
         )
-
-
-def _codes(column: Column) -> dict[str, int]:
-    return {level: code for code, level in enumerate(column.levels)}
 
 
 def _refused(number: int, name: str, what: str) -> InvalidRequestError:

@@ -49,6 +49,7 @@ def serve(settings: ServeSettings) -> None:
             _serve_here(settings, sockets, log)
         else:
             _serve_by_workers(settings, sockets, log)
+        log("stopped", "the server has stopped")
     finally:
         for opened in sockets:
             opened.close()

@@ -1,4 +1,4 @@
-"""What is wrong with a body that is no inference request, in words that help.
+"""Bodies that msgspec refuses: those with NaN or Infinity are read, others refused in words.
 
 Slow ways: a body comes here when it is refused, or when it may be.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from typing import Any
 
 from treekit.serve.errors import InvalidRequestError, shown
 
-__all__ = ["malformed", "refuse_repeats"]
+__all__ = ["constant_value", "finite_number", "malformed", "read_constants", "refuse_repeats"]
 
 _MARKS = {
     b"\xef\xbb\xbf": "begins with a byte order mark",
@@ -48,38 +49,7 @@ def _reason(body: bytes, error: Exception) -> str:
         return "a text in it is not UTF-8"
     if isinstance(error, RecursionError):
         return "its JSON is nested too deep"
-    if b"NaN" in body or b"Infinity" in body:
-        if len(body) > _SLOW:
-            return f"{error}; JSON has no NaN and no Infinity: write null, or send binary data"
-        try:
-            json.loads(body, object_pairs_hook=_finite, parse_constant=_Literal)
-        except InvalidRequestError as found:
-            return str(found)
-        except (ValueError, RecursionError):
-            pass  # something else, of which `error` tells
     return f"{error}{_input_named(body, str(error))}"
-
-
-class _Literal(str):
-    """NaN, Infinity or -Infinity, which Python's decoder takes."""
-
-    __slots__ = ()
-
-
-def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse an input with such a literal in its data."""
-    found = dict(pairs)
-    waiting = [found.get("data")]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, list):
-            waiting.extend(reversed(item))
-        elif isinstance(item, _Literal):
-            raise InvalidRequestError(
-                f"input {shown(found.get('name'))} holds {item}, which JSON does not have; write "
-                "null for a missing value, or send binary data"
-            )
-    return found
 
 
 def _input_named(body: bytes, text: str) -> str:
@@ -92,6 +62,43 @@ def _input_named(body: bytes, text: str) -> str:
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return f" (input {shown(name)})"
+
+
+def read_constants(body: bytes) -> Any:
+    """Read JSON that may hold NaN, as null, and Infinity, as Triton's clients write them.
+
+    Python's decoder takes them, msgspec does not.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a body that is no JSON otherwise, or has a name twice in one object.
+    """
+    try:
+        text = body.decode()
+        found = json.loads(
+            text, object_pairs_hook=_once, parse_float=finite_number, parse_constant=constant_value
+        )
+        if "\\ud" in text or "\\uD" in text:  # half a character: no answer could hold it
+            json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise malformed(body, error) from None
+    return found
+
+
+def constant_value(text: str) -> float | None:
+    """The value of NaN, which is missing, of Infinity or of -Infinity."""
+    return None if text == "NaN" else float(text)
+
+
+def finite_number(text: str) -> float:
+    """The value of a decimal; InvalidRequestError if it is beyond the largest double."""
+    value = float(text)
+    if math.isinf(value):
+        raise InvalidRequestError(
+            f"the body holds {shown(text)}, beyond the largest number that computers take (1.8e308)"
+        )
+    return value
 
 
 def refuse_repeats(body: bytes) -> None:

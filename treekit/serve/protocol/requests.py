@@ -17,7 +17,10 @@ _ELSEWHERE = ("classification", "shared_memory_region", "shared_memory_byte_size
 
 
 class InputRequest(msgspec.Struct):
-    """``$request_input``; `data` is read when its datatype is known."""
+    """``$request_input``; `data` is read when its datatype is known.
+
+    Where a request has NaN or Infinity, `data` is a list (see `treekit.serve.protocol.wire`).
+    """
 
     name: str
     shape: list[int]

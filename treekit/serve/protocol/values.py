@@ -42,7 +42,7 @@ def checked_size(name: str, shape: list[int]) -> int:
 
 
 def cells_of_json(
-    name: str, datatype: str, shape: list[int], raw: msgspec.Raw, dtype: np.dtype[Any]
+    name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
     """The cells of input `name`.
 
@@ -51,8 +51,8 @@ def cells_of_json(
     name, datatype : str
     shape : list of int
         As the request has it.
-    raw : msgspec.Raw
-        Well-formed JSON.
+    raw : msgspec.Raw or list
+        Well-formed JSON, or the list that was read from JSON with NaN or Infinity.
     dtype : dtype
         NumPy's for `datatype`.
 
@@ -67,8 +67,7 @@ def cells_of_json(
         For data of another type, range, nesting or number.
     """
     size = checked_size(name, shape)
-    text = memoryview(raw)
-    values = _values(name, datatype, shape, text)
+    values = _values(name, datatype, shape, raw)
     if len(values) != size:
         raise InvalidRequestError(
             f"input {shown(name)} has {len(values):,} values in its data, and its shape "
@@ -76,7 +75,8 @@ def cells_of_json(
         )
     if dtype.kind == "f":
         return _floats(name, datatype, values, dtype).reshape(shape)
-    return _array(name, datatype, values, dtype, b"null" in bytes(text)).reshape(shape)
+    has_null = None in values if isinstance(raw, list) else b"null" in bytes(raw)
+    return _array(name, datatype, values, dtype, has_null).reshape(shape)
 
 
 # ------------------------------------------------------------------ JSON to values
@@ -99,10 +99,9 @@ def _decoder(cell: type, depth: int) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(nested)
 
 
-def _values(name: str, datatype: str, shape: list[int], text: memoryview) -> Values:
+def _values(name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values) -> Values:
     """The values in row-major order."""
-    opening = _OPENING.match(text)
-    depth = opening.group().count(b"[") if opening else 0
+    depth = _depth(raw)
     if depth not in (1, len(shape)):
         kind = f"nested {depth} deep" if depth else "that are no list"
         raise InvalidRequestError(
@@ -110,12 +109,27 @@ def _values(name: str, datatype: str, shape: list[int], text: memoryview) -> Val
             f"nested as its shape {shape} is"
         )
     try:
-        values: Values = _decoder(_CELL[datatype], depth).decode(text)
+        decoder = _decoder(_CELL[datatype], depth)
+        values: Values = (
+            msgspec.convert(raw, decoder.type) if isinstance(raw, list) else decoder.decode(raw)
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(
             f"input {shown(name)} has data that are no {datatype}: {_reason(error)}"
         ) from None
     return values if depth == 1 else _flattened(name, shape, values)
+
+
+def _depth(raw: msgspec.Raw | Values) -> int:
+    """How many lists begin before the first value."""
+    if not isinstance(raw, list):
+        opening = _OPENING.match(memoryview(raw))
+        return opening.group().count(b"[") if opening else 0
+    depth = 0
+    item: Any = raw
+    while isinstance(item, list):
+        depth, item = depth + 1, item[0] if item else None
+    return depth
 
 
 def _flattened(name: str, shape: list[int], values: Values) -> Values:
@@ -179,7 +193,9 @@ def _floats(
     with np.errstate(over="ignore", under="ignore"):
         cells: npt.NDArray[np.floating[Any]] = doubles.astype(dtype)
     infinite = np.isinf(cells)
-    if infinite.any():  # JSON has no infinity: a number became one
+    if infinite.any():
+        infinite &= np.isfinite(doubles)
+    if infinite.any():  # a number became infinite
         place, most = int(infinite.argmax()), float(np.finfo(dtype).max)
         raise _beyond(name, datatype, place, values[place], (-most, most))
     return cells

@@ -7,9 +7,10 @@ What the protocol leaves open, and what is done here:
 - Members and parameters that are not known are passed over; parameters that ask for another
   kind of answer (Triton's classification and shared memory) are refused by name.
 - A member twice in one object is refused: each reader takes another of the two.
-- null is a missing value, in requests and answers.  JSON has no NaN and no infinities: an
-  answer as JSON has null for them too, and the output's parameter ``not_finite`` counts them;
-  binary data have them as they are.
+- null is a missing value, in requests and answers.  JSON has no NaN and no infinities, but
+  Triton's clients write them: a request may have NaN, which is read as null, and Infinity and
+  -Infinity.  An answer as JSON has null for them, and the output's parameter ``not_finite``
+  counts them; binary data have them as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
 from treekit.serve.models.served import Served
 from treekit.serve.models.tensors import Tensor, numpy_type
 from treekit.serve.protocol.binary import bytes_of, cells_of_bytes, split_body
-from treekit.serve.protocol.malformed import malformed, refuse_repeats
+from treekit.serve.protocol.malformed import malformed, read_constants, refuse_repeats
 from treekit.serve.protocol.requests import InferRequest, InputRequest
 from treekit.serve.protocol.values import cells_of_json
 
@@ -54,11 +55,34 @@ def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest
     try:
         request = _request.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise malformed(text, error) from None
-    if text.count(b'"') != request.quotes:
-        refuse_repeats(text)
+        if b"NaN" not in text and b"Infinity" not in text:
+            raise malformed(text, error) from None
+        request = _request_with_constants(text)
+    else:
+        if text.count(b'"') != request.quotes:
+            refuse_repeats(text)
     request.check()
     return request, rest
+
+
+def _request_with_constants(text: bytes) -> InferRequest:
+    """The request in JSON with NaN or Infinity; data that hold numbers are lists already."""
+    found = read_constants(text)
+    inputs = found.get("inputs") if isinstance(found, dict) else None
+    lists: dict[int, list[Any]] = {}
+    for place, given in enumerate(inputs if isinstance(inputs, list) else ()):
+        data = given.get("data") if isinstance(given, dict) else None
+        if isinstance(data, list) and data:
+            lists[place] = given.pop("data")
+        elif isinstance(given, dict) and "data" in given:
+            given["data"] = msgspec.Raw(msgspec.json.encode(data))
+    try:
+        request = msgspec.convert(found, InferRequest)
+    except msgspec.ValidationError as error:
+        raise malformed(text, error) from None
+    for place, data in lists.items():
+        request.inputs[place].data = data  # type: ignore[assignment]  # see `InputRequest`
+    return request
 
 
 def tensors_of(

@@ -15,7 +15,7 @@ _TEXT: Json = {"type": "string"}
 _CELL: Json = {"type": ["string", "number", "boolean", "null"]}
 _ROW: Json = {
     "type": "object",
-    "description": "A value for each column of the model; null where it is missing.",
+    "description": "A value for each column of the model; null or NaN where it is missing.",
     "minProperties": 1,
     "additionalProperties": _CELL,
 }

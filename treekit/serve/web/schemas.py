@@ -100,7 +100,10 @@ SCHEMAS: dict[str, Schema] = {
     "tensor_data": array(
         {"anyOf": [{"type": ["number", "string", "boolean", "null"]}, ref("tensor_data")]}
     )
-    | {"description": "Flat, in row-major order, or nested as the shape is; null: missing."},
+    | {
+        "description": "Flat, in row-major order, or nested as the shape is; null: missing. "
+        "NaN, Infinity and -Infinity, which JSON does not have, are taken, too: NaN as null."
+    },
     "request_input": fields(
         {"name": STRING, "shape": _SHAPE, "datatype": _DATATYPE},
         {
