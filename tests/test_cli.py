@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
 COMMANDS = [
     "train",
+    "evaluate",
     "inspect",
     "predict",
     "rules",
@@ -237,8 +238,8 @@ def test_a_regression_is_scored_by_r_squared(tmp_path: Path):
     table.write_text("x,y\n" + "\n".join(rows) + "\n", encoding="utf-8")
     path = tmp_path / "m.treekit"
     told = call("train", table, "--target", "y", "-o", path, "--test", table).stdout
-    assert "R squared on 40 rows" in told
-    assert told.rstrip().splitlines()[-3].endswith(": 1.0000")
+    assert "training R squared on 40 rows" in told
+    assert told.rstrip().splitlines()[-4].endswith(": 1.0000")
     said = call("predict", path, table).stdout.splitlines()
     assert said == ["y", *(row.split(",")[1] for row in rows)]
     call("predict", path, table, "--proba", code=2)
@@ -933,6 +934,7 @@ def test_no_color_is_respected_on_a_terminal(tree: Path, tmp_path: Path, monkeyp
 
 HOSTILE = [
     "[red]name[/red]",
+    "carriage\rreturn",
     "[link=https://x.org]",
     "\x1b[2Jclear",
     "a\u202eb",

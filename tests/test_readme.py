@@ -75,9 +75,11 @@ def test_ten_lines_of_commands_run():
     assert len(lines) == 10
     told = [treekit_command(line) for line in lines]
     assert "pruner.alpha" in told[0]
-    assert "rule 1 of" in told[1]
+    assert "balanced accuracy" in told[1]
+    assert Path("scores.html").is_file()
+    assert "rule 1 of" in told[2]
     assert len(Path("answers.csv").read_text(encoding="utf-8").splitlines()) == 369
-    assert "equal to the model, bit for bit" in told[4]
+    assert "equal to the model, bit for bit" in told[5]
     assert Path("out/proof.json").is_file()
 
 

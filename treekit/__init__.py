@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from treekit.estimators import ExtraTreesRegressor as ExtraTreesRegressor
     from treekit.estimators import RandomForestClassifier as RandomForestClassifier
     from treekit.estimators import RandomForestRegressor as RandomForestRegressor
+    from treekit.evaluation import Evaluation as Evaluation
+    from treekit.evaluation import evaluate as evaluate
     from treekit.export import export as export
     from treekit.forms.files import revise as revise
     from treekit.forms.files import write_rules as write_rules
@@ -114,6 +116,7 @@ _MODULE_OF = {
             "RandomForestClassifier",
             "RandomForestRegressor",
         ),
+        "treekit.evaluation": ("Evaluation", "evaluate"),
         "treekit.forms.files": ("revise", "write_rules"),
         "treekit.hookspecs": ("hookimpl",),
         "treekit.interop": ("read_model",),

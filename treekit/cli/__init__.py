@@ -15,6 +15,7 @@ import click
 from treekit._version import __version__
 from treekit.cli.artifacts import export_command, verify_command
 from treekit.cli.demo import demo_command
+from treekit.cli.evaluate import evaluate_command
 from treekit.cli.explain import explain_command
 from treekit.cli.importances import importances_command
 from treekit.cli.importing import import_command
@@ -36,6 +37,7 @@ __all__ = ["main"]
     cls=Commands,
     commands=[
         train_command,
+        evaluate_command,
         inspect_command,
         predict_command,
         rules_command,

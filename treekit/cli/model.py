@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +150,13 @@ def _lines(model: Model, sums: npt.NDArray[np.int64], proba: bool) -> str:
     return _csv_lines(list(zip(*columns, strict=True)))
 
 
+class _Lines(list[str]):
+    """Lines of a file."""
+
+    write = list.append
+
+
 def _csv_lines(rows: list[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    lines = _Lines()
+    csv.writer(lines).writerows(rows)  # with a line end of "\n" it would leave "\r" without quotes
+    return "".join([line[:-2] + "\n" for line in lines])

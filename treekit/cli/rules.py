@@ -168,6 +168,7 @@ def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
         title=given["title"],
         model=model,
         model_digest=model_sha256(model),
+        table_name=Path(given["table"] or "").name,
     )
     return written(given["form"], made)
 

@@ -66,16 +66,18 @@ def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tup
     """The figure of target k, whose answers are `given` (rows,)."""
     import numpy as np
 
+    from treekit.data.levels import level_codes
     from treekit.data.numbers import numeric_cells
     from treekit.data.schema import level_text
 
-    target = model.schema.outputs[k].name
+    output = model.schema.outputs[k]
+    target = output.name
     if model.schema.task == "classification":
         # As texts: a file knows no types, and a label that the model lacks is just wrong.
-        actual = [level_text(cell) for cell in table.column(target).tolist()]
-        gone = np.array([text is None for text in actual])
-        said = [level_text(label) for label in given.tolist()]
-        right = np.array([a == b for a, b in zip(actual, said, strict=True)])
+        texts = [level_text(label) or "" for label in output.classes]
+        actual = level_codes(table, target, texts)
+        gone = actual == -1
+        right = actual == [texts.index(level_text(label) or "") for label in given.tolist()]
     else:
         number = numeric_cells(table, target).astype(np.float64)
         gone = np.isnan(number)

@@ -98,6 +98,50 @@ def print_model(model: Model) -> None:
     if found:
         heading("found by training")
         print_facts(found)
+    heading("score on rows that were not trained on")
+    click.echo(f"  {estimate_of(model)}")
+
+
+def estimate_of(model: Model) -> str:
+    """What training itself estimated of the score on other rows, and by which rows."""
+    found, schema = model.provenance, model.schema
+    oob, pruned = found.get("oob"), found.get("pruner")
+    if isinstance(oob, dict) and oob.get("rows"):
+        if "accuracy" in oob:
+            said = f"accuracy {oob['accuracy']:.4f}"
+            if "majority" in oob:
+                said += f" (most frequent class: {oob['majority']:.4f})"
+        else:
+            said = f"R squared {oob['r2']:.4f} (mean: 0)"
+        also = ", by which its trees were pruned" if oob.get("pruned_by_the_same_rows") else ""
+        return f"{said}, out of bag on {oob['rows']:,} rows{also}"
+    risk = _pruner_risk(pruned) if isinstance(pruned, dict) else None
+    if risk is not None:
+        value, how = risk
+        plain = schema.task == "classification" and model.costs is None
+        said = f"accuracy {1 - value:.4f}" if plain else f"cost a row {value:.6g}"
+        return f"{said}, {how}"
+    names = " ".join(f"--target {output.name!r}" for output in schema.outputs[:1])
+    return f"not estimated; run: treekit evaluate TABLE {names} --cv 10, and the same settings"
+
+
+def _pruner_risk(pruned: dict[str, Any]) -> tuple[float, str] | None:
+    """The risk that a pruner of treekit reported of the tree it chose, and on which rows."""
+    if "held_risk" in pruned:
+        grown, judged = (f"{pruned[f'weight_{key}']:,.6g}" for key in ("grown_on", "judged_by"))
+        how = f"on {judged} held-out rows, by which it was pruned; {grown} other rows grew it"
+        return float(pruned["held_risk"]), how
+    steps = pruned.get("sequence")
+    if not isinstance(steps, dict) or pruned.get("alpha") not in steps.get("alpha", ()):
+        return None
+    at = steps["alpha"].index(pruned["alpha"])
+    for key, how in (
+        ("cv_risk", "cross-validated by the pruner, which chose the best of the sequence"),
+        ("held_risk", "on held-out rows, by which it was pruned"),
+    ):
+        if key in steps:
+            return float(steps[key][at]), how
+    return None
 
 
 def _chosen(model: Model) -> list[tuple[str, str]]:
@@ -141,7 +185,7 @@ def provenance(found: dict[str, Any], *, components: bool = True) -> Iterator[tu
     A file's provenance may hold any JSON: nothing is taken for granted.
     """
     for key, value in found.items():
-        if key in ("components", "treekit") and not components:
+        if key in ("components", "treekit", "training_table") and not components:
             continue
         if key == "components" and isinstance(value, list):
             yield from map(_component, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,21 @@ import click
 
 from treekit.cli.files import check_place
 from treekit.cli.terminal import print_table
-from treekit.errors import SettingError
+from treekit.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
+    from treekit.data.table import Table
     from treekit.model.ensemble import Model
 
-__all__ = ["fitted", "listed", "train_command"]
+__all__ = [
+    "fitted",
+    "listed",
+    "read_dataset",
+    "settings_options",
+    "table_options",
+    "train_command",
+]
 
 
 _COMPONENTS = (
@@ -69,6 +78,72 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
         raise click.BadParameter(f'{text!r}: {error}; write a,b or "a,b",c', param=param) from None
 
 
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator that adds options in this order."""
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+settings_options = _together(
+    click.option(
+        "--algorithm",
+        metavar="NAME",
+        help="Settings to start from: id3, c45, cart, stump, bagging, random_forest, extra_trees.",
+    ),
+    click.option(
+        "--ensemble", metavar="tree|forest", help="One tree (default), or a random forest."
+    ),
+    click.option("--trees", metavar="N", help="Trees of a forest."),
+    click.option("--criterion", metavar="NAME", help="Measure of a split: gini, entropy, ..."),
+    click.option(
+        "--splitter", metavar="NAME", help="Search of a split: auto, exact, histogram, ..."
+    ),
+    click.option("--pruner", metavar="NAME", help="Pruner: cost_complexity, reduced_error, ..."),
+    click.option("--seed", metavar="N", help="Seed of all randomness."),
+    click.option(
+        *("--set", "assignments"),
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Any setting; a component's own as criterion.KEY=VALUE.",
+    ),
+)
+"""Options of the training settings that people use first."""
+
+table_options = _together(
+    click.option("--nominal", multiple=True, metavar="COL", help="A column of categories."),
+    click.option("--numeric", multiple=True, metavar="COL", help="A column of numbers."),
+    click.option("--ignore", multiple=True, metavar="COL", help="A column that is no input."),
+    click.option("--weights", metavar="COL", help="Column of row weights."),
+    click.option(
+        *("--task",),
+        type=click.Choice(["classification", "regression"]),
+        help="Default: by the target.",
+    ),
+    click.option(
+        "--classes", callback=listed, metavar="A,B,...", help="Class labels in order of preference."
+    ),
+    click.option(
+        "--missing-marks",
+        callback=listed,
+        metavar="A,B,...",
+        help="Texts that mean missing, instead of the usual ones.",
+    ),
+    click.option(
+        "--dtype",
+        type=click.Choice(["auto", "float32", "float64"]),
+        default="auto",
+        show_default=True,
+        help="Type of the model's numbers; auto: float32, unless a column would lose by it.",
+    ),
+)
+"""Options of how a training table is read."""
+
+
 @click.command("train", cls=_TrainCommand, short_help="Train a model on a table.")
 @click.argument("table")
 @click.option(
@@ -85,49 +160,9 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
     type=click.Path(path_type=Path),
     help="Model file to write.",
 )
-@click.option(
-    "--algorithm",
-    metavar="NAME",
-    help="Settings to start from: id3, c45, cart, stump, bagging, random_forest, extra_trees.",
-)
-@click.option("--ensemble", metavar="tree|forest", help="One tree (default), or a random forest.")
-@click.option("--trees", metavar="N", help="Trees of a forest.")
-@click.option("--criterion", metavar="NAME", help="Measure of a split: gini, entropy, ...")
-@click.option("--splitter", metavar="NAME", help="Search of a split: auto, exact, histogram, ...")
-@click.option("--pruner", metavar="NAME", help="Pruner: cost_complexity, reduced_error, ...")
-@click.option("--seed", metavar="N", help="Seed of all randomness.")
-@click.option(
-    *("--set", "assignments"),
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Any setting; a component's own as criterion.KEY=VALUE.",
-)
+@settings_options
 @click.option("--help-settings", is_flag=True, help="List all settings and exit.")
-@click.option("--nominal", multiple=True, metavar="COL", help="A column of categories.")
-@click.option("--numeric", multiple=True, metavar="COL", help="A column of numbers.")
-@click.option("--ignore", multiple=True, metavar="COL", help="A column that is no input.")
-@click.option("--weights", metavar="COL", help="Column of row weights.")
-@click.option(
-    *("--task",),
-    type=click.Choice(["classification", "regression"]),
-    help="Default: by the target.",
-)
-@click.option(
-    "--classes", callback=listed, metavar="A,B,...", help="Class labels in order of preference."
-)
-@click.option(
-    "--missing-marks",
-    callback=listed,
-    metavar="A,B,...",
-    help="Texts that mean missing, instead of the usual ones.",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["auto", "float32", "float64"]),
-    default="auto",
-    show_default=True,
-    help="Type of the model's numbers; auto: float32, unless a column would lose by it.",
-)
+@table_options
 @click.option("--like", metavar="MODEL", help="Settings to start from: those of this model.")
 @click.option("--validation", metavar="TABLE", help="Rows that pruners judge by, not a share.")
 @click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
@@ -168,24 +203,29 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():
         test.index(target, "target column")  # found out before hours of training
-    dataset = _dataset(given, settings)
+    dataset = read_dataset(given, settings, read_rows(given["table"], given["missing_marks"]))
     model = fitted(dataset, settings, _validation(given, settings, dataset))
     model.save(given["output"])
     print_training(model, dataset)
     print_model(model)
     if test is not None:
         click.echo()
+        seen = _is_training_table(model, test)
         for name, value in quality(model, test):
-            click.echo(f"{name} on {test.n_rows:,} rows of {given['test_table']!r}: {value:.4f}")
+            rows = f"{test.n_rows:,} rows of {given['test_table']!r}"
+            click.echo(f"{'training ' * seen}{name} on {rows}: {value:.4f}")
+        if seen:
+            click.secho(
+                "--test is the training table: other rows will be predicted worse", fg="yellow"
+            )
     click.echo(f"\nwritten to {str(given['output'])!r}")
 
 
-def _dataset(given: dict[str, Any], settings: dict[str, Any]) -> Dataset:
-    from treekit.cli.scoring import read_rows
+def read_dataset(given: dict[str, Any], settings: dict[str, Any], table: Table) -> Dataset:
+    """Make the dataset that the options `given` ask for."""
     from treekit.data.dataset import make_dataset
     from treekit.training.tasks import reading
 
-    table = read_rows(given["table"], given["missing_marks"])
     return make_dataset(
         table,
         given["targets"],
@@ -198,6 +238,19 @@ def _dataset(given: dict[str, Any], settings: dict[str, Any]) -> Dataset:
         dtype=given["dtype"],
         missing_marks=table.missing,
     )
+
+
+def _is_training_table(model: Model, test: Table) -> bool:
+    from treekit.data.validation import make_validation
+    from treekit.training import is_training_table
+
+    table = model.provenance.get("training_table", {})
+    if table.get("rows") != test.n_rows:  # spares coding the rows twice
+        return False
+    try:
+        return is_training_table(model, make_validation(test, model.schema))
+    except DataError:  # a label, say, that training did not see
+        return False
 
 
 def _validation(

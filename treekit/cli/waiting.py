@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["reading_progress", "tree_progress"]
+__all__ = ["fold_progress", "reading_progress", "tree_progress"]
 
 
 @contextmanager
 def tree_progress() -> Iterator[Callable[[int, int], None] | None]:
     """A callback for `treekit.train` that draws a bar, or None where stderr is no terminal."""
     with _bar("trees", counted=True) as show:
+        yield show
+
+
+@contextmanager
+def fold_progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A callback for `treekit.evaluate`; see `tree_progress`."""
+    with _bar("folds", counted=True) as show:
         yield show
 
 

@@ -27,7 +27,7 @@ from treekit.training.tasks import answering, reading, recorded_task
 if TYPE_CHECKING:
     from treekit.training.run import Outcome
 
-__all__ = ["SETTINGS", "Fitted", "fit", "train"]
+__all__ = ["SETTINGS", "Fitted", "fit", "is_training_table", "train"]
 
 Progress = Callable[[int, int], None]
 
@@ -155,7 +155,13 @@ def fit(
     before = None if start is None else start.outcome
     outcome = run(dataset, plan, progress, validation, before)
     task = recorded_task(dataset, plan.criterion.record)
-    provenance = {"treekit": __version__, "components": plan.origins} | task | outcome.report
+    provenance = {
+        "treekit": __version__,
+        "components": plan.origins,
+        "training_table": {"rows": dataset.n_rows, "sha256": dataset.digest()},
+        **task,
+        **outcome.report,
+    }
     model = make_model(
         answering(dataset, plan.criterion.record, plan.criterion.layout).schema,
         outcome.trees,
@@ -167,6 +173,12 @@ def fit(
         provenance=provenance,
     )
     return Fitted(model, outcome.votes, outcome.times)
+
+
+def is_training_table(model: Model, dataset: Dataset) -> bool:
+    """Tell whether a model was trained on these rows; models of older releases do not record it."""
+    table = model.provenance.get("training_table")
+    return isinstance(table, dict) and table.get("sha256") == dataset.digest()
 
 
 def _refuse_idle_validation(plan: Plan) -> None:

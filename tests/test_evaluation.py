@@ -1,0 +1,306 @@
+"""Scores of models and settings: those of scikit-learn, with baselines and intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn import metrics
+from sklearn.model_selection import StratifiedKFold
+
+import treekit
+from treekit.cli import main
+from treekit.data.dataset import make_dataset
+
+
+def table(rows: int = 240, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(2, rows))
+    kind = np.where(x + rng.normal(size=rows) / 2 > 0.8, "c", np.where(y > 0, "b", "a"))
+    return {"x": x, "y": y, "job": rng.choice(["cook", "smith"], rows), "kind": kind}
+
+
+def numbers(rows: int = 240, seed: int = 0) -> dict[str, Any]:
+    found = table(rows, seed)
+    found["price"] = 3 * found["x"] + np.random.default_rng(seed + 1).normal(size=rows)
+    del found["kind"]
+    return found
+
+
+def write_csv(path: Path, columns: dict[str, Any]) -> Path:
+    rows = zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def run(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(main, list(map(str, words)))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+# ---------------------------------------------------------------- a model and a table
+
+
+def test_scores_of_classes_are_those_of_scikit_learn() -> None:
+    model = treekit.train(table(), "kind", max_depth=3)
+    fresh = table(300, 5)
+    found = treekit.evaluate(model, fresh)
+    said, shares = model.predict(fresh), model.predict_proba(fresh)
+    actual, labels = fresh["kind"], list(model.schema.classes)
+    one_hot = np.array([actual == label for label in labels]).T
+    value = {name: score.value for name, score in found.scores.items()}
+    assert value == pytest.approx(
+        {
+            "accuracy": metrics.accuracy_score(actual, said),
+            "balanced_accuracy": metrics.balanced_accuracy_score(actual, said),
+            "log_loss": metrics.log_loss(actual, shares),
+            "brier": float(((shares - one_hot) ** 2).sum(axis=1).mean()),
+            "roc_auc": metrics.roc_auc_score(actual, shares, multi_class="ovr"),
+        }
+    )
+    np.testing.assert_array_equal(found.confusion, metrics.confusion_matrix(actual, said))
+    for one, precision, recall in zip(
+        found.classes,
+        metrics.precision_score(actual, said, average=None, labels=labels),
+        metrics.recall_score(actual, said, average=None, labels=labels),
+        strict=True,
+    ):
+        assert one.rows == int((actual == one.label).sum())
+        assert (one.precision.value, one.recall.value) == pytest.approx((precision, recall))
+    assert not found.trained_on
+    largest = max(map(list(actual).count, labels)) / 300
+    assert found.scores["accuracy"].baseline == pytest.approx(largest)
+    assert found.scores["roc_auc"].baseline == 0.5
+
+
+def test_scores_of_two_classes_are_of_the_second_one() -> None:
+    data = table(300)
+    data["kind"] = np.where(data["kind"] == "c", "yes", "no")
+    model = treekit.train(data, "kind", max_depth=3)
+    fresh = table(300, 5)
+    fresh["kind"] = np.where(fresh["kind"] == "c", "yes", "no")
+    found = treekit.evaluate(model, fresh)
+    share = model.predict_proba(fresh)[:, 1]
+    actual = fresh["kind"] == "yes"
+    assert found.scores["roc_auc"].value == pytest.approx(metrics.roc_auc_score(actual, share))
+    assert found.scores["brier"].value == pytest.approx(metrics.brier_score_loss(actual, share))
+    page = found.to_html()
+    assert page.count("<svg") == 2
+    assert 'aria-label="ROC curves of yes"' in page
+
+
+def test_scores_of_numbers_are_those_of_scikit_learn() -> None:
+    model = treekit.train(numbers(), "price", max_depth=4)
+    fresh = numbers(300, 5)
+    found = treekit.evaluate(model, fresh).scores
+    said = model.predict(fresh)
+    assert found["r2"].value == pytest.approx(metrics.r2_score(fresh["price"], said))
+    assert found["rmse"].value == pytest.approx(
+        metrics.root_mean_squared_error(fresh["price"], said)
+    )
+    assert found["mae"].value == pytest.approx(metrics.mean_absolute_error(fresh["price"], said))
+    assert found["r2"].baseline == pytest.approx(0.0, abs=1e-12)
+    assert found["rmse"].baseline == pytest.approx(fresh["price"].std())
+    for score in found.values():
+        assert score.low < score.value < score.high  # type: ignore[operator]
+
+
+def test_the_interval_of_an_accuracy_is_wilson_s() -> None:
+    model = treekit.train(table(), "kind", max_depth=1)
+    found = treekit.evaluate(model, table(150, 7)).scores["accuracy"]
+    n, p, z = 150, found.value, 1.959963984540054
+    assert p is not None
+    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    assert (found.low, found.high) == pytest.approx((centre - half, centre + half))
+
+
+def test_the_training_table_is_recognised_in_any_form(tmp_path: Path) -> None:
+    data = table()
+    path = write_csv(tmp_path / "t.csv", data)
+    model = treekit.train(path, "kind")
+    for same in (data, path, {name: list(column) for name, column in data.items()}):
+        found = treekit.evaluate(model, same)
+        assert found.trained_on
+        assert "trained on these very rows" in str(found)
+        assert "training accuracy" in str(found)
+        assert "\naccuracy" not in str(found)
+        assert "scores" not in found.to_dict()
+    loaded = treekit.load(model.save(tmp_path / "m.treekit") or tmp_path / "m.treekit")
+    assert treekit.evaluate(loaded, data).trained_on
+    data["x"] = data["x"] + 1.0
+    assert not treekit.evaluate(model, data).trained_on
+
+
+def test_one_class_and_few_rows_have_scores_without_intervals() -> None:
+    data = {"x": [1.0, 2.0, 3.0], "y": ["a", "a", "a"]}
+    found = treekit.evaluate(treekit.train(data, "y"), {"x": [4.0], "y": ["a"]})
+    assert found.scores["accuracy"].value == 1.0
+    assert found.scores["log_loss"].low is None
+    assert found.scores["roc_auc"].value is None
+    json.loads(found.to_json())
+    assert "<svg" in found.to_html()
+
+
+def test_several_targets_are_refused_by_name() -> None:
+    data = table() | {"z": table()["x"] > 0}
+    model = treekit.train(data, ["kind", "z"])
+    with pytest.raises(treekit.SettingError, match=r"2 targets.*sklearn\.metrics"):
+        treekit.evaluate(model, data)
+
+
+# ---------------------------------------------------------------- cross-validation
+
+
+def test_a_cross_validation_is_that_of_scikit_learn_s_folds() -> None:
+    data = table()
+    found = treekit.evaluate(data, target="kind", cv=5, seed=3, max_depth=3)
+    right = []
+    folds = StratifiedKFold(5, shuffle=True, random_state=3)
+    levels = {"job": ["cook", "smith"]}
+    for grown, held in folds.split(data["x"], data["kind"]):
+        part = {name: column[grown] for name, column in data.items()}
+        rest = {name: column[held] for name, column in data.items()}
+        model = treekit.train(part, "kind", seed=3, max_depth=3, levels=levels)
+        right.append(np.mean(model.predict(rest) == rest["kind"]))
+    accuracy = found.scores["accuracy"]
+    assert accuracy.value == pytest.approx(np.mean(right))
+    half = 2.7764451051977987 * math.sqrt(np.var(right, ddof=1) * (1 / 5 + 1 / 4))
+    assert accuracy.high == pytest.approx(np.mean(right) + half)
+    assert np.sum(found.confusion) == found.rows == 240
+    assert (found.method, found.folds, found.repeats) == ("cross-validation", 5, 1)
+    assert not found.trained_on
+
+
+def test_repeats_draw_other_folds_and_count_every_row_each_time() -> None:
+    steps: list[tuple[int, int]] = []
+    found = treekit.evaluate(
+        table(), target="kind", cv=3, repeats=2, max_depth=2,
+        progress=lambda done, total: steps.append((done, total)),
+    )  # fmt: skip
+    assert steps == [(done, 6) for done in range(1, 7)]
+    assert found.rows == 240
+    assert np.sum(found.confusion) == 480
+    assert "3-fold cross-validation on 240 rows, 2 times" in str(found)
+
+
+@pytest.mark.parametrize("target", ["kind", "price"])
+def test_a_group_stays_in_one_fold_and_is_no_input(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from treekit import evaluation
+
+    data: dict[str, Any] = table() if target == "kind" else numbers()
+    data["patient"] = [f"p{row // 6}" for row in range(240)]
+    inputs: list[tuple[str, ...]] = []
+    folds: list[tuple[Any, Any]] = []
+    split, fit = evaluation._split, evaluation.fit
+    monkeypatch.setattr(evaluation, "_split", lambda *a: folds.extend(split(*a)) or split(*a))
+    monkeypatch.setattr(
+        evaluation, "fit", lambda d, s: inputs.append(tuple(d.schema.names)) or fit(d, s)
+    )
+    treekit.evaluate(data, target=target, cv=4, groups="patient", max_depth=2)
+    assert set(inputs) == {("x", "y", "job")}
+    assert len(folds) == 4
+    for grown, held in folds:
+        assert not set(grown // 6) & set(held // 6)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"cv": 1}, treekit.SettingError, "cv is 1"),
+        ({"repeats": 0}, treekit.SettingError, "repeats is 0"),
+        ({"cv": 241}, treekit.DataError, "240 rows cannot make 241 folds"),
+        ({"groups": "job"}, treekit.DataError, "2 groups cannot make 10 folds"),
+        ({"groups": "nobody"}, treekit.DataError, "nobody"),
+        ({"max_depht": 3}, treekit.SettingError, "max_depht"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_by_name(
+    change: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        treekit.evaluate(table(), target="kind", **change)
+
+
+def test_a_digest_is_of_inputs_and_target() -> None:
+    data = table()
+    first = make_dataset(data, "kind").digest()
+    assert first == make_dataset(data | {"x": data["x"].astype(np.float32)}, "kind").digest()
+    assert first != make_dataset(data | {"kind": data["kind"][::-1]}, "kind").digest()
+    assert first != make_dataset(data | {"x": data["y"]}, "kind").digest()
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def test_the_command_scores_a_model_and_writes_a_page(tmp_path: Path) -> None:
+    data = table()
+    data["kind"] = np.where(data["kind"] == "a", "<script>a", data["kind"])
+    train, test = write_csv(tmp_path / "t.csv", data), write_csv(tmp_path / "v.csv", {
+        name: column[::-1] for name, column in data.items()
+    })  # fmt: skip
+    model = tmp_path / "m.treekit"
+    run("train", train, "--target", "kind", "-o", model, "--set", "max_depth=3")
+    page = tmp_path / "page.html"
+    told = run("evaluate", model, test, "--html", page)
+    assert "balanced accuracy" in told
+    assert "95% interval" in told
+    html = page.read_text()
+    assert "<script" not in html
+    assert "&lt;script&gt;a" in html
+    assert html.count("<svg") == 6
+    found = json.loads(run("evaluate", model, test, "--json"))
+    assert found["rows"] == 240
+    assert "trained on these very rows" in run("evaluate", model, train)
+    assert json.loads(run("evaluate", model, train, "--json"))["training_scores"]
+
+
+def test_the_command_cross_validates_settings(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", numbers())
+    words = ("--target", "price", "--cv", 3, "--seed", 1, "--set", "max_depth=2", "--json")
+    found = json.loads(run("evaluate", path, *words))
+    same = treekit.evaluate(path, target="price", cv=3, seed=1, max_depth=2)
+    assert found == json.loads(same.to_json())
+
+
+def test_the_command_s_two_forms_are_not_mixed(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", table())
+    assert "--target for a cross-validation" in run("evaluate", path, code=2)
+    assert "no model" in run("evaluate", path, path, "--target", "kind", code=2)
+    assert "--cv is for a cross-validation" in run("evaluate", path, path, "--cv", 3, code=2)
+
+
+def test_a_test_on_the_training_table_is_called_one(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", table())
+    words = ("train", path, "--target", "kind", "-o", tmp_path / "m.treekit", "--test")
+    told = run(*words, path)
+    assert "training accuracy on 240 rows" in told
+    assert "--test is the training table" in told
+    other = run(*words, write_csv(tmp_path / "v.csv", table(240, 4)))
+    assert "\naccuracy on 240 rows" in other
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "not estimated; run: treekit evaluate TABLE --target 'kind' --cv 10"),
+        (("--ensemble", "forest", "--trees", 9), "most frequent class: 0."),
+        (("--pruner", "cost_complexity"), "cross-validated by the pruner"),
+        (("--pruner", "reduced_error"), "on 60 held-out rows, by which it was pruned; 180 other"),
+    ],
+)
+def test_every_training_ends_with_an_honest_figure(
+    tmp_path: Path, words: tuple[Any, ...], told: str
+) -> None:
+    path = write_csv(tmp_path / "t.csv", table())
+    said = run("train", path, "--target", "kind", "-o", tmp_path / "m", "--seed", 0, *words)
+    assert told in said

@@ -1,0 +1,638 @@
+"""Evaluation: the scores of a model on a table, or of settings by cross-validation.
+
+Every score is one of `sklearn.metrics`.  Beside it stand a 95% interval and the score of
+the baseline: the shares of the classes, or the mean, predicted for every row.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.dataset import Dataset, make_dataset
+from treekit.data.schema import Label, level_text
+from treekit.data.table import Table, read_table
+from treekit.data.validation import make_validation
+from treekit.errors import DataError, SettingError
+from treekit.model.given import model_of
+from treekit.model.links import values_of
+from treekit.model.predict import label_codes, sums
+from treekit.training import fit, is_training_table
+from treekit.training.tasks import answers_numbers, reading, refuse_answers
+
+if TYPE_CHECKING:
+    from treekit.model.ensemble import Model
+
+__all__ = [
+    "ClassScores",
+    "Evaluation",
+    "Score",
+    "cross_validate",
+    "evaluate",
+    "evaluate_model",
+    "group_codes",
+]
+
+_PARTS = 10
+"""Parts of the rows, on each of which a score is computed for its interval."""
+
+_POINTS = 200
+"""Points of a ROC curve at most."""
+
+_BINS = 10
+"""Bins of a calibration curve, of equally many rows."""
+
+_HEADS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "log_loss": "log loss",
+    "brier": "Brier score",
+    "roc_auc": "ROC AUC",
+    "r2": "R squared",
+    "rmse": "RMSE",
+    "mae": "MAE",
+}
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+Progress = Callable[[int, int], None]
+_DATASET = (
+    "nominal",
+    "numeric",
+    "levels",
+    "classes",
+    "weights",
+    "ignore",
+    "dtype",
+    "missing_marks",
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score, its 95% interval, and that of the baseline; None: not defined on these rows."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    baseline: float | None
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """The scores of one class against the rest, its ROC curve and calibration curve.
+
+    Attributes
+    ----------
+    label : bool, int, float or str
+    rows : int
+        Rows of the class.
+    precision, recall : Score
+    roc : list of (float, float)
+        False positive rate and true positive rate.
+    calibration : list of (float, float)
+        Mean predicted probability and observed share of each bin of equally many rows.
+    """
+
+    label: Label
+    rows: int
+    precision: Score
+    recall: Score
+    roc: list[tuple[float, float]]
+    calibration: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` returns; ``str()`` gives it as text.
+
+    Attributes
+    ----------
+    target : str
+    task : {"classification", "regression"}
+    rows : int
+        Rows that were predicted.
+    method : {"table", "cross-validation"}
+        The rows of a table, or each row by a model that was trained without it.
+    folds, repeats : int
+        Of a cross-validation; 0 otherwise.
+    trained_on : bool
+        Whether the table is the one that the model was trained on: the scores are then those of
+        training, not those to expect of other rows.
+    scores : dict of str to Score
+        ``accuracy``, ``balanced_accuracy``, ``log_loss``, ``brier``, ``roc_auc`` (mean of each
+        class against the rest); or ``r2``, ``rmse``, ``mae``.
+    classes : list of ClassScores
+        Of a classification, by class.
+    confusion : list of lists of int
+        Rows of each true class (first index) and predicted class, over all repeats.
+    """
+
+    target: str
+    task: Literal["classification", "regression"]
+    rows: int
+    method: Literal["table", "cross-validation"]
+    folds: int
+    repeats: int
+    trained_on: bool
+    scores: dict[str, Score]
+    classes: list[ClassScores]
+    confusion: list[list[int]]
+
+    @property
+    def title(self) -> str:
+        """How the scores were estimated, in one line."""
+        rows = f"{self.rows:,} rows"
+        if self.method == "table":
+            return f"{self.target!r} on {rows}"
+        again = f", {self.repeats} times" if self.repeats > 1 else ""
+        return f"{self.target!r} by {self.folds}-fold cross-validation on {rows}{again}"
+
+    @property
+    def warning(self) -> str:
+        """What to keep in mind; empty if there is nothing."""
+        if not self.trained_on:
+            return ""
+        return (
+            "The model was trained on these very rows. These are training scores; other rows will "
+            "be predicted worse. Evaluate on held-out rows, or by cross-validation."
+        )
+
+    def named_scores(self) -> dict[str, Score]:
+        """Return the scores by their names in words, those of training rows as such."""
+        before = "training " if self.trained_on else ""
+        return {before + _HEADS[name]: score for name, score in self.scores.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        found = asdict(self)
+        if self.trained_on:
+            found["training_scores"] = found.pop("scores")
+            found["warning"] = self.warning
+        return found
+
+    def to_json(self) -> str:
+        """Return the JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+    def to_html(self, title: str = "") -> str:
+        """Return one HTML page with scores, confusion matrix, ROC and calibration curves."""
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+        from treekit.export.render import shipped_folders
+
+        folders = [folder / part for folder in shipped_folders() for part in ("evaluation", "page")]
+        environment = Environment(
+            loader=FileSystemLoader(folders, encoding="utf-8"),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=True,
+        )
+        return environment.get_template("page.html.jinja").render(
+            found=self, title=title or self.title, number=_number, interval=_interval
+        )
+
+    def __str__(self) -> str:
+        lines = [self.title, *([self.warning] if self.warning else []), ""]
+        rows = [["", "score", "95% interval", "baseline"]]
+        rows += [_row(name, score) for name, score in self.named_scores().items()]
+        lines += _aligned(rows)
+        if self.classes:
+            table = [["class", "rows", "precision", "95% interval", "recall", "95% interval"]]
+            for one in self.classes:
+                parts = [_row("", score)[1:3] for score in (one.precision, one.recall)]
+                table.append([repr(one.label), f"{one.rows:,}", *parts[0], *parts[1]])
+            lines += ["", *_aligned(table), "", "rows by true class (down) and predicted class"]
+            names = [repr(one.label) for one in self.classes]
+            cells = [[name, *(f"{n:,}" for n in row)] for name, row in self._confused(names)]
+            lines += _aligned([["", *names], *cells])
+        return "\n".join(lines)
+
+    def _confused(self, names: list[str]) -> list[tuple[str, list[int]]]:
+        return list(zip(names, self.confusion, strict=True))
+
+
+def evaluate(
+    model: Any,
+    table: Any = None,
+    *,
+    target: str | None = None,
+    cv: int = 10,
+    repeats: int = 1,
+    groups: str | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Score a model on a table, or settings on a table by cross-validation.
+
+    Parameters
+    ----------
+    model : Model, estimator, or table
+        ``evaluate(model, table)`` predicts the rows of a table that holds the target;
+        ``evaluate(table, target="y")`` trains on a part of the table and predicts the rest.
+    table : table, optional
+        Anything `treekit.train` takes.
+    target : str, optional
+        Column to predict, of a cross-validation.
+    cv : int
+        Number of folds; those of classes are stratified.
+    repeats : int
+        Cross-validations, each with other folds.
+    groups : str, optional
+        Column whose equal values stay in one fold, as the visits of a patient; it is no input.
+    progress : callable, optional
+        ``progress(done, total)`` after each fold.
+    **settings
+        Those of `treekit.train`.  ``seed`` draws the folds, too.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    DataError, SettingError, PluginError
+
+    Examples
+    --------
+    >>> treekit.evaluate(model, "test.csv")
+    >>> treekit.evaluate("train.csv", target="income", cv=10, max_depth=5)
+    """
+    if target is None:
+        if table is None:
+            raise SettingError("give a table and its target, or a model and a table")
+        return evaluate_model(model_of(model), table, **settings)
+    if table is not None:
+        raise SettingError(f"target={target!r} is for a cross-validation; leave the model out")
+    own = {name: settings.pop(name) for name in _DATASET if name in settings}
+    marks = {"missing": own["missing_marks"]} if "missing_marks" in own else {}
+    rows = read_table(model, **marks)
+    held = group_codes(rows, groups)
+    if groups is not None:
+        own["ignore"] = [*own.get("ignore", ()), groups]
+    dataset = make_dataset(rows, target, **reading(settings, settings.pop("task", None)), **own)
+    return cross_validate(dataset, settings, cv=cv, repeats=repeats, groups=held, progress=progress)
+
+
+def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> Evaluation:
+    """Score a model on a table that holds its target; see `evaluate`."""
+    refuse_answers(model, "a score")
+    schema = model.schema
+    if schema.more:
+        raise SettingError(
+            f"the model has {len(schema.outputs)} targets; evaluate takes one: score its "
+            "predictions with sklearn.metrics"
+        )
+    dataset = make_validation(
+        table, schema, weights=weights, missing=model.missing, unknown=model.unknown,
+        noun="the table",
+    )  # fmt: skip
+    predicted = _predict(model, dataset)
+    rows = _Rows(dataset, predicted.shares, predicted.said, _constant(dataset, dataset))
+    parts = [np.arange(part, dataset.n_rows, _PARTS) for part in range(_PARTS)]
+    whole, constant = rows.scores(), rows.baseline()
+    each = [rows.scores(part) for part in parts] if dataset.n_rows >= 10 * _PARTS else []
+    found = {
+        name: Score(
+            value, *_t_interval(value, [one[name] for one in each], 1 / _PARTS), constant[name]
+        )
+        for name, value in whole.items()
+    }
+    if "accuracy" in found and dataset.weights is None:
+        right = int((rows.said == rows.y).sum())
+        low, high = _wilson(right, dataset.n_rows)
+        found["accuracy"] = Score(whole["accuracy"], low, high, constant["accuracy"])
+    return rows.evaluation(found, "table", trained_on=is_training_table(model, dataset))
+
+
+def cross_validate(
+    dataset: Dataset,
+    settings: Mapping[str, Any],
+    *,
+    cv: int = 10,
+    repeats: int = 1,
+    groups: npt.NDArray[np.int64] | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Train and predict by folds; see `evaluate`.
+
+    The interval is that of the corrected resampled t-test (Nadeau and Bengio 2003,
+    *Inference for the generalization error*), as folds share rows of training.
+    """
+    if dataset.schema.more:
+        raise SettingError("evaluate takes one target; evaluate each by itself")
+    if answers_numbers(settings):
+        raise SettingError(
+            f"criterion {settings['criterion']!r} answers numbers that no column of a table holds; "
+            "measure its models by the functions of its plugin"
+        )
+    seed = int(settings.get("seed") or 0)
+    settings = {**settings, "seed": seed}
+    folds = list(_folds(dataset, cv, repeats, groups, seed))
+    each: list[dict[str, float | None]] = []
+    constants: list[dict[str, float | None]] = []
+    shares, said, constant, order = [], [], [], []
+    for done, (grown, held) in enumerate(folds, start=1):
+        training, rest = dataset.take(grown), dataset.take(held)
+        predicted = _predict(fit(training, settings).model, rest)
+        rows = _Rows(rest, predicted.shares, predicted.said, _constant(training, rest))
+        each.append(rows.scores())
+        constants.append(rows.baseline())
+        shares.append(rows.shares)
+        said.append(rows.said)
+        constant.append(rows.constant)
+        order.append(held)
+        if progress is not None:
+            progress(done, len(folds))
+    found = {
+        name: _over_folds([part[name] for part in each], [part[name] for part in constants], cv)
+        for name in each[0]
+    }
+    pooled = _Rows(
+        dataset.take(np.concatenate(order)),
+        np.concatenate(shares),
+        np.concatenate(said),
+        np.concatenate(constant),
+    )
+    return pooled.evaluation(found, "cross-validation", folds=cv, repeats=repeats)
+
+
+# ---------------------------------------------------------------- rows and their predictions
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    """(rows, classes) probabilities, or (rows, 1) numbers; and (rows,) codes or numbers."""
+
+    shares: Floats
+    said: npt.NDArray[Any]
+
+
+def _predict(model: Model, dataset: Dataset) -> _Predicted:
+    summed = sums(model, dataset.matrix())
+    values = np.asarray(values_of(model, summed), dtype=np.float64)
+    if model.schema.task == "regression":
+        return _Predicted(values, values[:, 0])
+    return _Predicted(values, label_codes(model, summed)[:, 0])
+
+
+def _constant(training: Dataset, rows: Dataset) -> Floats:
+    """The same prediction for each row: the shares of the classes, or the mean, in training."""
+    y, weights = training.y, training.weights
+    if training.schema.task == "regression":
+        value = np.array([np.average(y, weights=weights)])
+    else:
+        value = np.bincount(y, weights, minlength=len(training.schema.classes))
+        value = value / value.sum()
+    return np.tile(value, (rows.n_rows, 1))
+
+
+class _Rows:
+    """True and predicted targets of rows."""
+
+    def __init__(
+        self, dataset: Dataset, shares: Floats, said: npt.NDArray[Any], constant: Floats
+    ) -> None:
+        self.dataset, self.shares, self.said, self.constant = dataset, shares, said, constant
+        self.y = dataset.y
+        self.weights = dataset.weights
+        self.classes = dataset.schema.classes
+
+    def scores(self, part: Rows | None = None) -> dict[str, float | None]:
+        """Every score of the predictions, on a part of the rows."""
+        which = slice(None) if part is None else part
+        return self._scores(self.shares[which], self.said[which], which)
+
+    def baseline(self) -> dict[str, float | None]:
+        """Every score of the constant prediction."""
+        said = self.constant[:, 0] if not self.classes else self.constant.argmax(axis=1)
+        return self._scores(self.constant, said, slice(None))
+
+    def _scores(
+        self, shares: Floats, said: npt.NDArray[Any], which: Any
+    ) -> dict[str, float | None]:
+        from sklearn import metrics
+
+        y = self.y[which]
+        weights = None if self.weights is None else self.weights[which]
+        own = {"sample_weight": weights}
+        if not self.classes:
+            return {
+                "r2": float(metrics.r2_score(y, said, **own)) if len(np.unique(y)) > 1 else None,
+                "rmse": float(metrics.root_mean_squared_error(y, said, **own)),
+                "mae": float(metrics.mean_absolute_error(y, said, **own)),
+            }
+        k = len(self.classes)
+        present = np.unique(y).tolist()
+        recall = metrics.recall_score(
+            y, said, labels=present, average="macro", zero_division=0, **own
+        )
+        shares = shares / shares.sum(axis=1, keepdims=True)
+        one_hot = [(y == code).astype(int) for code in range(k)]
+        brier = [
+            metrics.brier_score_loss(one_hot[code], shares[:, code], pos_label=1, **own)
+            for code in (range(k) if k > 2 else range(k - 1, k))
+        ]
+        log_loss = metrics.log_loss(y, shares, labels=range(k), **own) if k > 1 else 0.0
+        areas = [
+            metrics.roc_auc_score(one_hot[code], shares[:, code], **own)
+            for code in (present if k > 2 else [1])
+            if len(present) > 1
+        ]
+        return {
+            "accuracy": float(metrics.accuracy_score(y, said, **own)),
+            "balanced_accuracy": float(recall),
+            "log_loss": float(log_loss),
+            "brier": float(sum(brier)),
+            "roc_auc": float(np.mean(areas)) if areas else None,
+        }
+
+    def evaluation(
+        self,
+        scores: dict[str, Score],
+        method: Literal["table", "cross-validation"],
+        *,
+        folds: int = 0,
+        repeats: int = 0,
+        trained_on: bool = False,
+    ) -> Evaluation:
+        """The scores, with what is drawn of the rows."""
+        confusion: list[list[int]] = []
+        if self.classes:
+            from sklearn import metrics
+
+            codes = [*range(len(self.classes)), -1]  # one more: scikit-learn warns of one label
+            table = metrics.confusion_matrix(self.y, self.said, labels=codes)
+            confusion = table[:-1, :-1].tolist()
+        schema = self.dataset.schema
+        return Evaluation(
+            target=schema.outputs[0].name,
+            task=schema.task,
+            rows=len(self.y) // max(repeats, 1),
+            method=method,
+            folds=folds,
+            repeats=repeats,
+            trained_on=trained_on,
+            scores=scores,
+            classes=[self._curve(code, confusion) for code in range(len(self.classes))],
+            confusion=confusion,
+        )
+
+    def _curve(self, code: int, confusion: list[list[int]]) -> ClassScores:
+        from sklearn import metrics
+        from sklearn.calibration import calibration_curve
+
+        table = np.array(confusion)
+        right, rows, said = (
+            int(table[code, code]),
+            int(table[code].sum()),
+            int(table[:, code].sum()),
+        )
+        mine = (self.y == code).astype(int)
+        share = self.shares[:, code]
+        roc: list[tuple[float, float]] = []
+        if 0 < rows < len(mine):
+            false, true, _ = metrics.roc_curve(mine, share, sample_weight=self.weights)
+            at = np.unique(np.linspace(0, len(false) - 1, _POINTS).round().astype(int))
+            roc = list(zip(false[at].tolist(), true[at].tolist(), strict=True))
+        seen, told = calibration_curve(mine, share.clip(0, 1), n_bins=_BINS, strategy="quantile")
+        return ClassScores(
+            label=self.classes[code],
+            rows=rows,
+            precision=Score(right / said if said else None, *_wilson(right, said), None),
+            recall=Score(right / rows if rows else None, *_wilson(right, rows), None),
+            roc=roc,
+            calibration=list(zip(told.tolist(), seen.tolist(), strict=True)),
+        )
+
+
+# ---------------------------------------------------------------- folds
+
+
+def group_codes(table: Table, name: str | None) -> npt.NDArray[np.int64] | None:
+    """Which rows have the same value in a column."""
+    if name is None:
+        return None
+    texts = [level_text(cell) for cell in table.column(name).tolist()]
+    if None in texts:
+        raise DataError(
+            f"the group {name!r} is missing in row {texts.index(None)} (counting from 0); "
+            "fill it in, or drop the row"
+        )
+    return np.unique(np.array(texts, dtype=object), return_inverse=True)[1].astype(np.int64)
+
+
+def _folds(
+    dataset: Dataset, cv: int, repeats: int, groups: npt.NDArray[np.int64] | None, seed: int
+) -> Sequence[tuple[Rows, Rows]]:
+    """Rows to train on and to predict, of each fold of each repeat."""
+    from sklearn import model_selection as ms
+
+    counts: tuple[tuple[str, Any, int], ...] = (("cv", cv, 2), ("repeats", repeats, 1))
+    for name, value, least in counts:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise SettingError(f"{name} is {value!r}; give a whole number, at least {least}")
+    units = dataset.n_rows if groups is None else len(np.unique(groups))
+    if units < cv:
+        what = "rows" if groups is None else "groups"
+        raise DataError(f"{units} {what} cannot make {cv} folds; give a lower cv")
+    nominal = dataset.schema.task == "classification"
+    makers: dict[tuple[bool, bool], Any] = {
+        (False, False): ms.KFold,
+        (True, False): ms.StratifiedKFold,
+        (False, True): ms.GroupKFold,
+        (True, True): ms.StratifiedGroupKFold,
+    }
+    made = []
+    if nominal and groups is None and np.bincount(dataset.y).max() < cv:
+        nominal = False  # no class has a row for every fold
+    for repeat in range(repeats):
+        splitter = makers[nominal, groups is not None](
+            n_splits=cv, shuffle=True, random_state=seed + repeat
+        )
+        made += _split(splitter, dataset, groups)
+    return made
+
+
+def _split(
+    splitter: Any, dataset: Dataset, groups: npt.NDArray[np.int64] | None
+) -> list[tuple[Rows, Rows]]:
+    import warnings
+
+    with warnings.catch_warnings():  # a class of fewer rows than folds is in some of them
+        warnings.simplefilter("ignore", UserWarning)
+        return list(splitter.split(np.zeros(dataset.n_rows), dataset.y, groups))
+
+
+# ---------------------------------------------------------------- intervals
+
+
+def _wilson(right: int, rows: int) -> tuple[float | None, float | None]:
+    """Wilson's 95% interval of a share."""
+    from scipy.stats import binomtest
+
+    if rows == 0:
+        return None, None
+    found = binomtest(right, rows).proportion_ci(0.95, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def _over_folds(
+    values: Sequence[float | None], constants: Sequence[float | None], cv: int
+) -> Score:
+    """The mean over folds, with the interval of the corrected resampled t-test."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return Score(None, None, None, None)
+    low, high = _t_interval(float(np.mean(known)), known, 1.0 / len(known) + 1.0 / (cv - 1))
+    plain = [value for value in constants if value is not None]
+    return Score(float(np.mean(known)), low, high, float(np.mean(plain)) if plain else None)
+
+
+def _t_interval(
+    centre: float | None, values: Sequence[float | None], factor: float
+) -> tuple[float | None, float | None]:
+    """95% by Student's t: the variance over parts times `factor` is that of the centre."""
+    from scipy.stats import t
+
+    known = [value for value in values if value is not None]
+    if centre is None or len(known) < 2:
+        return None, None
+    half = float(t.ppf(0.975, len(known) - 1)) * math.sqrt(np.var(known, ddof=1) * factor)
+    return centre - half, centre + half
+
+
+# ---------------------------------------------------------------- text
+
+
+def _number(value: float | None) -> str:
+    """Return four digits behind the point, of large numbers six digits in all."""
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.6g}"
+
+
+def _interval(score: Score) -> str:
+    return "-" if score.low is None else f"{_number(score.low)} to {_number(score.high)}"
+
+
+def _row(name: str, score: Score) -> list[str]:
+    return [name, _number(score.value), _interval(score), _number(score.baseline)]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.ljust(width) if at == 0 else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
