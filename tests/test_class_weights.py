@@ -15,7 +15,7 @@ from treekit.data.dataset import make_dataset
 from treekit.model.policies import MAX_COST
 from treekit.training import fit
 from treekit.training.costs import whole_costs
-from treekit.training.named import read_named, read_pairs
+from treekit.training.named import read_named, read_pairs, written
 
 
 def trained(table=None, **settings):
@@ -277,11 +277,13 @@ def test_labels_that_hold_signs_are_quoted_and_numbers_are_read_alike():
         read_named({"3": 1, 3: 7}, names, "w")
 
 
-@given(st.dictionaries(st.sampled_from(["no", "yes", "perhaps"]), st.floats(-1e300, 1e300)))
+NAMES = ("no", "yes", "per,haps", 'a "b"', "a\rb", "a\nb")
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.floats(-1e300, 1e300)))
 def test_a_text_reads_as_the_mapping_it_writes(numbers):
-    text = ",".join(f"{name}={value!r}" for name, value in numbers.items())
-    names = ("no", "yes", "perhaps")
-    assert read_named(text, names, "w") == {names.index(n): v for n, v in numbers.items()}
+    wanted = {NAMES.index(n): v for n, v in numbers.items()}
+    assert read_named(written(numbers), NAMES, "w") == wanted
 
 
 # ------------------------------------------------------------------ how many rows are drawn

@@ -99,11 +99,26 @@ def test_declared_levels_come_first_then_the_types_order_then_sorted():
     assert levels(make_dataset({"c": ["b", "a"], "t": ["x", "y"]}, "t"), "c") == ("a", "b")
 
 
+def test_levels_that_hold_numbers_are_in_natural_order(tmp_path):
+    own = ["10-14", "5-9", "0-4", "a10", "a9", "a09", "a", "9" * 5000, "0-4"]
+    wanted = ("0-4", "5-9", "10-14", "9" * 5000, "a", "a09", "a9", "a10")
+    columns = {"c": own, "t": ["x", "y", "z"] * 3}
+    pd.DataFrame(columns).to_csv(tmp_path / "t.csv", index=False)
+    frame = pl.DataFrame(columns)
+    coded = frame.with_columns(pl.col("c").cast(pl.Categorical))
+    table = pa.table(columns)
+    pooled = table.set_column(0, "c", table["c"].dictionary_encode())
+    for source in (columns, tmp_path / "t.csv", frame, coded, table, pooled):
+        assert levels(make_dataset(source, "t"), "c") == wanted
+    numbers = pa.table({"c": pa.array([10, 9]).dictionary_encode(), "t": ["x", "y"]})
+    assert levels(make_dataset(numbers, "t"), "c") == ("9", "10")
+
+
 def test_forced_nominal_numbers_are_levels_in_order_of_size(tmp_path):
     path = csv_of(tmp_path, "n,z,t\n10,007,a\n9.0,7,b\nNA,12,a\n")
     data = make_dataset(path, "t", nominal=["n", "z"])
     assert levels(data, "n") == ("9", "10")
-    assert levels(data, "z") == ("007", "12", "7")
+    assert levels(data, "z") == ("007", "7", "12")
     assert data.columns[0].tolist() == [1, 0, -1]
     array = make_dataset_xy(np.array([[10.0], [9.0], [np.nan]]), ["a", "b", "a"], nominal=["x0"])
     assert levels(array, "x0") == ("9", "10")

@@ -25,9 +25,11 @@ from tests.test_hostile_names import HOSTILE, hostile_model
 from tests.test_rules_wide import divided_model, fruit, oblique_model, surrogate_model
 from treekit import forms
 from treekit.data.schema import Column, Output, Schema
+from treekit.data.table import read_table
 from treekit.errors import MissingExtraError, ModelFileError, SettingError
 from treekit.forms import Listing, written
 from treekit.forms.columns import safe
+from treekit.forms.files import write_rules
 from treekit.forms.frame import conditions_frame
 from treekit.forms.read_json import read_json
 from treekit.forms.sheet import percent
@@ -379,6 +381,32 @@ def test_measures_of_a_table_are_shown_with_rows_mean_and_spread():
     assert '<td class="n" data-v="0.123456">0.123456</td>' in page
 
 
+def test_documents_name_the_table_and_repeat_no_measure(tmp_path):
+    path = tmp_path / "fruit |1|.csv"
+    path.write_text(
+        "density,sugar,colour,ripe\n1,0,red,ripe\n2,0,red,unripe\n2,0,blue,ripe\n9,0,blue,ripe\n"
+    )
+    model = fruit_model()
+    for one in (
+        forms.listing(model, table=str(path)),
+        forms.listing(model, table=path),
+        forms.listing(model, table=read_table(path), table_name=path.name),
+    ):
+        text = "".join(written("markdown", one))
+        assert "- measured on: `fruit |1|.csv`\n" in text
+        head, first, second, third = rows_of(text)
+        assert head[4:] == ["support", "coverage", "confidence", "lift"]  # no "rows": equal
+        assert [row[-1] for row in (first, second, third)] == ["2", "1.33", "0"]
+        page = "".join(written("html", one))
+        assert "<dt>measured on</dt><dd><code>fruit |1|.csv</code></dd>" in page
+        assert '<td class="n" data-v="1.3333333333333333">1.33</td>' in page
+    assert "- measured on: the rows of a table\n" in "".join(
+        written("markdown", forms.listing(model, table=read_table(path)))
+    )
+    out = write_rules(model, tmp_path / "rules.md", table=path)
+    assert "- measured on: `fruit |1|.csv`\n" in out.read_text()
+
+
 def test_names_make_no_markup_in_markdown_and_can_be_read():
     text = text_of("markdown", marked_model(), title=MARKUP[2])
     kinds = {token.type for token in rendered(text)}
@@ -649,7 +677,7 @@ def test_a_dataframe_has_the_columns_of_csv_typed():
 
 def test_a_dataframe_without_pandas_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match=r"treekit\[pandas\]"):
+    with pytest.raises(MissingExtraError, match=r"treekit-ml\[pandas\]"):
         rules(fruit_model()).frame()
 
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from treekit.data import DEMO_TARGET, demo_table
-from treekit.data.dataset import make_dataset
+from treekit.data.dataset import make_dataset, make_dataset_xy
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError, MissingExtraError, TreekitError
 
@@ -362,8 +362,25 @@ def test_a_parquet_file_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     pyarrow.parquet.write_table(pa.table({"a": [1]}), path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"treekit\[arrow\]"):
+    with pytest.raises(MissingExtraError, match=r"treekit-ml\[arrow\]"):
         read_table(path)
+
+
+@pytest.mark.parametrize("name", ["\r", " ", "\t\n", "\u2003"])
+def test_a_name_of_white_space_alone_is_refused_by_name(tmp_path, name):
+    columns = {"a": [1, 2], name: [3, 4]}
+    paths = [tmp_path / "t.csv", tmp_path / "t.csv.gz", tmp_path / "t.parquet"]
+    for path in paths[:2]:
+        pd.DataFrame(columns).to_csv(path, index=False, quoting=csv.QUOTE_ALL)
+    pyarrow.parquet.write_table(pa.table(columns), paths[2])
+    frames = [pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)]
+    record = np.zeros(2, dtype=[("a", "f8"), (name, "f8")])
+    for source in (columns, [{"a": 1, name: 2}], record, *frames, *paths):
+        with pytest.raises(DataError) as error:
+            read_table(source)
+        assert f"the name of column 2 is {name!r}, only white space; rename it" in str(error.value)
+    with pytest.raises(DataError, match="only white space"):
+        make_dataset_xy({"a": [1, 2]}, pd.Series(["u", "v"], name=name))
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,23 @@ _CPU = (_TABLES / "cpu.csv", "class")
 _CANCER = (_TABLES / "breast-cancer.csv", "Class")
 _CANCER_TWO = (_TABLES / "breast-cancer.csv", ["Class", "irradiat"])
 _HORSES = (demo_table(), DEMO_TARGET)
+_BANDS = {
+    "tumor-size": [
+        "0-4",
+        "10-14",
+        "15-19",
+        "20-24",
+        "25-29",
+        "30-34",
+        "35-39",
+        "40-44",
+        "45-49",
+        "5-9",
+        "50-54",
+    ],
+    "inv-nodes": ["0-2", "12-14", "15-17", "24-26", "3-5", "6-8", "9-11"],
+}
+"""Levels in the order of the stored models: treekit sorted them by code point then."""
 
 _FROM_EXTREMES = (
     *("one_leaf", "one_number", "one_class"),
@@ -104,7 +121,7 @@ def _hostile_names() -> Model:
 TRAINED: Mapping[str, Callable[[], Model]] = MappingProxyType(
     {
         "trained_tree": _train(_HORSES, max_depth=5),
-        "trained_best_first": _train(_CANCER, criterion="twoing", max_leaves=12),
+        "trained_best_first": _train(_CANCER, levels=_BANDS, criterion="twoing", max_leaves=12),
         "trained_cost_complexity": _train(_HORSES, pruner="cost_complexity"),
         "trained_reduced_error": _train(
             _HORSES, splitter="histogram", max_bins=16, pruner="reduced_error", dtype="float64"
@@ -113,14 +130,16 @@ TRAINED: Mapping[str, Callable[[], Model]] = MappingProxyType(
             _HORSES, criterion="entropy", pruner="mdl", class_weight="balanced"
         ),
         "trained_c45": _train(_HORSES, algorithm="c45"),
-        "trained_cart": _train(_CANCER, algorithm="cart"),
+        "trained_cart": _train(_CANCER, levels=_BANDS, algorithm="cart"),
         "trained_surrogates": _train(_HORSES, missing="surrogate", max_depth=4),
         "trained_oblique": _train(_IRIS, splitter="oblique", max_depth=3),
         "trained_forest": _train(_IRIS, ensemble="forest", trees=5),
         "trained_random_forest": _train(_IRIS, algorithm="random_forest", trees=4, dtype="float64"),
         "trained_extra_trees": _train(_IRIS, algorithm="extra_trees", trees=4, max_depth=4),
         "trained_costs": _train(_HORSES, costs="no>yes=5", ensemble="forest", trees=3, max_depth=4),
-        "trained_labels": _train(_CANCER_TWO, ensemble="forest", trees=2, max_depth=4),
+        "trained_labels": _train(
+            _CANCER_TWO, levels=_BANDS, ensemble="forest", trees=2, max_depth=4
+        ),
         "trained_numbers": _train(_IRIS_NUMBERS, max_depth=4),
         "trained_regression": _train(_CPU, max_depth=4),
         "trained_regression_forest": _train(_CPU, ensemble="forest", trees=4, max_depth=4),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from treekit.data.cells import tidy
+from treekit.data.levels import natural_order
 from treekit.data.spill import Spill
 from treekit.data.stored import StoredCells, StoredColumn
 from treekit.data.table import Table, check_names
@@ -159,7 +160,7 @@ def _stored(
         if progress is not None:
             progress(done, len(names) * n_rows)
     levels = {
-        name: tuple(sorted(value for value in column.distinct or () if value is not None))
+        name: tuple(natural_order(value for value in column.distinct or () if value is not None))
         for name, column, dtype in zip(names, columns, schema.types, strict=True)
         if pa.types.is_dictionary(dtype)
     }

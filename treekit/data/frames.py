@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.cells import is_text
+from treekit.data.levels import natural_order
 from treekit.data.table import Table, make_table, objects
 from treekit.errors import DataError, MissingExtraError
 
@@ -121,7 +123,7 @@ def _series_cells(series: Any) -> tuple[npt.NDArray[Any], Declared]:
 
 
 def _declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
-    """Levels in declared order; sorted where the type's order is only that of appearance.
+    """Levels in declared order; in `natural_order` where the type's is only that of appearance.
 
     pandas categories, polars enums and ordered Arrow dictionaries are declared.
     """
@@ -133,4 +135,5 @@ def _declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
         or nw.is_ordered_categorical(series)
     ):
         return tuple(series.cat.get_categories().to_list())
-    return tuple(sorted({value for value in values if value is not None}))
+    found = {value for value in values if value is not None}
+    return tuple(natural_order(found) if is_text(objects(list(found))) else sorted(found))

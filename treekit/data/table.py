@@ -223,12 +223,16 @@ def make_table(
 
 
 def check_names(names: Iterable[Any]) -> tuple[str, ...]:
-    """Column names as text; an error for none at all, empty and repeated ones."""
+    """Column names as text; an error for none at all, empty, blank and repeated ones."""
     texts = tuple(str(name) for name in names)
     if not texts:
         raise DataError("the table has no columns; it needs at least one")
     for position, name in enumerate(texts):
-        if not name.strip():
+        if name and not name.strip():
+            raise DataError(
+                f"the name of column {position + 1} is {name!r}, only white space; rename it"
+            )
+        if not name:
             raise DataError(
                 f"the name of column {position + 1} is empty; name it, or write the file "
                 "without its row index (pandas: index=False)"

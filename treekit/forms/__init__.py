@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,6 +42,8 @@ class Listing:
         What the rules are of, for forms that write trees.
     model_digest : str
         `treekit.verify.certificate.model_sha256` of the model, for documents; default none.
+    table_name : str
+        Name of the table that the rules were measured on, for documents; default none.
     """
 
     rules: RuleList
@@ -48,6 +52,7 @@ class Listing:
     title: str = ""
     model: Model | None = None
     model_digest: str = ""
+    table_name: str = ""
 
 
 class Form(NamedTuple):
@@ -77,6 +82,7 @@ def listing(
     title: str = "",
     model: Model | None = None,
     model_digest: str = "",
+    table_name: str = "",
 ) -> Listing:
     """The rules of a model, or some rules, with what rows say of them.
 
@@ -94,6 +100,8 @@ def listing(
     model : Model, optional
         That some rules are of, for forms that write trees (``pmml``).  It is left out where the
         rules are not all that it says: of one tree, with shortened thresholds, of labels alone.
+    table_name : str
+        See `Listing`; default the name of the file if `table` is the path of one.
 
     Raises
     ------
@@ -116,7 +124,9 @@ def listing(
     whole = tree is None and rules.rounding is None and not rules.decisions
     own = model if whole else None
     digest = model_digest if rules.rounding is None else ""  # they are no longer the model's
-    return Listing(rules, measures, language(words), title, own, digest)
+    if not table_name and isinstance(table, (str, os.PathLike)):
+        table_name = Path(table).name
+    return Listing(rules, measures, language(words), title, own, digest, table_name)
 
 
 def _from(

@@ -20,8 +20,12 @@ def title(listing: Listing, marked: Callable[[str], str] = str) -> str:
     """The heading; what comes from the table or the caller is passed through `marked`."""
     given = listing.title
     if given:
-        return marked(given if given.isprintable() else quote(given))
+        return marked(_printable(given))
     return listing.language.say("page_title", target=marked(shown(listing.rules.schema.target)))
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else quote(name)
 
 
 class Fact(NamedTuple):
@@ -48,7 +52,10 @@ def facts(page: Sheet) -> Iterator[Fact]:
     if rules.n_trees > 1 and not page.weighted:
         yield Fact(say("page_trees"), (str(rules.n_trees),))
     yield Fact(say("page_rules"), (str(len(page.shown)),))
-    yield Fact(say("page_measured"), (say(f"page_measured_{listing.measures.source}"),))
+    if listing.measures.source == "table" and listing.table_name:
+        yield Fact(say("page_measured"), (_printable(listing.table_name),), verbatim=True)
+    else:
+        yield Fact(say("page_measured"), (say(f"page_measured_{listing.measures.source}"),))
     if listing.model_digest:
         yield Fact(say("page_model_digest"), (listing.model_digest,), verbatim=True)
     yield Fact(say("page_text_digest"), (_digest(listing),), verbatim=True)

@@ -46,7 +46,7 @@ def write_rules(
     language : str or Language
         Code, or a catalogue file that ends with ``.toml``.
     **options
-        As `treekit.forms.listing` takes them: `table`, `tree`, `title`.
+        As `treekit.forms.listing` takes them: `table`, `tree`, `title`, `table_name`.
 
     Returns
     -------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ __all__ = ["Entry", "Figure", "Sheet", "entries", "figure_texts", "percent", "sh
 
 Numbers = npt.NDArray[np.float64]
 _RULES_A_BLOCK = 2048
+_DIGITS, _LIFT_DIGITS = 6, 3
+"""Significant digits of numbers, and of lift, a quotient of two parts of the rows."""
 
 
 class Figure(NamedTuple):
@@ -111,7 +114,7 @@ def _tree_ends(rules: RuleList) -> npt.NDArray[np.int64]:
 def _figures(listing: Listing) -> Iterator[Figure]:
     """The measures of which any is known, in the order of the page."""
     measures, say = listing.measures, listing.language.say
-    if measures.rows is not None:
+    if measures.rows is not None and not np.array_equal(measures.rows, measures.weight):
         yield Figure("rows", say("page_head_rows"), "number", measures.rows.astype(np.float64))
     yield Figure("support", say("page_head_support"), "number", measures.weight)
     yield Figure("coverage", say("page_head_coverage"), "part", measures.coverage)
@@ -166,7 +169,8 @@ def _block(page: Sheet, shown: npt.NDArray[np.int64]) -> Iterator[Entry]:
 def figure_texts(figure: Figure) -> list[str]:
     """Its values to read, "" for what there is none of; each distinct one is written once."""
     distinct, place = np.unique(figure.values, return_inverse=True)
-    write = percent if figure.kind == "part" else _number
+    digits = _LIFT_DIGITS if figure.key == "lift" else _DIGITS
+    write = percent if figure.kind == "part" else partial(_number, digits=digits)
     texts = list(map(write, distinct.tolist()))
     return [texts[at] for at in place.tolist()]
 
@@ -186,8 +190,8 @@ def percent(part: float) -> str:
     return "0%" if part < 0.5 else "100%"
 
 
-def _number(value: float, digits: int = 6) -> str:
-    """Whole numbers as they are, others to some digits; "" for NaN."""
+def _number(value: float, digits: int) -> str:
+    """Whole numbers as they are, others to some significant digits; "" for NaN."""
     if math.isnan(value):
         return ""
     if value.is_integer() and abs(value) < 1e15:

@@ -44,7 +44,7 @@ class LearnedList:
 
     @property
     def n_rules(self) -> int:
-        """Rules that ask something; defaults and constants are not counted."""
+        """Rules with conditions; `len(rules)` counts those for all other rows, too."""
         return int(np.count_nonzero(np.diff(self.rules.end, prepend=0)))
 
     @property
@@ -58,8 +58,11 @@ class LearnedList:
     def lines(self, words: Language | None = None) -> list[str]:
         """The figures as lines of text, in English or the language given."""
         words = words or language()
-        counts = {"rules": str(self.n_rules), "conditions": str(self.n_conditions)}
-        return [words.say(key, **counts, **self._figures()) for key in self._phrases()]
+        size, *others = self._phrases()
+        listed = ["learned_listed"] if len(self.rules) > self.n_rules else []
+        counts = {"rules": self.n_rules, "conditions": self.n_conditions, "listed": len(self.rules)}
+        said = {name: str(count) for name, count in counts.items()} | self._figures()
+        return [words.say(key, **said) for key in (size, *listed, *others)]
 
     def _figures(self) -> dict[str, str]:
         """What the phrases are filled with."""
