@@ -112,6 +112,25 @@ def test_scores_of_numbers_are_those_of_scikit_learn() -> None:
         assert score.low < score.value < score.high  # type: ignore[operator]
 
 
+def test_weights_count_as_copies_and_rows_of_no_weight_not_at_all() -> None:
+    model = treekit.train(table(), "kind", max_depth=3)
+    fresh = table(200, 5)
+    copies = np.arange(200) % 4
+    copies[fresh["kind"] == "c"] = 0
+    weighted = treekit.evaluate(model, fresh | {"w": copies}, weights="w")
+    copied = treekit.evaluate(
+        model, {name: np.repeat(column, copies) for name, column in fresh.items()}
+    )
+    for name, score in copied.scores.items():
+        assert weighted.scores[name].value == pytest.approx(score.value)
+    np.testing.assert_array_equal(weighted.confusion, copied.confusion)
+    for one, same in zip(weighted.classes, copied.classes, strict=True):
+        assert one.rows == same.rows
+        assert one.recall.value == same.recall.value
+    assert weighted.scores["accuracy"].low != copied.scores["accuracy"].low
+    json.loads(weighted.to_json())
+
+
 def test_the_interval_of_an_accuracy_is_wilson_s() -> None:
     model = treekit.train(table(), "kind", max_depth=1)
     found = treekit.evaluate(model, table(150, 7)).scores["accuracy"]
@@ -129,12 +148,13 @@ def test_the_training_table_is_recognised_in_any_form(tmp_path: Path) -> None:
     for same in (data, path, {name: list(column) for name, column in data.items()}):
         found = treekit.evaluate(model, same)
         assert found.trained_on
-        assert "trained on these very rows" in str(found)
+        assert "These are training scores" in str(found)
         assert "training accuracy" in str(found)
         assert "\naccuracy" not in str(found)
         assert "scores" not in found.to_dict()
     loaded = treekit.load(model.save(tmp_path / "m.treekit") or tmp_path / "m.treekit")
     assert treekit.evaluate(loaded, data).trained_on
+    assert treekit.evaluate(model, {name: column[::-1] for name, column in data.items()}).trained_on
     data["x"] = data["x"] + 1.0
     assert not treekit.evaluate(model, data).trained_on
 
@@ -187,7 +207,7 @@ def test_repeats_draw_other_folds_and_count_every_row_each_time() -> None:
     )  # fmt: skip
     assert steps == [(done, 6) for done in range(1, 7)]
     assert found.rows == 240
-    assert np.sum(found.confusion) == 480
+    assert np.sum(found.confusion) == 240
     assert "3-fold cross-validation on 240 rows, 2 times" in str(found)
 
 
@@ -221,6 +241,7 @@ def test_a_group_stays_in_one_fold_and_is_no_input(
         ({"cv": 241}, treekit.DataError, "240 rows cannot make 241 folds"),
         ({"groups": "job"}, treekit.DataError, "2 groups cannot make 10 folds"),
         ({"groups": "nobody"}, treekit.DataError, "nobody"),
+        ({"groups": "kind"}, treekit.SettingError, "is the target"),
         ({"max_depht": 3}, treekit.SettingError, "max_depht"),
     ],
 )
@@ -229,6 +250,24 @@ def test_what_cannot_be_evaluated_is_refused_by_name(
 ) -> None:
     with pytest.raises(error, match=words):
         treekit.evaluate(table(), target="kind", **change)
+
+
+def test_rare_classes_zero_weights_and_large_seeds_are_taken() -> None:
+    data = table(40)
+    data["kind"] = [f"k{row // 2}" for row in range(40)]
+    data["group"] = [f"g{row}" for row in range(40)]
+    assert treekit.evaluate(data, target="kind", cv=20, groups="group").rows == 40
+    few = numbers(40) | {"w": np.where(np.arange(40) < 9, 1.0, 0.0)}
+    found = treekit.evaluate(few, target="price", cv=20, weights="w", seed=2**32 - 1, repeats=2)
+    assert found.rows == 9
+    assert found.scores["rmse"].value is not None
+
+
+def test_settings_of_a_cross_validation_are_refused_with_a_model() -> None:
+    model = treekit.train(table(), "kind", max_depth=1)
+    for name, value in {"cv": 3, "repeats": 2, "groups": "job", "max_depth": 2}.items():
+        with pytest.raises(treekit.SettingError, match=name):
+            treekit.evaluate(model, table(), **{name: value})
 
 
 def test_a_digest_is_of_inputs_and_target() -> None:
@@ -260,7 +299,7 @@ def test_the_command_scores_a_model_and_writes_a_page(tmp_path: Path) -> None:
     assert html.count("<svg") == 6
     found = json.loads(run("evaluate", model, test, "--json"))
     assert found["rows"] == 240
-    assert "trained on these very rows" in run("evaluate", model, train)
+    assert "These are training scores" in run("evaluate", model, train)
     assert json.loads(run("evaluate", model, train, "--json"))["training_scores"]
 
 
@@ -274,9 +313,22 @@ def test_the_command_cross_validates_settings(tmp_path: Path) -> None:
 
 def test_the_command_s_two_forms_are_not_mixed(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "t.csv", table())
-    assert "--target for a cross-validation" in run("evaluate", path, code=2)
-    assert "no model" in run("evaluate", path, path, "--target", "kind", code=2)
+    for words in ((), (path, "--target", "kind"), ("--target", "kind", "--target", "x")):
+        told = run("evaluate", path, *words, code=2)
+        assert "one table and one --target" in told
+    assert "one table and one --target" in run("evaluate", path, path, code=2)
     assert "--cv is for a cross-validation" in run("evaluate", path, path, "--cv", 3, code=2)
+    assert "--groups 'kind' is the target" in run(
+        "evaluate", path, "--target", "kind", "--groups", "kind", code=2
+    )
+
+
+def test_settings_are_those_of_another_model_on_request(tmp_path: Path) -> None:
+    path, model = write_csv(tmp_path / "t.csv", table()), tmp_path / "m.treekit"
+    words = ("--target", "kind", "--seed", 1)
+    run("train", path, *words, "-o", model, "--set", "max_depth=2")
+    like = run("evaluate", path, *words, "--like", model)
+    assert like == run("evaluate", path, *words, "--set", "max_depth=2")
 
 
 def test_a_test_on_the_training_table_is_called_one(tmp_path: Path) -> None:
@@ -292,10 +344,13 @@ def test_a_test_on_the_training_table_is_called_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "not estimated; run: treekit evaluate TABLE --target 'kind' --cv 10"),
+        ((), "not estimated; run: treekit evaluate TABLE --target 'kind' --like MODEL"),
         (("--ensemble", "forest", "--trees", 9), "most frequent class: 0."),
-        (("--pruner", "cost_complexity"), "cross-validated by the pruner"),
-        (("--pruner", "reduced_error"), "on 60 held-out rows, by which it was pruned; 180 other"),
+        (
+            ("--pruner", "cost_complexity"),
+            "cross-validated (optimistic: it selected",
+        ),
+        (("--pruner", "reduced_error"), ", validated on 60 rows, grown on 180"),
     ],
 )
 def test_every_training_ends_with_an_honest_figure(

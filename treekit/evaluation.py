@@ -1,7 +1,8 @@
 """Evaluation: the scores of a model on a table, or of settings by cross-validation.
 
-Every score is one of `sklearn.metrics`.  Beside it stand a 95% interval and the score of
-the baseline: the shares of the classes, or the mean, predicted for every row.
+Scores are computed by `sklearn.metrics`.  Each has a 95% interval and is compared with a baseline
+that always predicts the class frequencies or the mean, as scikit-learn's `DummyClassifier` and
+`DummyRegressor` do: those of the training rows in a cross-validation, else of the rows themselves.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -59,6 +61,13 @@ _HEADS = {
     "mae": "MAE",
 }
 
+_RANGES = {
+    **dict.fromkeys(("accuracy", "balanced_accuracy", "roc_auc"), (0.0, 1.0)),
+    **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, math.inf)),
+    "brier": (0.0, 2.0),
+    "r2": (-math.inf, 1.0),
+}
+
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Progress = Callable[[int, int], None]
@@ -76,7 +85,7 @@ _DATASET = (
 
 @dataclass(frozen=True)
 class Score:
-    """A score, its 95% interval, and that of the baseline; None: not defined on these rows."""
+    """Hold a score, its 95% interval and the baseline's score; None where it is undefined."""
 
     value: float | None
     low: float | None
@@ -91,8 +100,8 @@ class ClassScores:
     Attributes
     ----------
     label : bool, int, float or str
-    rows : int
-        Rows of the class.
+    rows : int or float
+        Rows of the class, or their weight.
     precision, recall : Score
     roc : list of (float, float)
         False positive rate and true positive rate.
@@ -101,7 +110,7 @@ class ClassScores:
     """
 
     label: Label
-    rows: int
+    rows: float
     precision: Score
     recall: Score
     roc: list[tuple[float, float]]
@@ -119,19 +128,19 @@ class Evaluation:
     rows : int
         Rows that were predicted.
     method : {"table", "cross-validation"}
-        The rows of a table, or each row by a model that was trained without it.
+        Tell how rows were predicted: by the given model, or each by a model not trained on it.
     folds, repeats : int
         Of a cross-validation; 0 otherwise.
     trained_on : bool
-        Whether the table is the one that the model was trained on: the scores are then those of
-        training, not those to expect of other rows.
+        Tell whether the table is the training table.  Scores are then training scores.
     scores : dict of str to Score
         ``accuracy``, ``balanced_accuracy``, ``log_loss``, ``brier``, ``roc_auc`` (mean of each
         class against the rest); or ``r2``, ``rmse``, ``mae``.
     classes : list of ClassScores
         Of a classification, by class.
     confusion : list of lists of int
-        Rows of each true class (first index) and predicted class, over all repeats.
+        Rows, or their weight, of each true class (first index) and predicted class; of a
+        repeated cross-validation, the first repeat.
     """
 
     target: str
@@ -143,12 +152,12 @@ class Evaluation:
     trained_on: bool
     scores: dict[str, Score]
     classes: list[ClassScores]
-    confusion: list[list[int]]
+    confusion: list[list[float]]
 
     @property
     def title(self) -> str:
         """How the scores were estimated, in one line."""
-        rows = f"{self.rows:,} rows"
+        rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
         if self.method == "table":
             return f"{self.target!r} on {rows}"
         again = f", {self.repeats} times" if self.repeats > 1 else ""
@@ -160,9 +169,15 @@ class Evaluation:
         if not self.trained_on:
             return ""
         return (
-            "The model was trained on these very rows. These are training scores; other rows will "
-            "be predicted worse. Evaluate on held-out rows, or by cross-validation."
+            "These are training scores: the model was trained on this table. Expect lower scores "
+            "on new data; use a test table or cross-validation."
         )
+
+    @property
+    def baseline(self) -> str:
+        """What the baseline predicts."""
+        what = "the class frequencies" if self.classes else "the mean"
+        return f"The baseline predicts {what} of {'the training' if self.folds else 'these'} rows."
 
     def named_scores(self) -> dict[str, Score]:
         """Return the scores by their names in words, those of training rows as such."""
@@ -196,27 +211,24 @@ class Evaluation:
             autoescape=True,
         )
         return environment.get_template("page.html.jinja").render(
-            found=self, title=title or self.title, number=_number, interval=_interval
+            found=self, title=title or self.title, number=_number, interval=_interval, count=_count
         )
 
     def __str__(self) -> str:
         lines = [self.title, *([self.warning] if self.warning else []), ""]
         rows = [["", "score", "95% interval", "baseline"]]
         rows += [_row(name, score) for name, score in self.named_scores().items()]
-        lines += _aligned(rows)
+        lines += [*_aligned(rows), "", self.baseline]
         if self.classes:
             table = [["class", "rows", "precision", "95% interval", "recall", "95% interval"]]
             for one in self.classes:
                 parts = [_row("", score)[1:3] for score in (one.precision, one.recall)]
-                table.append([repr(one.label), f"{one.rows:,}", *parts[0], *parts[1]])
+                table.append([repr(one.label), _count(one.rows), *parts[0], *parts[1]])
             lines += ["", *_aligned(table), "", "rows by true class (down) and predicted class"]
             names = [repr(one.label) for one in self.classes]
-            cells = [[name, *(f"{n:,}" for n in row)] for name, row in self._confused(names)]
-            lines += _aligned([["", *names], *cells])
+            cells = zip(names, self.confusion, strict=True)
+            lines += _aligned([["", *names], *([name, *map(_count, row)] for name, row in cells)])
         return "\n".join(lines)
-
-    def _confused(self, names: list[str]) -> list[tuple[str, list[int]]]:
-        return list(zip(names, self.confusion, strict=True))
 
 
 def evaluate(
@@ -242,15 +254,16 @@ def evaluate(
     target : str, optional
         Column to predict, of a cross-validation.
     cv : int
-        Number of folds; those of classes are stratified.
+        Number of folds.  Folds are stratified for classification.
     repeats : int
-        Cross-validations, each with other folds.
+        Number of times to repeat the cross-validation, each time with new folds.
     groups : str, optional
-        Column whose equal values stay in one fold, as the visits of a patient; it is no input.
+        Column with the group of each row, such as a patient.  Rows of a group stay in the same
+        fold; the column is not an input.
     progress : callable, optional
         ``progress(done, total)`` after each fold.
     **settings
-        Those of `treekit.train`.  ``seed`` draws the folds, too.
+        Those of `treekit.train`; ``seed`` also draws the folds.  With a model: only ``weights``.
 
     Returns
     -------
@@ -268,15 +281,23 @@ def evaluate(
     if target is None:
         if table is None:
             raise SettingError("give a table and its target, or a model and a table")
-        return evaluate_model(model_of(model), table, **settings)
+        weights = settings.pop("weights", None)
+        unused = [*settings, *(["groups"] if groups is not None else [])]
+        unused += [name for name, value in (("cv", cv != 10), ("repeats", repeats != 1)) if value]
+        if unused:
+            raise SettingError(f"{unused[0]} is for a cross-validation; give target and no model")
+        return evaluate_model(model_of(model), table, weights=weights)
     if table is not None:
-        raise SettingError(f"target={target!r} is for a cross-validation; leave the model out")
+        raise SettingError(f"leave out target={target!r} to score the model, or the model")
+    if groups == target:
+        raise SettingError(f"groups={groups!r} is the target; give another column")
     own = {name: settings.pop(name) for name in _DATASET if name in settings}
     marks = {"missing": own["missing_marks"]} if "missing_marks" in own else {}
     rows = read_table(model, **marks)
     held = group_codes(rows, groups)
     if groups is not None:
-        own["ignore"] = [*own.get("ignore", ()), groups]
+        ignored = own.get("ignore", ())
+        own["ignore"] = [*([ignored] if isinstance(ignored, str) else ignored), groups]
     dataset = make_dataset(rows, target, **reading(settings, settings.pop("task", None)), **own)
     return cross_validate(dataset, settings, cv=cv, repeats=repeats, groups=held, progress=progress)
 
@@ -296,12 +317,16 @@ def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> E
     )  # fmt: skip
     predicted = _predict(model, dataset)
     rows = _Rows(dataset, predicted.shares, predicted.said, _constant(dataset, dataset))
-    parts = [np.arange(part, dataset.n_rows, _PARTS) for part in range(_PARTS)]
+    parts = [np.arange(part, len(rows.y), _PARTS) for part in range(_PARTS)]
+    if not len(rows.y):
+        raise DataError("every row of the table has a weight of 0; give some rows a weight")
     whole, constant = rows.scores(), rows.baseline()
-    each = [rows.scores(part) for part in parts] if dataset.n_rows >= 10 * _PARTS else []
+    each = [rows.scores(part) for part in parts] if len(rows.y) >= 10 * _PARTS else []
     found = {
         name: Score(
-            value, *_t_interval(value, [one[name] for one in each], 1 / _PARTS), constant[name]
+            value,
+            *_t_interval(name, value, [one[name] for one in each], 1 / _PARTS),
+            constant[name],
         )
         for name, value in whole.items()
     }
@@ -323,8 +348,8 @@ def cross_validate(
 ) -> Evaluation:
     """Train and predict by folds; see `evaluate`.
 
-    The interval is that of the corrected resampled t-test (Nadeau and Bengio 2003,
-    *Inference for the generalization error*), as folds share rows of training.
+    Intervals are corrected for overlapping training sets (Nadeau and Bengio 2003, *Inference
+    for the generalization error*).  Folds whose rows all weigh 0 are not scored.
     """
     if dataset.schema.more:
         raise SettingError("evaluate takes one target; evaluate each by itself")
@@ -343,16 +368,20 @@ def cross_validate(
         training, rest = dataset.take(grown), dataset.take(held)
         predicted = _predict(fit(training, settings).model, rest)
         rows = _Rows(rest, predicted.shares, predicted.said, _constant(training, rest))
-        each.append(rows.scores())
-        constants.append(rows.baseline())
-        shares.append(rows.shares)
-        said.append(rows.said)
-        constant.append(rows.constant)
-        order.append(held)
+        if len(rows.y):
+            each.append(rows.scores())
+            constants.append(rows.baseline())
+        if done <= cv:  # each row once
+            shares.append(predicted.shares)
+            said.append(predicted.said)
+            constant.append(_constant(training, rest))
+            order.append(held)
         if progress is not None:
             progress(done, len(folds))
     found = {
-        name: _over_folds([part[name] for part in each], [part[name] for part in constants], cv)
+        name: _over_folds(
+            name, [part[name] for part in each], [part[name] for part in constants], cv
+        )
         for name in each[0]
     }
     pooled = _Rows(
@@ -400,6 +429,11 @@ class _Rows:
     def __init__(
         self, dataset: Dataset, shares: Floats, said: npt.NDArray[Any], constant: Floats
     ) -> None:
+        if dataset.weights is not None:  # rows of no weight have no part in any score
+            kept = np.flatnonzero(dataset.weights > 0)
+            dataset, shares, said, constant = (
+                dataset.take(kept), shares[kept], said[kept], constant[kept]
+            )  # fmt: skip
         self.dataset, self.shares, self.said, self.constant = dataset, shares, said, constant
         self.y = dataset.y
         self.weights = dataset.weights
@@ -464,18 +498,20 @@ class _Rows:
         trained_on: bool = False,
     ) -> Evaluation:
         """The scores, with what is drawn of the rows."""
-        confusion: list[list[int]] = []
+        confusion: list[list[float]] = []
         if self.classes:
             from sklearn import metrics
 
             codes = [*range(len(self.classes)), -1]  # one more: scikit-learn warns of one label
-            table = metrics.confusion_matrix(self.y, self.said, labels=codes)
+            table = metrics.confusion_matrix(
+                self.y, self.said, labels=codes, sample_weight=self.weights
+            )
             confusion = table[:-1, :-1].tolist()
         schema = self.dataset.schema
         return Evaluation(
             target=schema.outputs[0].name,
             task=schema.task,
-            rows=len(self.y) // max(repeats, 1),
+            rows=len(self.y),
             method=method,
             folds=folds,
             repeats=repeats,
@@ -485,32 +521,41 @@ class _Rows:
             confusion=confusion,
         )
 
-    def _curve(self, code: int, confusion: list[list[int]]) -> ClassScores:
+    def _curve(self, code: int, confusion: list[list[float]]) -> ClassScores:
         from sklearn import metrics
         from sklearn.calibration import calibration_curve
 
         table = np.array(confusion)
         right, rows, said = (
-            int(table[code, code]),
-            int(table[code].sum()),
-            int(table[:, code].sum()),
+            part.sum().item() for part in (table[code, code], table[code], table[:, code])
         )
         mine = (self.y == code).astype(int)
         share = self.shares[:, code]
         roc: list[tuple[float, float]] = []
-        if 0 < rows < len(mine):
+        if 0 < mine.sum() < len(mine):
             false, true, _ = metrics.roc_curve(mine, share, sample_weight=self.weights)
             at = np.unique(np.linspace(0, len(false) - 1, _POINTS).round().astype(int))
             roc = list(zip(false[at].tolist(), true[at].tolist(), strict=True))
-        seen, told = calibration_curve(mine, share.clip(0, 1), n_bins=_BINS, strategy="quantile")
+        calibration: list[tuple[float, float]] = []
+        if self.weights is None:  # scikit-learn's has no weights
+            seen, told = calibration_curve(
+                mine, share.clip(0, 1), n_bins=_BINS, strategy="quantile"
+            )
+            calibration = list(zip(told.tolist(), seen.tolist(), strict=True))
         return ClassScores(
             label=self.classes[code],
             rows=rows,
-            precision=Score(right / said if said else None, *_wilson(right, said), None),
-            recall=Score(right / rows if rows else None, *_wilson(right, rows), None),
+            precision=self._share(right, said),
+            recall=self._share(right, rows),
             roc=roc,
-            calibration=list(zip(told.tolist(), seen.tolist(), strict=True)),
+            calibration=calibration,
         )
+
+    def _share(self, right: float, rows: float) -> Score:
+        if not rows:
+            return Score(None, None, None, None)
+        between = _wilson(int(right), int(rows)) if self.weights is None else (None, None)
+        return Score(right / rows, *between, None)
 
 
 # ---------------------------------------------------------------- folds
@@ -537,7 +582,7 @@ def _folds(
 
     counts: tuple[tuple[str, Any, int], ...] = (("cv", cv, 2), ("repeats", repeats, 1))
     for name, value, least in counts:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
             raise SettingError(f"{name} is {value!r}; give a whole number, at least {least}")
     units = dataset.n_rows if groups is None else len(np.unique(groups))
     if units < cv:
@@ -551,11 +596,11 @@ def _folds(
         (True, True): ms.StratifiedGroupKFold,
     }
     made = []
-    if nominal and groups is None and np.bincount(dataset.y).max() < cv:
+    if nominal and np.bincount(dataset.y).max() < cv:
         nominal = False  # no class has a row for every fold
     for repeat in range(repeats):
         splitter = makers[nominal, groups is not None](
-            n_splits=cv, shuffle=True, random_state=seed + repeat
+            n_splits=cv, shuffle=True, random_state=(seed + repeat) % 2**32
         )
         made += _split(splitter, dataset, groups)
     return made
@@ -585,31 +630,40 @@ def _wilson(right: int, rows: int) -> tuple[float | None, float | None]:
 
 
 def _over_folds(
-    values: Sequence[float | None], constants: Sequence[float | None], cv: int
+    name: str, values: Sequence[float | None], constants: Sequence[float | None], cv: int
 ) -> Score:
     """The mean over folds, with the interval of the corrected resampled t-test."""
     known = [value for value in values if value is not None]
     if not known:
         return Score(None, None, None, None)
-    low, high = _t_interval(float(np.mean(known)), known, 1.0 / len(known) + 1.0 / (cv - 1))
+    factor = 1.0 / len(known) + 1.0 / (cv - 1)
+    low, high = _t_interval(name, float(np.mean(known)), known, factor)
     plain = [value for value in constants if value is not None]
     return Score(float(np.mean(known)), low, high, float(np.mean(plain)) if plain else None)
 
 
 def _t_interval(
-    centre: float | None, values: Sequence[float | None], factor: float
+    name: str, centre: float | None, values: Sequence[float | None], factor: float
 ) -> tuple[float | None, float | None]:
-    """95% by Student's t: the variance over parts times `factor` is that of the centre."""
+    """Return Student's 95% interval, cut to the score's range; None if all values are equal.
+
+    The variance over parts times `factor` is that of the centre.
+    """
     from scipy.stats import t
 
     known = [value for value in values if value is not None]
-    if centre is None or len(known) < 2:
+    if centre is None or len(known) < 2 or len(set(known)) == 1:
         return None, None
     half = float(t.ppf(0.975, len(known) - 1)) * math.sqrt(np.var(known, ddof=1) * factor)
-    return centre - half, centre + half
+    least, most = _RANGES[name]
+    return max(centre - half, least), min(centre + half, most)
 
 
 # ---------------------------------------------------------------- text
+
+
+def _count(rows: float) -> str:
+    return f"{rows:,}" if isinstance(rows, int) else f"{rows:,.6g}"
 
 
 def _number(value: float | None) -> str:

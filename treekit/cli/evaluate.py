@@ -10,32 +10,42 @@ import click
 from treekit.cli.files import check_place, write_text
 from treekit.cli.terminal import shown
 from treekit.cli.train import read_dataset, settings_options, table_options
+from treekit.errors import ModelFileError
 
 if TYPE_CHECKING:
     from treekit.evaluation import Evaluation
 
 __all__ = ["evaluate_command"]
 
-_OF_TRAINING = (
+_OF_FOLDS = (
+    *("cv", "repeats", "groups", "like"),
     *("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed", "assignments"),
     *("nominal", "numeric", "ignore", "task", "classes"),
 )
 
 
 @click.command("evaluate", short_help="Score a model on a table, or settings by cross-validation.")
-@click.argument("model", metavar="[MODEL]")
-@click.argument("table", required=False, metavar="TABLE")
-@click.option("--target", metavar="COL", help="Column to predict, of a cross-validation.")
+@click.argument("inputs", nargs=-1, required=True, metavar="[MODEL] TABLE")
+@click.option(
+    *("--target", "targets"),
+    multiple=True,
+    metavar="COL",
+    help="Column to predict: cross-validate.",
+)
 @click.option(
     "--cv",
     metavar="K",
     type=click.IntRange(2),
-    help="Folds of the cross-validation; those of classes are stratified.  [default: 10]",
+    help="Number of folds, stratified for classification.  [default: 10]",
 )
 @click.option(
-    "--repeats", metavar="N", type=click.IntRange(1), help="Cross-validations.  [default: 1]"
+    "--repeats",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Number of cross-validations, each with new folds.  [default: 1]",
 )
-@click.option("--groups", metavar="COL", help="Column whose equal values stay in one fold.")
+@click.option("--groups", metavar="COL", help="Column whose groups of rows stay in one fold.")
+@click.option("--like", metavar="MODEL", help="Settings to start from: those of this model.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--html",
@@ -46,15 +56,18 @@ _OF_TRAINING = (
 @settings_options
 @table_options
 def evaluate_command(**given: Any) -> None:
-    """Score MODEL on a TABLE with its target, or with --target cross-validate on TABLE.
+    """Score MODEL on a TABLE that holds its target; with --target, cross-validate on TABLE.
 
-    Each score stands beside its 95% interval and the score of a baseline that
-    predicts the shares of the classes, or the mean, for every row.
+    Each score has a 95% interval and is compared with a baseline that always
+    predicts the class frequencies or the mean.
     """
-    inputs = [given["model"], *filter(None, [given["table"]])]
+    inputs = given["inputs"]
+    wanted = 1 if given["targets"] else 2
+    if len(inputs) != wanted or len(given["targets"]) > 1:
+        raise click.UsageError("give a model and a table, or one table and one --target")
     if given["html"] is not None:
         check_place(given["html"], *inputs)
-    found = _score_model(given) if given["target"] is None else _cross_validate(given)
+    found = _cross_validate(given) if given["targets"] else _score_model(given)
     if given["html"] is not None:
         write_text([found.to_html()], given["html"])
     if given["as_json"]:
@@ -71,18 +84,22 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
     from treekit.evaluation import evaluate_model
     from treekit.model.store import load
 
-    if given["table"] is None:
-        raise click.UsageError(
-            "give a model and a table, or a table and --target for a cross-validation"
-        )
-    for name in ("cv", "repeats", "groups", *_OF_TRAINING):
+    for name in _OF_FOLDS:
         if given[name] not in (None, ()):
             option = "--set" if name == "assignments" else f"--{name}"
-            raise click.UsageError(f"{option} is for a cross-validation; give --target, no model")
-    loaded = load(given["model"])
+            raise click.UsageError(f"{option} is for a cross-validation: use it with --target")
+    if given["dtype"] != "auto":
+        raise click.UsageError("--dtype is for a cross-validation: use it with --target")
+    path, table = given["inputs"]
+    try:
+        model = load(path)
+    except ModelFileError as error:
+        raise click.UsageError(
+            f"{error}; give a model and a table, or one table and one --target"
+        ) from error
     marks = given["missing_marks"]
-    rows = read_rows(given["table"], loaded.schema.missing_marks if marks is None else marks)
-    return evaluate_model(loaded, rows, weights=given["weights"])
+    rows = read_rows(table, model.schema.missing_marks if marks is None else marks)
+    return evaluate_model(model, rows, weights=given["weights"])
 
 
 def _cross_validate(given: dict[str, Any]) -> Evaluation:
@@ -92,15 +109,19 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
     from treekit.evaluation import cross_validate, group_codes
     from treekit.kernels.notice import compile_notice
 
-    if given["table"] is not None:
-        raise click.UsageError("--target is for a cross-validation; give one table and no model")
     names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
     settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())
-    table = read_rows(given["model"], given["missing_marks"])
-    groups = given["groups"]
+    if given["like"]:
+        from treekit.training.again import settings_like
+
+        settings = settings_like(given["like"], settings)
+    table = read_rows(given["inputs"][0], given["missing_marks"])
+    (target,), groups = given["targets"], given["groups"]
+    if groups == target:
+        raise click.UsageError(f"--groups {groups!r} is the target; give another column")
     codes = group_codes(table, groups)
     ignore = [*given["ignore"], *([] if groups is None else [groups])]
-    asked = given | {"targets": given["target"], "ignore": ignore}
+    asked = given | {"targets": target, "ignore": ignore}
     dataset = read_dataset(asked, settings, table)
     with compile_notice(), fold_progress() as progress:
         return cross_validate(

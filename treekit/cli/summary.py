@@ -113,35 +113,45 @@ def estimate_of(model: Model) -> str:
                 said += f" (most frequent class: {oob['majority']:.4f})"
         else:
             said = f"R squared {oob['r2']:.4f} (mean: 0)"
-        also = ", by which its trees were pruned" if oob.get("pruned_by_the_same_rows") else ""
+        pruned_on = "pruned_by_the_same_rows" in oob
+        also = " (optimistic: trees were pruned on them)" if pruned_on else ""
         return f"{said}, out of bag on {oob['rows']:,} rows{also}"
-    risk = _pruner_risk(pruned) if isinstance(pruned, dict) else None
-    if risk is not None:
-        value, how = risk
-        plain = schema.task == "classification" and model.costs is None
-        said = f"accuracy {1 - value:.4f}" if plain else f"cost a row {value:.6g}"
-        return f"{said}, {how}"
-    names = " ".join(f"--target {output.name!r}" for output in schema.outputs[:1])
-    return f"not estimated; run: treekit evaluate TABLE {names} --cv 10, and the same settings"
+    if isinstance(pruned, dict):
+        risk, how = _pruner_risk(found, pruned)
+        weighed = model.settings.get("class_weight") or model.settings.get("priors")
+        if risk is None:
+            return how or _estimate_remedy(model)
+        if schema.task == "regression":
+            return f"mean loss {risk:.6g}, {how}"
+        if model.costs is not None:
+            return f"mean cost {risk:.6g}, {how}"
+        return f"{'weighted ' if weighed else ''}accuracy {1 - risk:.4f}, {how}"
+    return _estimate_remedy(model)
 
 
-def _pruner_risk(pruned: dict[str, Any]) -> tuple[float, str] | None:
+def _estimate_remedy(model: Model) -> str:
+    if model.schema.more:
+        return "not estimated"
+    target = model.schema.outputs[0].name
+    return f"not estimated; run: treekit evaluate TABLE --target {target!r} --like MODEL"
+
+
+def _pruner_risk(found: dict[str, Any], pruned: dict[str, Any]) -> tuple[float | None, str]:
     """The risk that a pruner of treekit reported of the tree it chose, and on which rows."""
-    if "held_risk" in pruned:
-        grown, judged = (f"{pruned[f'weight_{key}']:,.6g}" for key in ("grown_on", "judged_by"))
-        how = f"on {judged} held-out rows, by which it was pruned; {grown} other rows grew it"
-        return float(pruned["held_risk"]), how
+    optimistic = "optimistic: it selected the pruned tree"
+    if "weight_judged_by" in pruned:
+        grown, judged = pruned["weight_grown_on"], pruned["weight_judged_by"]
+        rows = found.get("training_table", {}).get("rows")
+        noun = "rows" if grown + judged == rows else "weight of rows"
+        how = f"validated on {judged:,.6g} {noun}, grown on {grown:,.6g} ({optimistic})"
+        return (pruned["held_risk"], how) if "held_risk" in pruned else (None, how)
     steps = pruned.get("sequence")
-    if not isinstance(steps, dict) or pruned.get("alpha") not in steps.get("alpha", ()):
-        return None
-    at = steps["alpha"].index(pruned["alpha"])
-    for key, how in (
-        ("cv_risk", "cross-validated by the pruner, which chose the best of the sequence"),
-        ("held_risk", "on held-out rows, by which it was pruned"),
-    ):
-        if key in steps:
-            return float(steps[key][at]), how
-    return None
+    if isinstance(steps, dict) and pruned.get("alpha") in steps.get("alpha", ()):
+        at = steps["alpha"].index(pruned["alpha"])
+        for key, how in (("cv_risk", "cross-validated"), ("held_risk", "on validation rows")):
+            if key in steps:
+                return float(steps[key][at]), f"{how} ({optimistic})"
+    return None, ""
 
 
 def _chosen(model: Model) -> list[tuple[str, str]]:

@@ -68,19 +68,20 @@ class Dataset:
         return matrix
 
     def digest(self) -> str:
-        """Return the SHA-256 of inputs and target, row by row, by which a table is recognised."""
-        digest = hashlib.sha256()
-        for name, column in zip(self.schema.names, self.columns, strict=True):
-            kind = np.dtype("<i4" if column.dtype.kind == "i" else self.schema.dtype)
-            cells = np.ascontiguousarray(column, dtype=kind.newbyteorder("<"))
-            gone = np.isnan(cells)
-            if gone.any():
-                cells = np.where(gone, kind.type("nan"), cells)  # NaN has many bit patterns
-            digest.update(name.encode() + b"\0")
-            digest.update(cells.data)
-        y = np.ascontiguousarray(self.y)
-        digest.update(y.astype(y.dtype.newbyteorder("<")).data)
-        return digest.hexdigest()
+        """Return a digest of inputs and target, the same for any order of the rows."""
+        rows = np.zeros(self.n_rows, dtype=np.uint64)  # a hash of each row
+        for column in [*self.columns, *self.y.reshape(self.n_rows, -1).T]:
+            if column.dtype.kind == "i":
+                rows ^= column.astype(np.int64).view(np.uint64)
+            else:
+                number = column.astype(np.float64) + 0.0  # -0.0 is 0.0
+                number[np.isnan(number)] = np.nan  # of many bit patterns one
+                rows ^= number.view(np.uint64)
+            rows *= np.uint64(0x9E3779B97F4A7C15)
+            rows ^= rows >> np.uint64(32)
+        rows.sort()
+        names = "\0".join([*self.schema.names, *(one.name for one in self.schema.outputs)])
+        return hashlib.sha256(names.encode() + b"\0" + rows.astype("<u8").tobytes()).hexdigest()
 
     def take(self, rows: npt.NDArray[Any]) -> Dataset:
         """The same schema with the given rows (numbers, or a bool for each row)."""

@@ -38,7 +38,8 @@ def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
         leaves = kept_nodes(tree, np.where(cut, -1, np.arange(tree.n_nodes)))[pruned.leaves]
         context.report["weight_grown_on"] = grown
         context.report["weight_judged_by"] = judged
-        context.report["held_risk"] = float(risk[leaves].sum()) / judged
+        if context.task == "classification":  # the loss of numbers lacks a constant
+            context.report["held_risk"] = float(risk[leaves].sum()) / judged
         return pruned
 
     return PrunerFunctions(after=after, holdout=holdout)
