@@ -35,7 +35,7 @@ _SHARE_HELD = 0.25
 @click.pass_context
 def demo_command(ctx: click.Context, out: Path) -> None:
     """Train a tree and a forest on 368 horses with colic, export both, and prove all equal."""
-    from treekit.cli.summary import counted
+    from treekit.cli.summary import counted, estimate_of
     from treekit.data import DEMO_TARGET, demo_table
     from treekit.data.dataset import make_dataset
     from treekit.data.table import read_table
@@ -54,9 +54,8 @@ def demo_command(ctx: click.Context, out: Path) -> None:
 
     heading("A forest of 100 trees")
     forest = _trained(dataset, _FOREST)
-    oob = forest.provenance["oob"]
     click.echo(f"  {counted(forest.n_leaves, 'leaf')}, depth {forest.depth}")
-    click.echo(f"  accuracy {oob['accuracy']:.3f} on {oob['rows']} rows, each out of bag\n")
+    click.echo(f"  {estimate_of(forest)}\n")
 
     heading(f"Written to {shown(out)}")
     out.mkdir(parents=True, exist_ok=True)
