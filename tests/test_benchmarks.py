@@ -20,7 +20,7 @@ from benchmarks.training import grown
 NAMES = list(everything())
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning:xgboost")
 def test_every_benchmark_gives_figures_of_each_side_or_says_why_not(
@@ -58,7 +58,7 @@ def test_a_side_that_there_is_not_is_refused_by_name(capsys: pytest.CaptureFixtu
     assert "no such side: sklaern" in capsys.readouterr().err
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_the_peak_of_a_call_counts_what_it_held_and_gave_back():
     cells = 6_000_000
     _, cost = measured(lambda: float(np.ones(cells).sum()))
@@ -68,7 +68,7 @@ def test_the_peak_of_a_call_counts_what_it_held_and_gave_back():
     assert cost.memory is None or cost.memory < 8
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_figures_of_a_process_of_its_own_are_those_of_this_one(tmp_path: Path):
     from benchmarks.apart import Failed, ask
     from benchmarks.data import points, save
@@ -112,7 +112,7 @@ def test_an_absent_peer_stands_in_the_table_as_such():
     assert Figure("us", "us").written(of()) == ""
 
 
-@pytest.mark.matrix
+@pytest.mark.system
 def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
     copy = tmp_path / "README.md"
     copy.write_text(f"before\n{equality.BEGIN}\nold\n{equality.END}\nafter\n", encoding="utf-8")

@@ -38,7 +38,7 @@ def train(table: Any, method: str = "linear", **more: Any) -> treekit.Model:
     return treekit.train(table, "y", **(own | more))
 
 
-@pytest.mark.matrix
+@pytest.mark.system  # searches for half a minute
 @pytest.mark.parametrize("method", ["linear", "coordinate"])
 def test_a_slanted_border_needs_far_fewer_leaves(method: str) -> None:
     table = slanted(600)
