@@ -62,13 +62,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run properties with all their examples in the second tier, too."""
-    if config.getoption("markexpr") != "matrix":
+    """Run properties with all their examples in the third tier, too."""
+    if config.getoption("markexpr") != "system":
         return
     for item in items:
         later = item.get_closest_marker("matrix") or item.get_closest_marker("system")
         if not later and is_hypothesis_test(getattr(item, "obj", None)):
-            item.add_marker(pytest.mark.matrix)
+            item.add_marker(pytest.mark.system)
 
 
 @pytest.fixture
