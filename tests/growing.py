@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -131,8 +130,6 @@ def recipe_of(
     compiled = criterion or built_in(
         problem.criterion, target.size, ways.known_only, target.blocks, bounded, levels, **own
     )
-    if not levels and target.quantile is None:
-        compiled = replace(compiled, key=None)
     return Recipe(
         table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,
         surrogates=SurrogateRule(surrogates) if isinstance(surrogates, int) else surrogates,

@@ -68,7 +68,7 @@ def test_long_columns_are_coded_alike_by_any_number_of_threads(dtype, coding):
         expected = code_column(column.astype(float).tolist(), 255 if coding != "exact" else None)
         assert one.codes[f].tolist() == expected[0]
     assert one.codes[3].tolist() == np.where(columns[3] < 0, 400, columns[3]).tolist()
-    assert one.codes.dtype == np.uint16
+    assert one.codes.dtype == np.uint32
 
 
 def test_read_only_and_strided_columns_need_no_other_kernel():

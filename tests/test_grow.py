@@ -217,13 +217,13 @@ def test_codes_above_sixteen_bits_agree_with_the_oracle_at_the_root() -> None:
 
 
 @pytest.mark.matrix
-def test_a_column_of_three_hundred_levels_is_split_by_sixteen_bit_codes() -> None:
+def test_a_column_of_three_hundred_levels_is_split_by_wide_codes() -> None:
     rng = random.Random(11)
     n = 900
     column = [rng.randrange(300) for _ in range(n)]
     y = [int(level % 3 == 0) for level in column]
     problem = reference.Problem([column], y, [300], "gini", 2)
-    assert recipe_of(problem).table.codes.dtype == np.uint16
+    assert recipe_of(problem).table.codes.dtype == np.uint32
     check(problem)
     assert grow(problem).tree.n_leaves == 2
 

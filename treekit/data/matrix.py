@@ -110,8 +110,11 @@ def _each(code: Callable[[int], _Coded], n_columns: int, n_jobs: int | None) -> 
 
 
 def _code_type(largest: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest type of codes of so many values, missing not counted."""
-    return np.uint8 if largest <= 255 else np.uint16 if largest <= 65535 else np.uint32
+    """Type of codes of so many values, missing not counted.
+
+    Two types, since each is a compilation of its own; 16 bits trained no faster.
+    """
+    return np.uint8 if largest <= 255 else np.uint32
 
 
 class _Coded(NamedTuple):

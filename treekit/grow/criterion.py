@@ -22,6 +22,7 @@ from treekit.grow.defaults import (
     cell_key,
     mean_key,
     no_choice,
+    no_key,
     no_penalty,
     no_value,
     quantile_key,
@@ -68,7 +69,7 @@ class CompiledCriterion:
 
     scan: Pointer
     many: Pointer
-    key: Pointer | None
+    key: Pointer
     choose: Pointer
     penalty: Pointer
     n_keys: int
@@ -113,8 +114,7 @@ def compile_criterion(
     bounded : bool
         Cuts keep to monotonic constraints; see `treekit.kernels.monotonic`.
     nominal : bool
-        Whether there are nominal columns.  Without them statistics that add up have
-        no `key`, and searches are compiled without what they do with levels.
+        Whether there are nominal columns; else statistics that add up need no `key`.
     """
     if functions.score is None and functions.impurity is None:
         raise PluginError(f"{origin} gives neither impurity nor score")
@@ -147,7 +147,7 @@ def compile_criterion(
     return CompiledCriterion(
         scan=_kept(scan, SCAN),
         many=_kept(_make_many(branches, final), MANY),
-        key=_key(functions, dense, origin, blocks) if nominal or ranked else None,
+        key=_key(functions, dense, origin, blocks) if nominal or ranked else standing(no_key, KEY),
         choose=_choose(functions, origin),
         penalty=_penalty(functions, origin),
         n_keys=attempts,

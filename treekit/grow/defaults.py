@@ -19,6 +19,7 @@ __all__ = [
     "cell_key",
     "mean_key",
     "no_choice",
+    "no_key",
     "no_penalty",
     "no_value",
     "quantile_key",
@@ -46,6 +47,10 @@ def no_penalty(candidates, weight):  # type: ignore[no-untyped-def]
 def no_choice(gains, scores, levels):  # type: ignore[no-untyped-def]
     """Never called: the best score decides between columns."""
     return -1
+
+
+def no_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+    """Never called: there are no nominal columns."""
 
 
 def mean_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]

@@ -70,13 +70,12 @@ def compile_splitter(
     the target.
     """
     node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN, quantile))
-    levels = quantile is not None or bool((table.nominal > 0).any())
     signature = types.void(
         node_type,
         nb.typeof(scratch),
         types.FunctionType(criteria.SCAN),
         types.FunctionType(criteria.MANY),
-        types.FunctionType(criteria.KEY) if levels else types.none,
+        types.FunctionType(criteria.KEY),
         types.FunctionType(criteria.CHOOSE),
         types.FunctionType(criteria.PENALTY),
         types.int64, types.boolean, types.boolean, types.FunctionType(criteria.SCORE),
@@ -85,6 +84,8 @@ def compile_splitter(
     )  # fmt: skip
     if isinstance(functions.find, Finder):
         own = functions.find.kernel if quantile is None else functions.find.ranked
+        if quantile is None and not (table.nominal > 0).any():
+            own = functions.find.numbers or own
         if own is None:
             raise SettingError(
                 f"{origin} adds statistics up, and the criterion looks at quantiles; choose "

@@ -32,7 +32,7 @@ from treekit.kernels.pointers import borrowed
 from treekit.kernels.sides import lanes_of
 from treekit.kernels.tally import CODE_OF, ORDER, tally
 
-__all__ = ["draw_column", "find_axis", "side_limit"]
+__all__ = ["draw_column", "find_axis", "find_axis_of_numbers", "side_limit"]
 
 
 @kernel
@@ -59,7 +59,7 @@ def find_axis(
     node : Node
     scratch : Scratch
     scan, many, key, choose, penalty : pointers
-        See `treekit.grow.criterion`; key None = there are no nominal columns.
+        See `treekit.grow.criterion`; key None = the search of levels is not compiled.
     n_keys : int
         Orderings of categories to try for subset splits.
     use_choose : bool
@@ -146,7 +146,7 @@ def find_axis(
             if work[np.uint64(CODE_OF), np.uint64(count - 1)] == codes_in_all:
                 known -= 1
             way, done = np.uint8(0), False
-            if key is not None:  # there are nominal columns
+            if key is not None:
                 way = nominal[feature]
                 if way == 2:
                     try_branches(
@@ -331,3 +331,42 @@ def _merge_close(low, high, start_of, resolution, known, count, s, work, flat):
                 flat[at * s + k] += flat[j * s + k]
         code_of[at] = code
     return np.int64(at) + 1 - (count - known)
+
+
+@kernel
+def find_axis_of_numbers(
+    node,
+    scratch,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    rng,
+    out,
+    numbers,
+):
+    """Search a table without nominal columns; the search of levels is not compiled.
+
+    `key` is not called: trees of any table take the same `treekit.kernels.grow.grow`.
+    """
+    find_axis(
+        node,
+        scratch,
+        scan,
+        many,
+        None,
+        choose,
+        penalty,
+        n_keys,
+        use_choose,
+        use_penalty,
+        score,
+        rng,
+        out,
+        numbers,
+    )

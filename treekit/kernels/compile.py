@@ -129,6 +129,8 @@ class Finder:
     options : tuple of float
         What it finds in ``scratch.options``.  A closure over them would be
         compiled in every process.
+    numbers : callable or None
+        What serves tables without nominal columns, compiled in less time; None: `kernel`.
     ranked : callable or None
         What serves a rank target in place of a search that adds statistics up;
         None: nothing does.
@@ -141,6 +143,7 @@ class Finder:
 
     kernel: Callable[..., Any]
     options: tuple[float, ...] = ()
+    numbers: Callable[..., Any] | None = None
     ranked: Callable[..., Any] | None = None
     bounded: bool = False
     keys: bool = False

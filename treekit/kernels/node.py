@@ -15,7 +15,7 @@ class Table(NamedTuple):
 
     Attributes
     ----------
-    codes : (features, rows) uint8, uint16 or uint32
+    codes : (features, rows) uint8 or uint32
         ``n_codes[f]`` itself means missing and sorts last.
     n_codes : (features,) uint32
         Distinct codes of a column, missing not counted.

@@ -28,7 +28,14 @@ from treekit.kernels.found import (
     TOLERANCE,
 )
 
-__all__ = ["COORDINATE", "LINEAR", "PRINCIPAL", "find_oblique", "project"]
+__all__ = [
+    "COORDINATE",
+    "LINEAR",
+    "PRINCIPAL",
+    "find_oblique",
+    "find_oblique_of_numbers",
+    "project",
+]
 
 OBLIQUE = 5
 LINEAR, COORDINATE, PRINCIPAL = 0, 1, 2
@@ -277,3 +284,39 @@ def _take(columns, weights, found, levels, out, numbers):
     out[MISSING_BRANCH] = np.int64(found[np.uint64(3)])
     numbers[THRESHOLD_VALUE] = middle if middle < high else low
     numbers[SCORE] = found[np.uint64(0)]
+
+
+@kernel
+def find_oblique_of_numbers(
+    node,
+    scratch,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    rng,
+    out,
+    numbers,
+):
+    """Search a table without nominal columns; see `treekit.kernels.axis.find_axis_of_numbers`."""
+    find_oblique(
+        node,
+        scratch,
+        scan,
+        many,
+        None,
+        choose,
+        penalty,
+        n_keys,
+        use_choose,
+        use_penalty,
+        score,
+        rng,
+        out,
+        numbers,
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from treekit.kernels.axis import find_axis
+from treekit.kernels.axis import find_axis, find_axis_of_numbers
 from treekit.kernels.compile import Finder
 from treekit.kernels.rank_axis import find_rank_axis
 
 __all__ = ["AXIS"]
 
-AXIS = Finder(find_axis, ranked=find_rank_axis, bounded=True)
+AXIS = Finder(find_axis, numbers=find_axis_of_numbers, ranked=find_rank_axis, bounded=True)

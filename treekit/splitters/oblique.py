@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from treekit.contracts import SplitterFunctions
 from treekit.kernels.compile import Finder
-from treekit.kernels.oblique import COORDINATE, LINEAR, PRINCIPAL, find_oblique
+from treekit.kernels.oblique import (
+    COORDINATE,
+    LINEAR,
+    PRINCIPAL,
+    find_oblique,
+    find_oblique_of_numbers,
+)
 
 __all__ = ["METHODS", "oblique"]
 
@@ -32,5 +38,6 @@ def oblique(method: str, terms: int, restarts: int, digits: int, ridge: float) -
         ``linear``: penalty on squared standardised weights.
     """
     options = (METHODS[method], terms, restarts, digits, ridge)
-    find = Finder(find_oblique, tuple(float(option) for option in options))
+    numbers = tuple(float(option) for option in options)
+    find = Finder(find_oblique, numbers, find_oblique_of_numbers)
     return SplitterFunctions(find=find, coding="exact", sums=True)
