@@ -223,6 +223,27 @@ def test_tied_votes_of_ten_trees_go_to_the_first_class() -> None:
     assert_equal_to_oracle(model, rows)
 
 
+@pytest.mark.parametrize(
+    ("classes", "operators"),
+    [
+        ((0, 1), ["TreeEnsembleRegressor", "Cast", "Gemm", "ArgMax", "Div"]),
+        (("no", "yes"), ["TreeEnsembleRegressor", "Cast", "Gemm", "ArgMax", "Gather", "Div"]),
+        ((0, 1, 2), ["TreeEnsembleRegressor", "Cast", "ArgMax", "Div"]),
+        ((), ["TreeEnsembleRegressor", "Cast", "Gemm", "Gather", "Div"]),
+    ],
+)
+def test_few_operators_follow_the_trees(classes: tuple[Any, ...], operators: list[str]) -> None:
+    columns = tuple(Column(f"x{i}") for i in range(5))
+    task = "classification" if classes else "regression"
+    schema = Schema(columns=columns, classes=classes, task=task)  # type: ignore[arg-type]
+    model = random_model(np.random.default_rng(4), schema, 7, 4)
+    graph = onnx.load_from_string(export_onnx(model, "m")["m.onnx"]).graph
+    assert [node.op_type for node in graph.node] == operators
+    (width,) = [a.i for a in graph.node[0].attribute if a.name == "n_targets"]
+    assert width == {2: 1, 3: 3, 0: 2}[len(classes)]
+    assert_equal_to_oracle(model, random_rows(np.random.default_rng(5), schema, 200))
+
+
 def test_regression_keeps_small_values_beside_an_outlier() -> None:
     rng = np.random.default_rng(9)
     schema = Schema(columns=(Column("x"), Column("y")), task="regression")

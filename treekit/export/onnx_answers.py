@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_labels", "add_numbers"]
 
+_EXACT_POWER = 900
+"""Powers of 2 up to it scale a divisor and a mean of integers without a subnormal number."""
+
 
 def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[ValueInfoProto]:
     """Add labels and probabilities; returns the outputs' types.
@@ -35,14 +38,16 @@ def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[Valu
         end = f"_{number}" if several else ""
         votes = _block(graph, model, number, end) if several else "exact_sums"
         kind = graph.constant_type(graph.constant(f"labels{end}", _labels(output)))
-        code = (
-            _least_cost(graph, model)
-            if model.label_costs is not None
-            else graph.add(
-                "ArgMax", [votes], f"class{end}", axis=1, keepdims=0, select_last_index=0
-            )
-        )
-        graph.add("Gather", [f"labels{end}", code], f"label{end}", axis=0)
+        coded = all(type(label) is int for label in output.classes) and (
+            output.classes == tuple(range(len(output.classes)))
+        )  # then the position of the class is its label
+        code = f"label{end}" if coded else f"class{end}"
+        if model.label_costs is not None:
+            _add_least_cost(graph, model, code)
+        else:
+            graph.add("ArgMax", [votes], code, axis=1, keepdims=0, select_last_index=0)
+        if not coded:
+            graph.add("Gather", [f"labels{end}", code], f"label{end}", axis=0)
         answers.append(helper.make_tensor_value_info(f"label{end}", kind, ["N"]))
         n_classes = len(output.classes)
         if zipmap:
@@ -72,6 +77,9 @@ def _shares(graph: Graph, model: Model, votes: str, n_classes: int, name: str) -
 
 def _scaled(graph: Graph, model: Model, total: str, name: str) -> str:
     """The numbers of sums: a division that rounds once, and an exact scaling."""
+    if model.divisor != 1 and abs(model.exponent) <= _EXACT_POWER:
+        graph.constant("divisor", np.ldexp(float(model.divisor), np.array(-model.exponent)))
+        return graph.add("Div", [total, "divisor"], name)
     if model.divisor != 1:
         graph.constant("divisor", np.array(float(model.divisor)))
         total = graph.add("Div", [total, "divisor"], f"{name}_mean")
@@ -101,7 +109,7 @@ def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoP
     return helper.make_value_info(name, maps)
 
 
-def _least_cost(graph: Graph, model: Model) -> str:
+def _add_least_cost(graph: Graph, model: Model, name: str) -> str:
     """The first class of least expected cost; costs reach 2**62, so they stay int64."""
     from onnx import TensorProto
 
@@ -111,9 +119,7 @@ def _least_cost(graph: Graph, model: Model) -> str:
     graph.add_reduction("ReduceMin", "costs", "least")
     graph.add("Equal", ["costs", "least"], "is_least")
     graph.add("Cast", ["is_least"], "is_least_number", to=TensorProto.FLOAT)
-    return graph.add(
-        "ArgMax", ["is_least_number"], "class", axis=1, keepdims=0, select_last_index=0
-    )
+    return graph.add("ArgMax", ["is_least_number"], name, axis=1, keepdims=0, select_last_index=0)
 
 
 def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
@@ -121,14 +127,17 @@ def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
     from onnx import TensorProto, helper
 
     n_outputs = model.schema.n_values
-    numbers = _scaled(graph, model, "exact_sums", "numbers")
-    if model.schema.more:
+    shape: list[str | int] = ["N", n_outputs] if model.schema.more else ["N"]
+    numbers = "exact_sums"
+    if not model.schema.more:
+        graph.constant("only", np.array(0))
+        numbers = graph.add("Gather", [numbers, "only"], "exact_sum", axis=1)
+    if model.link == "identity":
+        _scaled(graph, model, numbers, "value")
+    else:
+        numbers = _scaled(graph, model, numbers, "numbers")
         add_link(graph, model.link, numbers, n_outputs, "value")
-        return [helper.make_tensor_value_info("value", TensorProto.DOUBLE, ["N", n_outputs])]
-    graph.constant("only", np.array(0))
-    values = add_link(graph, model.link, numbers, n_outputs, "values")
-    graph.add("Gather", [values, "only"], "value", axis=1)
-    return [helper.make_tensor_value_info("value", TensorProto.DOUBLE, ["N"])]
+    return [helper.make_tensor_value_info("value", TensorProto.DOUBLE, shape)]
 
 
 def _labels(output: Output) -> npt.NDArray[Any]:

@@ -104,6 +104,10 @@ class Graph:
         self.nodes[-1].attribute.extend(attributes)
         return output
 
+    def has(self, name: str) -> bool:
+        """Whether an operator gives `name`."""
+        return any(name in node.output for node in self.nodes)
+
     def add_reduction(self, operator: str, numbers: str, output: str) -> str:
         """Add ReduceMin or ReduceMax of each row of `numbers` (N, columns): (N, 1)."""
         if self.opset < 18:

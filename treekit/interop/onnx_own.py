@@ -145,10 +145,20 @@ def _integers(
         if len(units) % width or len(first) != len(trees.roots):
             raise ModelFileError(f"{SOURCE} is damaged: the integers of its leaves do not fit")
         return trees, first, units.reshape(-1, width)
+    if trees.value.shape[1] == 1 and width == 2:  # the first class has the rest of the votes
+        votes, rest = (_constant(constants, name).ravel() for name in ("rest", "unit_total"))
+        if len(votes) != 2 or votes[0] != rest[0] or rest[0] % len(trees.roots):
+            raise ModelFileError(f"{SOURCE} is damaged: its votes do not add up to {rest[0]}")
+        second = trees.value[:, 0]
+        first_class = np.where(trees.true < 0, rest[0] // len(trees.roots) - second, 0.0)
+        trees = trees._replace(value=np.stack([first_class, second], axis=1))
     if trees.value.shape[1] % width:
         raise ModelFileError(f"{SOURCE} is damaged: {n_targets} targets of {width} values")
     n_limbs = trees.value.shape[1] // width
-    base = int(_constant(constants, "base")[0]) if n_limbs > 1 else 0
+    base = 0
+    if n_limbs > 1:
+        product = _constant(constants, "product" if "product" in constants else "base").ravel()
+        base = int(product[width * width] if product.size == n_limbs * width**2 else product[0])
     if not (np.all(np.abs(trees.value) <= 2.0**53) and 0 <= base <= 2**25 and n_limbs <= 8):
         raise ModelFileError(f"{SOURCE} is damaged: its leaves hold no integers")
     total = np.zeros((len(trees.mode), width), dtype=np.int64)

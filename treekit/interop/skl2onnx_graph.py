@@ -103,10 +103,10 @@ def _add_classes(graph: Graph, estimator: Any, container: Any) -> list[str]:
     positions = container.get_options(estimator, {"nocl": False})["nocl"]
     labels = []
     for end, own in zip(ends, classes, strict=True):
-        said = f"class{end}"
+        said = next(f"{one}{end}" for one in ("class", "label") if graph.has(f"{one}{end}"))
         if not positions:
             graph.constant(f"said{end}", _plain_labels(own))
-            said = graph.add("Gather", [f"said{end}", f"class{end}"], f"saying{end}", axis=0)
+            said = graph.add("Gather", [f"said{end}", said], f"saying{end}", axis=0)
         labels.append(said)
     if len(ends) == 1:
         return [labels[0], "probabilities"]

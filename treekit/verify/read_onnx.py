@@ -1,8 +1,8 @@
 """Reading back the trees of an ONNX graph, to compare them with the model.
 
 Graphs whose trees are one ``TreeEnsembleRegressor`` that adds up the model's own
-integers are read; others, whose leaves hold parts of numbers or name rows of
-a table, are left to rows.
+integers (of two classes those of the second) are read; others, whose leaves hold
+parts of numbers or name rows of a table, are left to rows.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Schema
 from treekit.errors import VerificationError
+from treekit.export.onnx_sums import adds_second_class
 from treekit.model.ensemble import Model
 from treekit.model.portable import double_threshold
 from treekit.verify.structure import Structure, Tables, proved
@@ -29,7 +29,7 @@ _UNREAD = "of ONNX verify reads one TreeEnsembleRegressor of whole votes alone"
 def structure_of_onnx(path: Path, model: Model) -> Structure:
     """Compare what the graph's trees say with the model, on every path."""
     try:
-        return proved(model, _tables(_attributes(path), model.schema))
+        return proved(model, _tables(_attributes(path), model))
     except (VerificationError, LookupError, ValueError, TypeError, OverflowError) as error:
         return Structure(False, f"not proved: its trees cannot be read ({error})")
 
@@ -59,20 +59,26 @@ def _numbers(attributes: dict[str, Any], name: str) -> tuple[Array, bool]:
     return np.array(attributes[name], dtype=np.float32).astype(np.float64), True
 
 
-def _tables(attributes: dict[str, Any], schema: Schema) -> Tables:
+def _tables(attributes: dict[str, Any], model: Model) -> Tables:
+    schema = model.schema
+
     def ints(name: str) -> Array:
         return np.array(attributes[name], dtype=np.int64)
 
     modes = np.array(attributes["nodes_modes"], dtype=object)
     leaf = modes == b"LEAF"
-    if attributes["n_targets"] != schema.n_values or not np.isin(modes[~leaf], b"BRANCH_LEQ").all():
+    second = adds_second_class(model)
+    n_targets = 1 if second else schema.n_values
+    if attributes["n_targets"] != n_targets or not np.isin(modes[~leaf], b"BRANCH_LEQ").all():
         raise VerificationError(_UNREAD)
     places = _Places(ints("nodes_treeids"), ints("nodes_nodeids"))
     tree, feature = ints("nodes_treeids"), ints("nodes_featureids")[~leaf]
     if np.any(feature >= schema.n_features):
         raise VerificationError("of ONNX verify reads no sums, surrogates and rules")
     number = np.where(leaf, -np.cumsum(leaf), np.cumsum(~leaf) - 1)
-    said = _leaves(attributes, places, number, schema.n_values)
+    said = _leaves(attributes, places, number, n_targets)
+    if second:  # the first class has the rest of the votes
+        said = np.hstack([model.unit_total // model.n_trees - said, said])
     value, single = _numbers(attributes, "nodes_values")
     if single != (schema.dtype == "float32"):  # then it does not compare the columns themselves
         raise VerificationError(_UNREAD)
