@@ -12,7 +12,7 @@ __all__ = ["MODULES", "everything"]
 
 MODULES = (
     "training", "scoring", "generated_c", "generated_deep", "pruning", "startup", "scaling",
-    "accuracy", "third_party", "foreign", "rules", "serving",
+    "accuracy", "forest_defaults", "third_party", "foreign", "rules", "serving",
 )  # fmt: skip
 """Where benchmarks are registered, in the order of the list."""
 

@@ -37,11 +37,11 @@ ALPHAS, FOLDS = 12, 4
 
 @dataclass(frozen=True)
 class Source:
-    """A table: its parts in a folder, its target there, and its number at OpenML."""
+    """A table: its parts in a folder, its target there, and its number at OpenML (0: none)."""
 
     files: tuple[str, ...]
     target: str
-    openml: int
+    openml: int = 0
     regression: bool = False
     ignore: tuple[str, ...] = ()
 
@@ -75,10 +75,14 @@ class Table:
 
 def read(source: Source, folder: Path | None) -> tuple[pd.DataFrame, Any]:
     """Inputs, text as categories, and target of a table."""
+    if folder is None and not source.openml:
+        raise FileNotFoundError(
+            f"{source.files[0]} is not read from OpenML: name a folder that has it, by --tables-in"
+        )
     if folder is None:
         frame, target = fetch_openml(data_id=source.openml, return_X_y=True, as_frame=True)
     else:
-        parts = [pd.read_csv(folder / f"{name}.csv.gz") for name in source.files]
+        parts = [pd.read_csv(_path(folder, name)) for name in source.files]
         frame = pd.concat(parts, ignore_index=True)
         target = frame.pop(source.target)
     frame = frame.drop(columns=list(source.ignore), errors="ignore")
@@ -86,6 +90,14 @@ def read(source: Source, folder: Path | None) -> tuple[pd.DataFrame, Any]:
     frame = frame.astype(dict.fromkeys(text, "category"))
     kind = float if source.regression else str
     return frame, target.to_numpy().astype(kind)
+
+
+def _path(folder: Path, name: str) -> Path:
+    """A table's file, compressed or not, anywhere below a folder."""
+    found = [*folder.rglob(f"{name}.csv.gz"), *folder.rglob(f"{name}.csv")]
+    if not found:
+        raise FileNotFoundError(f"{folder} has neither {name}.csv nor {name}.csv.gz")
+    return found[0]
 
 
 def divided(frame: pd.DataFrame, target: Any, regression: bool, seed: int) -> Table:

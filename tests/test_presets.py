@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -151,3 +153,25 @@ def test_what_an_algorithm_says_of_missing_cells_holds_for_the_validation_table(
             treekit.train(whole(), "y", validation=gone, **settings, **more)
     lenient = treekit.train(whole(), "y", validation=gone, missing="direction", **settings)
     assert lenient.missing == "direction"
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "leaf"),
+    [
+        (5_000, {}, 5.0),
+        (4_999, {}, 1.0),
+        (5_000, {"algorithm": "random_forest"}, 1.0),
+        (5_000, {"ensemble": "tree"}, 1.0),
+        (5_000, {"min_weight_leaf": 2}, 2.0),
+    ],
+)
+def test_a_forest_of_many_rows_has_leaves_of_five_rows(
+    rows: int, settings: dict[str, Any], leaf: float
+) -> None:
+    x = np.arange(rows) % 50
+    chosen = {"ensemble": "forest", "max_depth": 3} | settings
+    chosen |= {"trees": 2, "oob": False} if chosen["ensemble"] == "forest" else {}
+    classes = treekit.train({"x": x, "y": np.where(x % 7 > 2, "yes", "no")}, "y", seed=0, **chosen)
+    assert classes.settings["min_weight_leaf"] == leaf
+    numbers = treekit.train({"x": x, "y": x * 1.0}, "y", seed=0, **chosen)
+    assert numbers.settings["min_weight_leaf"] == settings.get("min_weight_leaf", 1.0)

@@ -53,7 +53,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_depth", None, "edges from root to leaf; none: up to 5,000",
             type=(int, type(None)), minimum=0, maximum=5000),
     Setting("min_weight_split", 2.0, "training weight that a node needs to be split", minimum=0),
-    Setting("min_weight_leaf", 1.0, "training weight that each side of a split needs", minimum=0),
+    Setting(
+        "min_weight_leaf", None,
+        "training weight that each side of a split needs; none: 1, and without an algorithm 5 in a "
+        "classification forest of 5,000 unweighted rows or more",
+        type=(float, type(None)), minimum=0,
+    ),
     Setting("min_gain", 0.0, "score that a split must exceed (the criterion's own units); below 0: "
             "splits that gain nothing, too"),
     Setting(
