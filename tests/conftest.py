@@ -16,10 +16,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # No deadline: the first example of a test may compile kernels.
 settings.register_profile("few", deadline=None, max_examples=10)
-settings.register_profile("many", deadline=None)
+settings.register_profile("many", deadline=None, max_examples=50)
 settings.register_profile(
     "ci",
     deadline=None,
+    max_examples=50,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

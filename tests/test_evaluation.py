@@ -81,7 +81,7 @@ def test_scores_of_classes_are_those_of_scikit_learn() -> None:
 
 
 def test_scores_of_two_classes_are_of_the_second_one() -> None:
-    data = table(300)
+    data = table()
     data["kind"] = np.where(data["kind"] == "c", "yes", "no")
     model = treekit.train(data, "kind", max_depth=3)
     fresh = table(300, 5)
@@ -209,6 +209,28 @@ def test_repeats_draw_other_folds_and_count_every_row_each_time() -> None:
     assert found.rows == 240
     assert np.sum(found.confusion) == 240
     assert "3-fold cross-validation on 240 rows, 2 times" in str(found)
+    # The second repeat has the folds of the next seed.
+    single = [
+        treekit.evaluate(table(), target="kind", cv=3, seed=seed, max_depth=2).scores["accuracy"]
+        for seed in (4, 5)
+    ]
+    both = treekit.evaluate(table(), target="kind", cv=3, repeats=2, seed=4, max_depth=2)
+    assert single[0].value != single[1].value
+    assert both.scores["accuracy"].value == pytest.approx(np.mean([one.value for one in single]))
+
+
+def test_intervals_stay_within_the_range_of_their_score() -> None:
+    data = table(40)
+    data["kind"] = np.where(data["x"] > 0, "up", "down")
+    data["kind"][:2] = data["kind"][1::-1]
+    found = treekit.evaluate(data, target="kind", cv=4, seed=0, max_depth=3)
+    for name in ("accuracy", "balanced_accuracy", "roc_auc"):
+        assert found.scores[name].high == 1.0, name
+    for name in ("log_loss", "brier"):
+        assert found.scores[name].low == 0.0, name
+    price = {"x": np.arange(40.0), "price": np.repeat([0.0, 5.0], 20)}
+    price["price"][3] = 1.0
+    assert treekit.evaluate(price, target="price", cv=4, seed=0).scores["mae"].low == 0.0
 
 
 @pytest.mark.parametrize("target", ["kind", "price"])
@@ -359,3 +381,11 @@ def test_every_training_ends_with_an_honest_figure(
     path = write_csv(tmp_path / "t.csv", table())
     said = run("train", path, "--target", "kind", "-o", tmp_path / "m", "--seed", 0, *words)
     assert told in said
+
+
+def test_an_out_of_bag_score_stands_beside_the_share_of_the_most_frequent_class() -> None:
+    data = table()
+    model = treekit.train(data, "kind", ensemble="forest", trees=40, seed=0)
+    counts = [int((data["kind"] == label).sum()) for label in model.schema.classes]
+    assert len(set(counts)) == 3
+    assert model.provenance["oob"]["majority"] == max(counts) / 240
