@@ -8,6 +8,7 @@ A tidy column is one of: a bool, integer or float array; an object array of
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -23,6 +24,7 @@ __all__ = [
     "Cells",
     "is_text",
     "map_cells",
+    "natural_order",
     "parse_numbers",
     "tidy",
     "typed_text",
@@ -275,3 +277,20 @@ def value_text(text: str) -> str | None:
     if math.isinf(number) and stripped.lstrip("+-").isdigit():
         return stripped  # more digits than Python makes a number of
     return level_text(number)
+
+
+def natural_order(texts: Iterable[str]) -> list[str]:
+    """Sort texts by code point, and whole numbers in them by value.
+
+    >>> natural_order(["10-14", "5-9", "0-4"])
+    ['0-4', '5-9', '10-14']
+    """
+    return sorted(texts, key=_natural_key)
+
+
+def _natural_key(text: str) -> tuple[list[Any], str]:
+    parts: list[Any] = re.split("([0-9]+)", text)
+    for at in range(1, len(parts), 2):  # digits compare by length first: int() takes not all
+        digits = parts[at].lstrip("0")
+        parts[at] = len(digits), digits
+    return parts, text

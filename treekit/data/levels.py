@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import is_text, map_cells, value_text
+from treekit.data.cells import is_text, map_cells, natural_order, value_text
 from treekit.data.schema import level_text
 from treekit.data.table import Table
 from treekit.errors import DataError
 
-__all__ = ["UNSEEN", "LevelIndex", "check_text", "level_codes", "natural_order", "vocabulary"]
+__all__ = ["UNSEEN", "LevelIndex", "check_text", "level_codes", "vocabulary"]
 
 UNSEEN = -2
 """Code of a cell that is in no vocabulary; -1 is a missing cell."""
@@ -145,23 +144,6 @@ def _present_levels(table: Table, name: str) -> list[str]:
     distinct = set(typed) - {None} if typed.dtype.kind == "O" else np.unique(typed)
     texts = [level_text(value) for value in sorted(distinct)]
     return list(dict.fromkeys(text for text in texts if text is not None))
-
-
-def natural_order(texts: Iterable[str]) -> list[str]:
-    """Sort texts by code point, and whole numbers in them by value.
-
-    >>> natural_order(["10-14", "5-9", "0-4"])
-    ['0-4', '5-9', '10-14']
-    """
-    return sorted(texts, key=_natural_key)
-
-
-def _natural_key(text: str) -> tuple[list[Any], str]:
-    parts: list[Any] = re.split("([0-9]+)", text)
-    for at in range(1, len(parts), 2):  # digits compare by length first: int() takes not all
-        digits = parts[at].lstrip("0")
-        parts[at] = len(digits), digits
-    return parts, text
 
 
 def _has_leading_zero(text: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treekit.testing import criterion_training as training
+from treekit.testing.criterion_training import TRAINING_LAWS, classes_permuted, doubled
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, FINITE, NUMBERS, REPEATS, WRITES, asked
 from treekit.testing.compiling import COMPILED, compiled_equal
@@ -241,9 +241,9 @@ LAWS: tuple[tuple[Law, Test], ...] = (
 TREE_LAWS: tuple[tuple[Law, Test], ...] = tuple(
     (law, _by_training(test))
     for law, test in (
-        *training.TRAINING_LAWS,
-        (DOUBLING, training.doubled),
-        (CLASSES, training.classes_permuted),
+        *TRAINING_LAWS,
+        (DOUBLING, doubled),
+        (CLASSES, classes_permuted),
     )
 )
 """What costs trainings, and is judged when the functions are in order."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from treekit import registry
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import Split as SplitKind
+from treekit.model.tree import Tree
 from treekit.testing import criterion_training as training
 from treekit.testing.laws import Test, broken
 from treekit.testing.report import Law
@@ -46,7 +47,7 @@ def trains(growers: Grower) -> None:
 def heavy(growers: Grower) -> None:
     """Grow with a bound, and weigh the branches."""
     for _, table, tree in _trees(growers, min_weight_leaf=4.0):
-        for node in np.flatnonzero(tree.kind != Split.LEAF):
+        for node in np.flatnonzero(tree.kind != SplitKind.LEAF):
             first = tree.first_child[node]
             weights = tree.weight[first : first + tree.n_children[node]]
             if (weights >= 4.0).sum() < 2:
@@ -69,7 +70,7 @@ def gains(growers: Grower) -> None:
         measure, _ = registry.make(registry.criterion(by.parts["criterion"]), {})
         stats = _statistics(table, by.vocabulary)
         rows = rows_of_nodes(tree, by.dataset(table))
-        for node in np.flatnonzero(tree.kind != Split.LEAF):
+        for node in np.flatnonzero(tree.kind != SplitKind.LEAF):
             first = tree.first_child[node]
             branches = range(first, first + tree.n_children[node])
             children = np.array([stats[rows[child]].sum(axis=0) for child in branches])

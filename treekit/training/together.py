@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from treekit.contracts import CriterionFunctions, Ranks, Task
+from treekit.contracts import CriterionFunctions, Ranks
+from treekit.contracts import Task as OwnTask
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Schema
 from treekit.errors import SettingError
@@ -50,7 +51,7 @@ def check_together(
 
 
 def _check_task(
-    settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, task: Task
+    settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, task: OwnTask
 ) -> None:
     """Refuse what counts classes of the target, where a task counts in cells of its own."""
     refused: dict[str, Any] = {"monotonic": None, "numeric_side": "leaf"}
@@ -69,7 +70,7 @@ def _check_task(
 def _check_same_task(criterion: Part, pruner: Part) -> None:
     """Refuse a pruner of one task beside a criterion of another."""
     task, only = task_of(criterion.record), pruner.record.task
-    own = isinstance(only, Task)
+    own = isinstance(only, OwnTask)
     if (own and only != task) or (only is not None and not own and task is not None):
         known = task.name if task is not None else criterion.record.task
         also = f"a criterion for {only.name}, or " if own else ""
@@ -119,7 +120,7 @@ def check_pruner(criterion: Part, pruner: Part, schema: Schema, *, costs: bool) 
             f"pruner {pruner.record.name!r} does not judge by what mistakes cost; prune by "
             "cost_complexity, reduced_error or error_based, or leave costs out"
         )
-    only = None if isinstance(pruner.record.task, Task) else pruner.record.task
+    only = None if isinstance(pruner.record.task, OwnTask) else pruner.record.task
     if schema.more and not only and pruner.functions.before is not None:
         raise SettingError(
             f"pruner {pruner.record.name!r} stops splits by the statistics of one target, but "
