@@ -27,8 +27,8 @@ import treekit
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError, TreekitWarning
-from treekit.model.build import Surrogate, build_tree, leaf, rule
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import Surrogate, build_tree, leaf, rule
+from treekit.model.model import Model, make_model
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN, END = "<!-- made by benchmarks/equality.py -->", "<!-- end -->"

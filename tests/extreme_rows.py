@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 from treekit.verify.answers import Answers, answers_of
 
@@ -51,7 +51,7 @@ def refused(model: Model, rows: Rows) -> npt.NDArray[np.bool_]:
 
 def wanted(model: Model, rows: Rows) -> Answers:
     """What the model says to `rows`; `treekit.verify.answers.REFUSED` where it refuses them."""
-    from treekit.model.predict import sums
+    from treekit.model.scoring import sums
 
     answered = ~refused(model, rows)
     return answers_of(model, sums(model, rows[answered]), answered)

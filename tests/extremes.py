@@ -18,7 +18,7 @@ import numpy as np
 from tests.extreme_rows import extreme_rows, refused, wanted
 from tests.reference.models import chain, mixed_schema, random_model
 from treekit.data.schema import Column, Output, Schema
-from treekit.model.build import (
+from treekit.model.builder import (
     Node,
     Surrogate,
     build_tree,
@@ -29,7 +29,7 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import Model, make_model
+from treekit.model.model import Model, make_model
 
 __all__ = ["EXTREMES", "extreme_rows", "refused", "wanted"]
 

@@ -23,7 +23,7 @@ import numpy as np
 import uvicorn
 
 import treekit
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service
 from treekit.serve.models.repository import Repository

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from treekit.data.schema import Column, Dtype, Output, Schema
-from treekit.model.build import (
+from treekit.model.builder import (
     Node,
     Surrogate,
     build_tree,
@@ -22,8 +22,8 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import Model, make_model
-from treekit.model.portable import floor_to
+from treekit.model.fixed_point import floor_to
+from treekit.model.model import Model, make_model
 from treekit.model.tree import Split, Tree
 
 __all__ = ["ALL_KINDS", "finite", "matrices", "models", "nodes", "rule_lists", "schemas"]

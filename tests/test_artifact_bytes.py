@@ -36,7 +36,7 @@ from tests.snapshots.artifacts import (
 )
 from tests.snapshots.make_models import MODELS, TRAINED, main, model_path
 from tests.tiers import later
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Tree
 
 QUICK = (

@@ -18,7 +18,7 @@ import pytest
 
 import treekit
 from treekit.criteria.classes import gain_ratio
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 TABLES = Path(__file__).parent / "tables"
 MELONS = Path(__file__).parent.parent / "examples" / "tables" / "watermelon"

@@ -19,8 +19,8 @@ from treekit import DataError, ModelError, SettingError
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Column, Schema
 from treekit.data.validation import coded_dataset
-from treekit.model import build
-from treekit.model.build import (
+from treekit.model import builder as build
+from treekit.model.builder import (
     Node,
     Surrogate,
     build_tree,
@@ -30,8 +30,8 @@ from treekit.model.build import (
     oblique,
     threshold,
 )
-from treekit.model.ensemble import Model, make_model
-from treekit.model.predict import label_codes, sums
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import label_codes, sums
 from treekit.rules.bits import packed
 from treekit.rules.learn.c45rules import c45rules
 from treekit.rules.learn.choose import EXHAUSTIVE, ClassRules, chosen

@@ -15,7 +15,7 @@ from tests.reference.artifacts import STRICT, compile_together
 from tests.runtimes import need
 from treekit.export import c_answers, c_packed, export, heaps, packed
 from treekit.export.c import export_c
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.verify import run_c
 from treekit.verify.answers import differing
 from treekit.verify.runtime import Job

@@ -12,7 +12,7 @@ import treekit
 from tests.test_training import noisy, same_tree
 from treekit import DecisionTreeClassifier, SettingError
 from treekit.data.dataset import make_dataset
-from treekit.model.policies import MAX_COST
+from treekit.model.validation import MAX_COST
 from treekit.training import fit
 from treekit.training.costs import whole_costs
 from treekit.training.named import read_named, read_pairs, written

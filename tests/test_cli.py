@@ -29,8 +29,8 @@ from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError
 from treekit.kernels import notice
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import make_model
 
 ROOT = Path(__file__).resolve().parents[1]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
@@ -169,7 +169,7 @@ def test_a_stopped_command_ends_with_the_code_of_an_interrupt(
     def interrupted(path: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("treekit.model.store.load", interrupted)
+    monkeypatch.setattr("treekit.model.model_file.load", interrupted)
     assert "stopped" in call("inspect", tree, code=130).stderr
 
 
@@ -185,7 +185,7 @@ def test_a_signal_that_ends_a_command_lets_it_clean_up(
         finally:
             cleaned.append(path)
 
-    monkeypatch.setattr("treekit.model.store.load", ended)
+    monkeypatch.setattr("treekit.model.model_file.load", ended)
     before = signal.signal(number, signal.SIG_DFL)  # under nohup it is ignored, and stays so
     try:
         assert "stopped" in call("inspect", tree, code=128 + number).stderr

@@ -15,9 +15,9 @@ from sklearn.tree import DecisionTreeClassifier
 from treekit import Exporter, ExportError, Importer, ModelError, registry
 from treekit.data.schema import Column, Schema
 from treekit.export.lower import lower
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import make_model
-from treekit.model.predict import sums
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import make_model
+from treekit.model.scoring import sums
 from treekit.testing import ConformanceError, check_exporter, check_importer
 from treekit.testing.foreign import damaged
 from treekit.testing.models import hostile, hostile_alone, samples

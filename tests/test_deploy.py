@@ -21,8 +21,8 @@ from tests.runtimes import need
 from treekit.cli import main
 from treekit.data.schema import Column, Schema
 from treekit.export.triton import TRITON_SETTINGS
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import make_model
 from treekit.serve.answering.service import Service
 from treekit.serve.models.repository import Repository
 from treekit.serve.web.oip import oip_routes

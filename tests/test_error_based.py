@@ -17,7 +17,7 @@ from tests.reference import error_based as reference
 from treekit import SettingError
 from treekit.data.dataset import make_dataset
 from treekit.kernels.raising import Bound, pessimistic
-from treekit.model.predict import leaf_indices
+from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.pruners.collapse import collapse, graft, kept_nodes
 from treekit.pruners.error_based import error_based

@@ -73,7 +73,7 @@ def isolated() -> SimpleNamespace:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("line", ["import treekit", "from treekit.model.store import load"])
+@pytest.mark.parametrize("line", ["import treekit", "from treekit.model.model_file import load"])
 def test_treekit_cannot_be_imported_where_the_examples_say_so(
     line: str, isolated: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):

@@ -25,10 +25,10 @@ from treekit.errors import ExportError
 from treekit.export.c import c_prefix, export_c
 from treekit.export.hot import hot_trees
 from treekit.export.lower import Step
-from treekit.model.build import build_tree, leaf, multiway, subset, threshold
-from treekit.model.derived import derive
-from treekit.model.ensemble import Model, make_model
-from treekit.model.joined import join, separate
+from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
+from treekit.model.concatenated import join, separate
+from treekit.model.derived_features import derive
+from treekit.model.model import Model, make_model
 from treekit.model.tree import Split
 
 FORMS = ("if_else", "hybrid", "table")

@@ -12,8 +12,8 @@ from tests.reference.artifacts import Compiled, compile_together
 from tests.tiers import by_size
 from treekit.errors import ExportError
 from treekit.export.c import export_c
-from treekit.model.ensemble import Model
-from treekit.model.predict import leaf_indices, sums
+from treekit.model.model import Model
+from treekit.model.scoring import leaf_indices, sums
 from treekit.verify.answers import Answers
 
 WAYS = {

@@ -17,8 +17,8 @@ from treekit._version import __version__
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.onnx import ONNX_SETTINGS, export_onnx
-from treekit.model.build import Node, build_tree, is_missing, leaf, multiway, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import Node, build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.model import Model, make_model
 from treekit.model.tree import MAX_DEPTH
 
 NAN = float("nan")

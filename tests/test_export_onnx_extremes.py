@@ -11,8 +11,8 @@ import pytest
 
 from tests.extremes import EXTREMES, extreme_rows, wanted
 from treekit.export.onnx import export_onnx
-from treekit.model.ensemble import Model
-from treekit.model.predict import leaf_indices
+from treekit.model.model import Model
+from treekit.model.scoring import leaf_indices
 from treekit.verify.answers import Answers, differing
 from treekit.verify.run_onnx import run_onnx
 from treekit.verify.runtime import Job

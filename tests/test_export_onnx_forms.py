@@ -20,10 +20,10 @@ from treekit.errors import ExportError
 from treekit.export.onnx import export_onnx
 from treekit.export.onnx_columns import input_names
 from treekit.export.onnx_profile import DOUBLES, MARKS, MEMBERS, choose_profile
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import Model, make_model
-from treekit.model.portable import UNITS
-from treekit.model.predict import leaf_indices, sums
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.fixed_point import UNITS
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import leaf_indices, sums
 
 RUNTIMES = ("", "1.31")
 """Of which the first gives operators of ai.onnx.ml 3, and the second those of 5."""

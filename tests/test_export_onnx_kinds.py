@@ -15,8 +15,8 @@ from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.export.onnx import export_onnx
-from treekit.model.build import build_tree, leaf, oblique, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
+from treekit.model.model import Model, make_model
 
 
 def outputs_of(model: Model, rows: np.ndarray, **settings: Any) -> dict[str, np.ndarray]:

@@ -19,8 +19,8 @@ from tests.reference.models import chain, mixed_schema, probe_rows, random_model
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.export.python import export_python
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
 
 FORMS = ("if_else", "table")
 SLOW = settings(

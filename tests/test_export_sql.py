@@ -25,8 +25,8 @@ from tests.runtimes import need
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ExportError
 from treekit.export import export
-from treekit.model.build import build_tree, leaf, oblique, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
+from treekit.model.model import Model, make_model
 from treekit.verify import verify
 from treekit.verify.answers import Answers, differing, said
 from treekit.verify.runners import runner_of

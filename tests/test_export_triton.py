@@ -21,9 +21,9 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export import export
 from treekit.export.builtin import treekit_exporters
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import Model, make_model
-from treekit.model.predict import probabilities, sums
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import probabilities, sums
 from treekit.records import check_record, kind_of
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.tensors import Tensor

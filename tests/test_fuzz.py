@@ -27,9 +27,9 @@ from tests.strategies import ALL_KINDS, models
 from treekit.data.schema import Column, Schema
 from treekit.data.table import read_table
 from treekit.export.profile import read_profile
-from treekit.model.ensemble import Model
-from treekit.model.predict import sums
-from treekit.model.store import load, save
+from treekit.model.model import Model
+from treekit.model.model_file import load, save
+from treekit.model.scoring import sums
 from treekit.model.tree import DTYPES
 from treekit.rules import parse_rules, rules
 

@@ -35,7 +35,7 @@ from tests.test_fuzz import assert_sound
 from treekit.export import export
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
-from treekit.model.check import check_model
+from treekit.model.validation import check_model
 
 SEEDS = Path(__file__).parent / "fuzz" / "seeds"
 ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)

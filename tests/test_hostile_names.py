@@ -16,8 +16,8 @@ from treekit.export.c import export_c
 from treekit.export.literals import Code, identifier, identifiers, string_literal
 from treekit.export.python import export_python
 from treekit.export.render import render, template_folders
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
 
 NAN = float("nan")
 HOSTILE = (

@@ -26,7 +26,7 @@ import treekit
 from tests.extremes import EXTREMES, extreme_rows, refused
 from treekit.errors import ExportError, ModelError, ModelFileError
 from treekit.interop.onnx import read_onnx
-from treekit.model.predict import decide, sums
+from treekit.model.scoring import decide, sums
 from treekit.testing import check_importer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")

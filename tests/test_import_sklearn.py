@@ -40,9 +40,9 @@ from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
 from treekit.interop.sklearn import read_sklearn, recognises_sklearn
 from treekit.interop.sklearn_trees import tree_of
-from treekit.model.check import check_tree
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split
+from treekit.model.validation import check_tree
 from treekit.records import KINDS
 
 CLASSIFIERS = [

@@ -22,7 +22,7 @@ from treekit.data.encode import encode_rows
 from treekit.errors import DataError, ModelError, ModelFileError
 from treekit.interop.ubjson import MAX_NESTING, decode
 from treekit.interop.xgboost import read_xgboost, recognises_xgboost
-from treekit.model.predict import leaf_indices
+from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split
 from treekit.testing import check_importer
 

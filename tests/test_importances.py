@@ -14,8 +14,8 @@ from treekit import DataError, RandomForestClassifier, RandomForestRegressor, Se
 from treekit.data.dataset import make_dataset
 from treekit.data.schema import Column, Schema
 from treekit.grow.forest import bags
-from treekit.model.build import build_tree, leaf, oblique, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, oblique, threshold
+from treekit.model.model import make_model
 from treekit.model.tree import Split
 from treekit.training import fit
 from treekit.training.classes import with_class_weights

@@ -48,9 +48,9 @@ from treekit.kernels import (
 from treekit.kernels import grow as growing
 from treekit.kernels import route as leading
 from treekit.kernels.node import Ways
-from treekit.model import predict as scorer
-from treekit.model.build import build_tree, leaf, oblique, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model import scoring as scorer
+from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
+from treekit.model.model import make_model
 from treekit.rules.learn.generalise import rate_bound
 
 PACKAGE = Path(axis.__file__).parent.parent

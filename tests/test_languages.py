@@ -27,9 +27,9 @@ from treekit.export.languages import languages
 from treekit.export.lower import Step, lower
 from treekit.export.nesting import nested
 from treekit.export.render import shipped_folders
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import Model, make_model
-from treekit.model.predict import leaf_indices
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import leaf_indices
 from treekit.testing import check_exporter
 from treekit.verify.answers import differing
 from treekit.verify.run_language import Program

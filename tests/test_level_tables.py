@@ -12,15 +12,14 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
 from treekit.export.packed import packed_nodes
 from treekit.export.table import leaf_table
-from treekit.model.build import build_tree, leaf, multiway
-from treekit.model.check import check_model, check_trees
-from treekit.model.derived import derive
-from treekit.model.ensemble import make_model
-from treekit.model.owned import gathered, ranges, stretches
-from treekit.model.pack import pack
-from treekit.model.predict import sums
-from treekit.model.store import load, save
-from treekit.model.tree import Split, Tree
+from treekit.model.builder import build_tree, leaf, multiway
+from treekit.model.derived_features import derive
+from treekit.model.model import make_model
+from treekit.model.model_file import load, save
+from treekit.model.packing import pack
+from treekit.model.scoring import sums
+from treekit.model.tree import Split, Tree, gathered, ranges, stretches
+from treekit.model.validation import check_model, check_trees
 
 LEVELS = tuple(f"level {i}" for i in range(3000))
 SCHEMA = Schema(columns=(Column("g", "nominal", LEVELS),), classes=("no", "yes"))
@@ -139,7 +138,7 @@ def test_what_owners_own_is_found_in_stretches(monkeypatch):
     start = np.cumsum(np.append(0, sizes))
     array = rng.integers(0, 99, start[-1])
     owners = rng.permutation(40)
-    monkeypatch.setattr("treekit.model.owned._MOST", 4)
+    monkeypatch.setattr("treekit.model.tree._MOST", 4)
     expected = np.concatenate([array[start[i] : start[i + 1]] for i in owners])
     np.testing.assert_array_equal(gathered(array, start[owners], sizes[owners]), expected)
     np.testing.assert_array_equal(array[ranges(start, owners)[0]], expected)

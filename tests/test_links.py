@@ -13,10 +13,10 @@ import treekit
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError, ModelFileError
 from treekit.model import links
-from treekit.model.build import build_tree, leaf, multiway, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, multiway, threshold
 from treekit.model.links import LIMIT, exp, sigmoid, softmax
-from treekit.model.predict import sums
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import sums
 from treekit.rules import parse_rules
 
 GOLDEN_EXP = [
@@ -138,7 +138,7 @@ def test_sums_are_those_of_the_leaf_values_to_a_step_a_tree(name):
     rows = rows_of(200)
     said = margins_of(model, rows)
     value = np.zeros((len(rows), model.schema.n_values))
-    from treekit.model.predict import leaf_indices
+    from treekit.model.scoring import leaf_indices
 
     ends = leaf_indices(model, rows)
     for t, tree in enumerate(model.trees):

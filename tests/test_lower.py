@@ -14,7 +14,7 @@ from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.lower import LoweredTree, Step, lower, require_depth
-from treekit.model.build import (
+from treekit.model.builder import (
     Surrogate,
     build_tree,
     leaf,
@@ -23,8 +23,8 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.ensemble import Model, make_model
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.model import Model, make_model
 
 SCHEMA = mixed_schema()
 SLOW = settings(

@@ -22,7 +22,7 @@ from tests.reference.mutants import moved, onnx_mutants, rules_mutants, source_m
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
 from treekit.export import export
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
 from treekit.model.tree import Split
 from treekit.verify import verify
 from treekit.verify.answers import Answers, differing

@@ -22,9 +22,8 @@ from tests.test_mutants import spread, written
 from tests.test_verify_wide import SCHEMA, divided_model, sums_model, surrogates_model
 from treekit.errors import VerificationError
 from treekit.export import export
-from treekit.model.build import Surrogate, build_tree, leaf, oblique, rule, threshold
-from treekit.model.ensemble import make_model
-from treekit.model.votes import least_cost
+from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, threshold
+from treekit.model.model import least_cost, make_model
 from treekit.verify import verify
 from treekit.verify.answers import Answers, differing
 from treekit.verify.runners import runner_of

@@ -25,8 +25,8 @@ from treekit.errors import (
 )
 from treekit.export.profile import read_profile
 from treekit.export.render import shipped_folders
-from treekit.model.build import build_tree, leaf
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf
+from treekit.model.model import make_model
 
 PROFILE = """\
 suffix = ".pl"

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.system
 EXPORT = """
 import json, sys, treekit
 from treekit.data.schema import Column, Schema
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import make_model
 
 columns = (Column("age"), Column("job", "nominal", ("cook", "smith")))
 schema = Schema(columns, "y", classes=("a", "b"))

@@ -23,7 +23,7 @@ from tests.test_hostile_names import HOSTILE, hostile_model
 from treekit.cli import main
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import SettingError
-from treekit.model.build import (
+from treekit.model.builder import (
     Surrogate,
     build_tree,
     is_missing,
@@ -33,7 +33,7 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import Model, make_model
+from treekit.model.model import Model, make_model
 from treekit.plot import MOST_ENDS, Picture, plot
 from treekit.plot.colours import INK, PAPER, _luminance, class_colour, ink_on
 from treekit.plot.cut import MOST_LEVELS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.reference.evaluate import to_float32
 from treekit.errors import ModelError
-from treekit.model.portable import (
+from treekit.model.fixed_point import (
     MAX_TREES,
     UNITS,
     double_threshold,

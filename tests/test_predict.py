@@ -15,8 +15,8 @@ from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError
 from treekit.kernels.keys import GROUP
-from treekit.model import predict as scorer
-from treekit.model.build import (
+from treekit.model import scoring as scorer
+from treekit.model.builder import (
     Surrogate,
     build_tree,
     is_missing,
@@ -26,7 +26,7 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import Model, make_model
+from treekit.model.model import Model, make_model
 from treekit.model.tree import Split, Tree
 
 SLOW = settings(

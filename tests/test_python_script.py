@@ -19,9 +19,9 @@ from tests.tiers import by_size
 from treekit.cli import main
 from treekit.data.schema import Column, Schema
 from treekit.export.python import export_python
-from treekit.model.build import build_tree, leaf, multiway, subset, threshold
-from treekit.model.ensemble import make_model
-from treekit.model.predict import leaf_indices
+from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
+from treekit.model.model import make_model
+from treekit.model.scoring import leaf_indices
 from treekit.verify.answers import REFUSED, Answers, differing
 
 FORMS = [

@@ -23,8 +23,8 @@ from treekit.grow.scratch import make_scratch
 from treekit.grow.target import class_target
 from treekit.kernels.drawn import KEYS
 from treekit.kernels.sides import ALIKE, add_side, pack
-from treekit.model.portable import floor_to
-from treekit.model.predict import leaf_indices
+from treekit.model.fixed_point import floor_to
+from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import treekit
 from tests.tiers import later
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 TABLES = Path(__file__).parent / "tables"
 RUNS = json.loads((TABLES / "rpart.json").read_text())["runs"]

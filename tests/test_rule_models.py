@@ -20,13 +20,13 @@ from tests.runtimes import need
 from tests.strategies import matrices, rule_lists, schemas
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError, ModelFileError, SettingError
-from treekit.model.build import Node, Surrogate, build_tree, leaf, oblique, rule, threshold
-from treekit.model.check import check_tree
-from treekit.model.ensemble import Model, make_model
-from treekit.model.predict import sums
-from treekit.model.rulelist import rule_model
-from treekit.model.store import VERSION, load
+from treekit.model.builder import Node, Surrogate, build_tree, leaf, oblique, rule, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.model_file import VERSION, load
+from treekit.model.rule_trees import rule_model
+from treekit.model.scoring import sums
 from treekit.model.tree import MAX_DEPTH, Split
+from treekit.model.validation import check_tree
 from treekit.rules import RuleList
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.read import parse_rules

@@ -11,8 +11,8 @@ import treekit
 from tests.reference.short import adds, meets, table_of
 from treekit.data.dataset import make_dataset
 from treekit.errors import DataError, SettingError
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import make_model
 from treekit.rules import parse_rules
 from treekit.rules.learn.penalised import penalised
 from treekit.rules.learn.refitted import refitted

@@ -18,9 +18,9 @@ from tests.reference.models import chain, mixed_schema, probe_rows, random_model
 from tests.strategies import finite, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelFileError
-from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
-from treekit.model.ensemble import make_model
-from treekit.model.predict import sums
+from treekit.model.builder import build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.model import make_model
+from treekit.model.scoring import sums
 from treekit.model.tree import Split
 from treekit.rules import export_rules, parse_rules, rules
 from treekit.rules.edited import read_edited

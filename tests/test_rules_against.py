@@ -12,8 +12,8 @@ from scipy import stats
 
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError, SettingError
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules, rules_against
 
 NAN = math.nan

@@ -7,8 +7,8 @@ import pytest
 
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import Model, make_model
 from treekit.rules.changed import changed
 from treekit.rules.language import language
 

@@ -23,8 +23,8 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import SettingError
 from treekit.forms import Listing, written
 from treekit.forms.feel import bounds, feel_names, number, string
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import Model, make_model
 from treekit.rules import RuleList
 from treekit.rules.measure import training_measures
 

@@ -17,9 +17,9 @@ from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError, ModelError, ModelFileError
 from treekit.forms import listing, written
 from treekit.forms.read_json import read_json
-from treekit.model.build import build_tree, leaf, oblique, subset, threshold
-from treekit.model.ensemble import Model, make_model
-from treekit.model.predict import decide, sums
+from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import decide, sums
 from treekit.model.tree import Split
 from treekit.rules import measured, rounded, rules, training_measures
 from treekit.rules.changed import edits

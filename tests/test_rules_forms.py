@@ -34,8 +34,8 @@ from treekit.forms.frame import conditions_frame
 from treekit.forms.read_json import read_json
 from treekit.forms.sheet import percent
 from treekit.forms.wording import conditions_said
-from treekit.model.build import Surrogate, build_tree, is_missing, leaf, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import Surrogate, build_tree, is_missing, leaf, subset, threshold
+from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules
 from treekit.rules.language import language
 from treekit.rules.measure import training_measures

@@ -15,9 +15,9 @@ from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelError
-from treekit.model.build import build_tree, is_missing, leaf, multiway, oblique, subset, threshold
-from treekit.model.ensemble import make_model
-from treekit.model.predict import predict, sums
+from treekit.model.builder import build_tree, is_missing, leaf, multiway, oblique, subset, threshold
+from treekit.model.model import make_model
+from treekit.model.scoring import predict, sums
 from treekit.rules import joined_rules, parse_rules, rules, training_measures
 
 NAN = math.nan

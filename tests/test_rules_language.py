@@ -16,8 +16,8 @@ from tests.strategies import ALL_KINDS, matrices, models
 from tests.test_rules import HOSTILE
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelFileError, SettingError
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules
 from treekit.rules.check_language import checked
 from treekit.rules.language import GRAMMAR, Language, fields_of, language

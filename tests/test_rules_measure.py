@@ -16,8 +16,8 @@ from tests.reference.models import mixed_schema, random_model
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError
-from treekit.model.build import build_tree, is_missing, leaf, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, is_missing, leaf, subset, threshold
+from treekit.model.model import make_model
 from treekit.rules import measured, rules, table_measures, training_measures
 from treekit.rules.fired import fired, rules_of_rows
 

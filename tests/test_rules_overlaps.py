@@ -17,8 +17,8 @@ from tests.reference import rules as oracle
 from tests.strategies import models
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError
-from treekit.model.build import build_tree, leaf, oblique, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, oblique, threshold
+from treekit.model.model import make_model
 from treekit.rules import overlapping_rules, parse_rules, rules
 from treekit.rules.merging import Asked, regrouped
 

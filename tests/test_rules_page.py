@@ -16,8 +16,8 @@ from tests.test_rules_forms import MARKUP, fruit_model, listing, marked_model, n
 from treekit.data.schema import Column, Schema
 from treekit.forms import Listing, written
 from treekit.forms.html import SHOWN
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import make_model
 from treekit.rules import rules
 from treekit.rules.language import language
 from treekit.rules.measure import training_measures

@@ -25,8 +25,8 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import SettingError
 from treekit.forms import Listing, written
 from treekit.forms.xml import Xml, holds, visible
-from treekit.model.build import Node, build_tree, leaf, multiway, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import Node, build_tree, leaf, multiway, subset, threshold
+from treekit.model.model import Model, make_model
 from treekit.rules import RuleList
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.measure import training_measures

@@ -14,8 +14,8 @@ from tests.reference import rules as oracle
 from tests.strategies import matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelFileError, SettingError, VerificationError
-from treekit.model.build import build_tree, leaf, oblique, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, oblique, threshold
+from treekit.model.model import make_model
 from treekit.rules import parse_rules, rounded, rules
 from treekit.rules.records import Rounding
 from treekit.rules.words import numerals

@@ -22,8 +22,8 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError, SettingError
 from treekit.forms import Listing, written
 from treekit.forms.sql import comment
-from treekit.model.build import build_tree, is_missing, leaf, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, is_missing, leaf, threshold
+from treekit.model.model import Model, make_model
 from treekit.rules import RuleList
 from treekit.rules.language import Language
 from treekit.rules.measure import training_measures

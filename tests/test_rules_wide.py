@@ -15,7 +15,7 @@ from tests.reference import rules as oracle
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError
-from treekit.model.build import (
+from treekit.model.builder import (
     Surrogate,
     build_tree,
     is_missing,
@@ -25,7 +25,7 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import make_model
+from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules
 
 NAN, INF = float("nan"), float("inf")

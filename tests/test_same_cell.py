@@ -32,8 +32,8 @@ from treekit.data.schema import Column, Schema, level_text
 from treekit.data.table import read_table
 from treekit.errors import DataError
 from treekit.estimators import DecisionTreeClassifier
-from treekit.model.build import build_tree, leaf, subset
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, subset
+from treekit.model.model import Model, make_model
 from treekit.rules.changed import changed
 from treekit.rules.explain.row import read_row
 from treekit.serve.models.of_treekit import TreekitServed

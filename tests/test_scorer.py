@@ -12,9 +12,9 @@ from tests.extremes import EXTREMES, extreme_rows, refused
 from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError
-from treekit.model.build import Node, build_tree, leaf, subset, threshold
-from treekit.model.ensemble import Model, make_model
-from treekit.model.predict import decide, probabilities, sums
+from treekit.model.builder import Node, build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import decide, probabilities, sums
 
 
 def bits(answer) -> list:

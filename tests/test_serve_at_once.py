@@ -22,8 +22,8 @@ from tests.examples import examples
 from tests.serving import infer_body, put_in_service
 from tests.serving_gate import Lines, Twice, ask, connect, gated, on_port, service_of
 from treekit.data.schema import Column, Schema
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import make_model
 from treekit.serve.models.of_treekit import TreekitServed
 from treekit.serve.process.at_once import AtOnceProtocol
 from treekit.serve.process.connections import HEAD_BYTES, bounded_protocol

@@ -16,8 +16,8 @@ from tests.extreme_rows import extreme_rows
 from tests.extremes import EXTREMES
 from treekit.data.schema import Column, Schema
 from treekit.errors import TreekitError
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
 from treekit.serve.models.of_treekit import TreekitServed
 from treekit.serve.models.served import Served
 from treekit.serve.protocol.wire import answer_json, read_request, tensors_of

@@ -20,8 +20,8 @@ from starlette.routing import Router
 from tests.examples import examples
 from tests.serving import client_of, put_in_service
 from treekit.data.schema import Column, Schema
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import make_model
 from treekit.serve.answering.deadlines import Deadlines
 from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service

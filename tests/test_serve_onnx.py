@@ -26,8 +26,8 @@ from treekit.data.numbers import round_to
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelFileError
 from treekit.interop.onnx_graph import opened
-from treekit.model.build import build_tree, leaf, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, threshold
+from treekit.model.model import Model, make_model
 from treekit.serve.errors import InvalidRequestError, UnavailableError
 from treekit.serve.models import of_onnx, onnx_served, onnx_session
 from treekit.serve.models.of_onnx import OwnGraphServed, graph_served, read_onnx_served

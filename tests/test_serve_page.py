@@ -22,8 +22,8 @@ from tests.runtimes import need
 from tests.test_hostile_names import HOSTILE
 from treekit.data.schema import Column, Output, Schema
 from treekit.export.render import shipped_folders
-from treekit.model.build import build_tree, leaf, multiway, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
+from treekit.model.model import make_model
 from treekit.rules.language import language
 from treekit.serve.answering.service import Service
 from treekit.serve.models.repository import Repository

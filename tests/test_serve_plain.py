@@ -22,8 +22,8 @@ from tests.examples import examples
 from tests.reference.models import mixed_schema, random_model
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError
-from treekit.model.build import Surrogate, build_tree, leaf, rule, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import Surrogate, build_tree, leaf, rule, subset, threshold
+from treekit.model.model import Model, make_model
 from treekit.rules.explain import explain
 from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service

@@ -22,9 +22,9 @@ from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.numbers import round_to
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
-from treekit.model.build import Surrogate, build_tree, leaf, oblique, rule, subset, threshold
-from treekit.model.ensemble import Model, make_model
-from treekit.model.predict import leaf_indices
+from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import leaf_indices
 from treekit.rules.explain import explain
 from treekit.rules.extract import rules
 from treekit.rules.of_leaves import LeafRules

@@ -12,8 +12,8 @@ from tests.reference.short import adds, meets, table_of
 from treekit.data.dataset import make_dataset
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError, SettingError
-from treekit.model import build
-from treekit.model.build import (
+from treekit.model import builder as build
+from treekit.model.builder import (
     Surrogate,
     build_tree,
     is_missing,
@@ -22,7 +22,7 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import make_model
+from treekit.model.model import make_model
 from treekit.rules import parse_rules
 from treekit.rules.language import language
 from treekit.rules.learn.bare import candidate_rules

@@ -42,8 +42,8 @@ from treekit import (
 from treekit.data.schema import Column, Schema
 from treekit.interop import skl2onnx as room
 from treekit.interop.on_import import when_imported
-from treekit.model.build import build_tree, leaf, oblique, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, oblique, threshold
+from treekit.model.model import make_model
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(120, 4)).astype(np.float32)

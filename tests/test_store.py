@@ -22,9 +22,8 @@ from tests.examples import examples
 from tests.strategies import models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError
-from treekit.model import archive
-from treekit.model.archive import array_bytes, narrowest, read_array
-from treekit.model.build import (
+from treekit.model import model_file as archive
+from treekit.model.builder import (
     Surrogate,
     build_tree,
     is_missing,
@@ -34,12 +33,12 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.check import check_tree
-from treekit.model.ensemble import Model, make_model
-from treekit.model.plain import from_json, to_json
-from treekit.model.predict import sums
-from treekit.model.store import VERSION, load, save
+from treekit.model.json_values import from_json, to_json
+from treekit.model.model import Model, make_model
+from treekit.model.model_file import VERSION, array_bytes, load, narrowest, read_array, save
+from treekit.model.scoring import sums
 from treekit.model.tree import DTYPES, Split, Tree
+from treekit.model.validation import check_tree
 
 SETTINGS = {
     "trees": 100,

@@ -31,8 +31,8 @@ from treekit.data.spill import Spill
 from treekit.data.stored import StoredCells, StoredColumn
 from treekit.data.table import read_table
 from treekit.errors import DataError
-from treekit.model.build import build_tree, leaf, subset, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import make_model
 
 CELLS = {
     "whole": ["1", "-2", "007", "1000000000000", "9007199254740993"],

@@ -21,10 +21,10 @@ from treekit.export import export
 from treekit.export.c import export_c
 from treekit.export.python import export_python
 from treekit.export.render import shipped_folders
-from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
-from treekit.model.ensemble import make_model
-from treekit.model.portable import double_threshold
-from treekit.model.predict import sums
+from treekit.model.builder import build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.fixed_point import double_threshold
+from treekit.model.model import make_model
+from treekit.model.scoring import sums
 from treekit.verify import verify
 from treekit.verify.answers import differing, expected
 from treekit.verify.read_c import structure_of_c, structure_of_tables

@@ -18,7 +18,7 @@ from treekit.data.dataset import make_dataset
 from treekit.grow.builder import grow_tree
 from treekit.grow.recipe import GrownTree, SurrogateRule
 from treekit.grow.route import route
-from treekit.model.predict import leaf_indices
+from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.training import fit
 from treekit.training.plan import make_plan
@@ -214,7 +214,7 @@ def test_held_out_rows_go_where_the_model_sends_them(splitter: str) -> None:
     ids = np.arange(400, dtype=np.uint32)
     rows, held = recipe.target.rows(ids[:250], None), recipe.target.rows(ids[250:], None)
     grown = grow_tree(recipe, rows, held, np.random.default_rng(0))
-    model = treekit.model.ensemble.make_model(dataset.schema, [grown.tree], missing="surrogate")
+    model = treekit.model.model.make_model(dataset.schema, [grown.tree], missing="surrogate")
     ends = leaf_indices(model, matrix_of(dataset)[grown.held_ids])[:, 0]
     assert ends.tolist() == grown.held_leaf.tolist()
     again = route(grown.tree, recipe.table, rows, 2, fractional=False)

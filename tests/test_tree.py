@@ -14,8 +14,8 @@ from tests.examples import examples
 from tests.strategies import models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
-from treekit.model import check
-from treekit.model.build import (
+from treekit.model import validation as check
+from treekit.model.builder import (
     Surrogate,
     build_tree,
     is_missing,
@@ -25,12 +25,12 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.check import check_forest, check_tree, check_trees
-from treekit.model.derived import derive
-from treekit.model.ensemble import make_model
-from treekit.model.fractional import mass_bounds
-from treekit.model.joined import join, separate
+from treekit.model.concatenated import join, separate
+from treekit.model.derived_features import derive
+from treekit.model.fixed_point import mass_bounds
+from treekit.model.model import make_model
 from treekit.model.tree import DTYPES, MAX_DEPTH, Split, Tree
+from treekit.model.validation import check_forest, check_tree, check_trees
 
 SCHEMA = Schema(
     columns=(Column("age"), Column("colour", "nominal", ("red", "green", "blue"))),

@@ -17,8 +17,8 @@ from treekit.data.dataset import make_dataset
 from treekit.data.validation import make_validation
 from treekit.grow.builder import grow_tree
 from treekit.grow.held import held_table, held_target
-from treekit.model.ensemble import make_model
-from treekit.model.predict import leaf_indices
+from treekit.model.model import make_model
+from treekit.model.scoring import leaf_indices
 
 
 def noisy(n: int, seed: int, *, classes: bool = True) -> dict[str, list[object]]:

@@ -21,9 +21,9 @@ from tests.strategies import models
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import VerificationError
 from treekit.export import export
-from treekit.model.build import build_tree, is_missing, leaf, multiway, subset, threshold
-from treekit.model.ensemble import make_model
-from treekit.model.predict import leaf_indices, sums
+from treekit.model.builder import build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.model import make_model
+from treekit.model.scoring import leaf_indices, sums
 from treekit.model.tree import Split
 from treekit.verify import Report, make_probes, verify
 from treekit.verify.answers import differing, expected

@@ -16,8 +16,8 @@ from treekit.cli import main
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
 from treekit.export import export
-from treekit.model.build import build_tree, leaf, oblique, threshold
-from treekit.model.ensemble import make_model
+from treekit.model.builder import build_tree, leaf, oblique, threshold
+from treekit.model.model import make_model
 from treekit.verify import make_probes, verify
 from treekit.verify.answers import Answers, expected
 from treekit.verify.budget import Budget

@@ -15,7 +15,7 @@ from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.export import export
-from treekit.model.build import (
+from treekit.model.builder import (
     Surrogate,
     build_tree,
     is_missing,
@@ -25,8 +25,7 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import make_model
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost, make_model
 from treekit.verify import make_probes, verify
 from treekit.verify.bounds import rule_rows
 from treekit.verify.coverage import measure

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from treekit.data.schema import Column, Schema
-from treekit.model.build import build_tree, leaf, oblique, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import build_tree, leaf, oblique, threshold
+from treekit.model.model import Model, make_model
 from treekit.model.tree import Split
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from treekit.hookspecs import hookimpl as hookimpl
     from treekit.interop import read_model as read_model
     from treekit.interop.skl2onnx import register_skl2onnx as register_skl2onnx
-    from treekit.model.ensemble import Model as Model
-    from treekit.model.store import load as load
+    from treekit.model.model import Model as Model
+    from treekit.model.model_file import load as load
     from treekit.plot import plot as plot
     from treekit.resampling import Bootstrapped as Bootstrapped
     from treekit.resampling import bootstrap as bootstrap
@@ -121,8 +121,8 @@ _MODULE_OF = {
         "treekit.hookspecs": ("hookimpl",),
         "treekit.interop": ("read_model",),
         "treekit.interop.skl2onnx": ("register_skl2onnx",),
-        "treekit.model.ensemble": ("Model",),
-        "treekit.model.store": ("load",),
+        "treekit.model.model": ("Model",),
+        "treekit.model.model_file": ("load",),
         "treekit.resampling": ("Bootstrapped", "bootstrap"),
         "treekit.rules.learn.c45rules": ("c45rules",),
         "treekit.rules.learn.rulefit": ("rulefit",),

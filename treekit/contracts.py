@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = [
     "CONTRACT_VERSION",

@@ -22,14 +22,14 @@ from treekit.data.schema import Label, level_text
 from treekit.data.table import Table, read_table
 from treekit.data.validation import make_validation
 from treekit.errors import DataError, SettingError
-from treekit.model.given import model_of
 from treekit.model.links import values_of
-from treekit.model.predict import label_codes, sums
+from treekit.model.model import model_of
+from treekit.model.scoring import label_codes, sums
 from treekit.training import fit, is_training_table
 from treekit.training.tasks import answers_numbers, reading, refuse_answers
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = [
     "ClassScores",

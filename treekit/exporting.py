@@ -45,7 +45,7 @@ from treekit.export.lower import LoweredTree, Step, lower
 from treekit.export.render import render_from
 from treekit.export.table import LeafTable, NodeTable, leaf_table, node_table
 from treekit.export.values import ABILITIES, needs, template_values
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = [
     "ABILITIES",

@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.model_selection import RepeatedStratifiedKFold
 
 import treekit
-from treekit.model.predict import leaf_indices
+from treekit.model.scoring import leaf_indices
 
 DATA = Path(__file__).with_name("data")
 TABLES = {

@@ -17,7 +17,7 @@ from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.tree import DecisionTreeClassifier
 
 import treekit
-from treekit.model.predict import leaf_indices
+from treekit.model.scoring import leaf_indices
 
 TABLE = Path(__file__).with_name("data") / "mammography.csv.gz"
 FOREST = {"ensemble": "forest", "trees": 60, "seed": 0}

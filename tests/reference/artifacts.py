@@ -13,7 +13,7 @@ import numpy as np
 
 from treekit.export.c import c_prefix, export_c
 from treekit.export.python import export_python
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["STRICT", "Compiled", "compile_c", "compile_together", "import_python"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.reference.error_based import added_errors
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
 __all__ = [

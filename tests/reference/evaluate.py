@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from treekit.model.ensemble import Model
-from treekit.model.portable import MASS, quotas
+from treekit.model.fixed_point import MASS, quotas
+from treekit.model.model import Model
 from treekit.model.tree import DTYPES, Split, Tree
 
 LEAF, THRESHOLD, MISSING, OBLIQUE, RULE = (

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from treekit.data.schema import Column, Schema
-from treekit.model.build import Node, build_tree, is_missing, leaf, multiway, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import Node, build_tree, is_missing, leaf, multiway, subset, threshold
+from treekit.model.model import Model, make_model
 from treekit.model.tree import Split
 
 __all__ = ["chain", "mixed_schema", "probe_rows", "random_model", "text_row"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.reference.python_arrays import array_in, with_arrays
-from treekit.model.portable import double_threshold, floor_to
+from treekit.model.fixed_point import double_threshold, floor_to
 from treekit.rules import RuleList, parse_rules
 
 __all__ = ["onnx_mutants", "rules_mutants", "source_mutants"]

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from tests.extreme_rows import extreme_rows, refused, wanted
 from tests.reference.models import text_row
 from tests.snapshots import FOLDER
-from treekit.model.ensemble import Model
-from treekit.model.predict import leaf_indices
+from treekit.model.model import Model
+from treekit.model.scoring import leaf_indices
 
 __all__ = [
     "ANSWERS",

@@ -23,7 +23,7 @@ import treekit
 from tests.snapshots import FOLDER
 from tests.snapshots.answers import read_sections, write_sections
 from tests.snapshots.make_models import MODELS, model_path
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.rules import RuleList
 
 __all__ = [

@@ -28,8 +28,8 @@ from tests.snapshots.answers import (
 )
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Schema
-from treekit.model.build import Surrogate, build_tree, leaf, rule, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import Surrogate, build_tree, leaf, rule, subset, threshold
+from treekit.model.model import Model, make_model
 
 __all__ = ["MODELS", "TRAINED", "model_path"]
 

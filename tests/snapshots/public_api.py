@@ -54,7 +54,7 @@ PUBLIC_MODULES = (
     "treekit.interop",
     "treekit.interop.duckdb",
     "treekit.interop.skl2onnx",
-    "treekit.model.build",
+    "treekit.model.builder",
     "treekit.plot",
     "treekit.pruners.collapse",
     "treekit.pruners.context",
@@ -82,7 +82,7 @@ RECORDS = (
     "treekit.grow.recipe:GrownTree",
     "treekit.kernels.node:Rows",
     "treekit.kernels.node:Table",
-    "treekit.model.scorer:Scorer",
+    "treekit.model.row_scorer:Scorer",
     "treekit.model.tree:Split",
     "treekit.model.tree:Tree",
     "treekit.pruners.losses:Losses",
@@ -101,7 +101,7 @@ PLACES = {
     "forms of rules": "treekit.forms:FORMS",
     "language of rules": "treekit.rules.language:language",
     "languages of rules": "treekit.rules.language:known_languages",
-    "model": "treekit.model.ensemble:make_model",
+    "model": "treekit.model.model:make_model",
     "oldest contract": "treekit.compatibility:OLDEST_CONTRACT",
     "runners of verify": "treekit.verify.runners:runners",
 }
@@ -132,7 +132,7 @@ def plain_environment() -> Iterator[None]:
 def small_model(**policies: Any) -> Any:
     """Build a tree of one split by hand."""
     from treekit.data.schema import Column, Schema
-    from treekit.model.build import build_tree, leaf, threshold
+    from treekit.model.builder import build_tree, leaf, threshold
 
     schema = Schema((Column("x"),), classes=("no", "yes"))
     tree = build_tree(threshold("x", 0.5, leaf([1.0, 0.0]), leaf([0.0, 1.0])), schema)

@@ -88,7 +88,7 @@ def export_command(
     from treekit.export import export
     from treekit.export.c_sizes import sizes_in
     from treekit.export.languages import target_named
-    from treekit.model.store import load
+    from treekit.model.model_file import load
     from treekit.settings import parse_assignments
 
     given = dict(assignment.partition("=")[::2] for assignment in assignments)
@@ -191,7 +191,7 @@ def verify_command(
     """
     from treekit.cli.report import print_report
     from treekit.kernels.notice import compile_notice
-    from treekit.model.store import load
+    from treekit.model.model_file import load
     from treekit.verify import verify
 
     paths = [path for path in map(Path, artifacts) if not _passed_over(path, model, artifacts)]

@@ -12,7 +12,7 @@ from treekit.cli.terminal import heading, shown
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
     from treekit.data.table import Table
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
     from treekit.verify import Report
 
 __all__ = ["demo_command"]

@@ -82,7 +82,7 @@ def evaluate_command(**given: Any) -> None:
 def _score_model(given: dict[str, Any]) -> Evaluation:
     from treekit.cli.scoring import read_rows
     from treekit.evaluation import evaluate_model
-    from treekit.model.store import load
+    from treekit.model.model_file import load
 
     for name in _OF_FOLDS:
         if given[name] not in (None, ()):

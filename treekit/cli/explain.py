@@ -16,7 +16,7 @@ from treekit.cli.terminal import shown
 from treekit.cli.train import listed
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["explain_command"]
 
@@ -89,7 +89,7 @@ def explain_command(
     columns to another answer, which is searched exactly and predicted before it is
     said.
     """
-    from treekit.model.store import load
+    from treekit.model.model_file import load
     from treekit.rules.explain import explain
     from treekit.rules.language import language
 

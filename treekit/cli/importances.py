@@ -10,7 +10,7 @@ from treekit.cli.terminal import print_table
 from treekit.cli.train import listed
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
     from treekit.training.importance import Importances
 
 __all__ = ["importances_command"]
@@ -50,7 +50,7 @@ def importances_command(
     rows, and the standard error of that.
     """
     from treekit.cli.scoring import read_rows
-    from treekit.model.store import load
+    from treekit.model.model_file import load
     from treekit.training.importance import gain_importances, permutation_importances
 
     loaded = load(model)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from treekit.data.table import Table
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["inspect_command", "predict_command"]
 
@@ -35,7 +35,7 @@ _output = click.option(
 def inspect_command(model: str) -> None:
     """Say what the file MODEL holds: columns, policies, size, settings, provenance."""
     from treekit.cli.summary import print_inspection
-    from treekit.model.store import load
+    from treekit.model.model_file import load
 
     print_inspection(load(model))
 
@@ -83,7 +83,7 @@ def predict_command(
         if given is not None:
             raise click.UsageError(f"{name} is for a server; give its --url")
     from treekit.cli.scoring import read_rows
-    from treekit.model.store import load
+    from treekit.model.model_file import load
 
     if output is not None:
         check_place(output, model, table)
@@ -139,7 +139,7 @@ def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:
 
 def _lines(model: Model, sums: npt.NDArray[np.int64], proba: bool) -> str:
     """What the model says of rows with these (rows, outputs) sums, a line each."""
-    from treekit.model.predict import decide, probabilities
+    from treekit.model.scoring import decide, probabilities
 
     said = decide(model, sums)
     columns = said.T.tolist() if model.schema.more else [said.tolist()]

@@ -53,7 +53,7 @@ def plot_command(model: str, output: Path, tree: int, max_depth: int | None, lan
 
     What the picture leaves out stands in it: how many leaves a cut hides.
     """
-    from treekit.model.store import load
+    from treekit.model.model_file import load
     from treekit.plot import plot, suffix_of, written
 
     check_place(output, model)

@@ -52,7 +52,7 @@ def revise_command(**given: Any) -> None:
       treekit revise m.treekit rules.txt -o new.treekit --table rows.csv
     """  # noqa: D301  # click's mark of lines that stay
     from treekit.forms.files import edited_rules
-    from treekit.model.store import load
+    from treekit.model.model_file import load
     from treekit.rules.changed import changed, edits
     from treekit.rules.language import language
     from treekit.rules.revised import revision

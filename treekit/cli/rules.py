@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from treekit.data.table import Table
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["language_option", "rules_command"]
 
@@ -93,7 +93,7 @@ def rules_command(**given: Any) -> None:
       treekit rules m.treekit -o rules.html --table new.csv
       treekit rules m.treekit --against new.csv
     """  # noqa: D301  # click's mark of lines that stay
-    from treekit.model.store import load
+    from treekit.model.model_file import load
 
     given["form"] = _form(given)
     _check(given)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from treekit.data.table import Table
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["answers", "quality", "read_rows", "summed"]
 
@@ -20,7 +20,7 @@ __all__ = ["answers", "quality", "read_rows", "summed"]
 def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
     """(rows, outputs) int64: summed leaf units, the table's own marks of missing cells kept."""
     from treekit.data.encode import encode_rows
-    from treekit.model.predict import sums
+    from treekit.model.scoring import sums
 
     matrix = encode_rows(
         table,
@@ -34,7 +34,7 @@ def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
 
 def answers(model: Model, table: Table) -> npt.NDArray[Any]:
     """(rows,) labels or numbers."""
-    from treekit.model.predict import decide
+    from treekit.model.scoring import decide
 
     return decide(model, summed(model, table))
 

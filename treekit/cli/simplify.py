@@ -14,7 +14,7 @@ from treekit.cli.train import listed
 
 if TYPE_CHECKING:
     from treekit.data.table import Table
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
     from treekit.rules.learn.report import LearnedList
 
 __all__ = ["simplify_command"]
@@ -62,7 +62,7 @@ def simplify_command(**given: Any) -> None:
     Example:
       treekit simplify forest.treekit train.csv -o list.treekit --method sirus --rules 20
     """  # noqa: D301  # click's mark of lines that stay
-    from treekit.model.store import load
+    from treekit.model.model_file import load
     from treekit.rules.language import language
 
     words = language(given["lang"])

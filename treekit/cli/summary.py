@@ -13,7 +13,7 @@ from treekit.cli.terminal import heading, print_facts, print_table, shown
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
     from treekit.data.schema import Schema
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["counted", "estimate_of", "print_inspection", "print_model", "print_training"]
 

@@ -16,7 +16,7 @@ from treekit.errors import DataError, SettingError
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
     from treekit.data.table import Table
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = [
     "fitted",

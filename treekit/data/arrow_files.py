@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from treekit.data.cells import tidy
-from treekit.data.cells import natural_order
+from treekit.data.cells import natural_order, tidy
 from treekit.data.spill import Spill
 from treekit.data.stored import StoredCells, StoredColumn
 from treekit.data.table import Table, check_names

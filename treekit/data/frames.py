@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import is_text
-from treekit.data.cells import natural_order
+from treekit.data.cells import is_text, natural_order
 from treekit.data.table import Table, make_table, objects
 from treekit.errors import DataError, MissingExtraError
 

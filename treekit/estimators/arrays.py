@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from treekit.errors import AbsentError
 from treekit.estimators.facts import NodeFacts
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
 __all__ = ["TreeArrays", "path_matrix", "tree_arrays"]

@@ -24,8 +24,8 @@ from treekit.estimators.algorithms import by_algorithm, effective
 from treekit.estimators.inputs import column_kinds, read_input
 from treekit.estimators.limits import seed_of, signs_by_name, weight_limits
 from treekit.estimators.parameters import Parameters
-from treekit.model.ensemble import Model
-from treekit.model.predict import answers, leaf_indices
+from treekit.model.model import Model
+from treekit.model.scoring import answers, leaf_indices
 from treekit.training import Fitted, fit
 from treekit.training.importance import Importances, gain_importances, measure_importances
 from treekit.training.tasks import answers_numbers
@@ -275,7 +275,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         return encode_rows(x, model.schema, missing=model.missing, unknown=model.unknown)
 
     def _answers(self, X: Any, say: Callable[[Model, npt.NDArray[np.int64]], Any]) -> Any:
-        """What `say` makes of the rows' sums; see `treekit.model.predict.answers`."""
+        """What `say` makes of the rows' sums; see `treekit.model.scoring.answers`."""
         matrix = self._encode(X)  # says first whether there is a model
         return answers(self.model_, matrix, say, self._n_threads())
 

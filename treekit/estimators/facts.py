@@ -12,10 +12,9 @@ import numpy.typing as npt
 from treekit import registry
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
-from treekit.model.ensemble import Model
-from treekit.model.levels import node_levels
-from treekit.model.predict import leaf_indices
-from treekit.model.tree import Tree
+from treekit.model.model import Model
+from treekit.model.scoring import leaf_indices
+from treekit.model.tree import Tree, node_levels
 from treekit.training.classes import class_weights
 
 __all__ = ["NodeFacts", "class_impurity", "facts_of_rows", "facts_of_weights"]

@@ -19,7 +19,7 @@ from treekit.estimators.base import EstimatorBase
 from treekit.estimators.parameters import ForestParameters
 from treekit.estimators.tasks import ClassifierBase, RegressorBase
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
-from treekit.model.ensemble import Model, make_model
+from treekit.model.model import Model, make_model
 from treekit.training import Fitted
 from treekit.training.again import require_plugins
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treekit.data.numbers import InputType
-from treekit.model.ensemble import UnknownPolicy
+from treekit.model.model import UnknownPolicy
 
 __all__ = ["ClassParameters", "ForestParameters", "Parameters"]
 

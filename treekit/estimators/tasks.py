@@ -26,7 +26,7 @@ from treekit.errors import DataError
 from treekit.estimators.base import EstimatorBase
 from treekit.estimators.classes import class_factors, class_weight_setting, row_factors
 from treekit.estimators.parameters import ClassParameters
-from treekit.model.predict import decide, label_codes, probabilities
+from treekit.model.scoring import decide, label_codes, probabilities
 from treekit.training.plan import make_plan
 
 __all__ = ["ClassifierBase", "RegressorBase"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from treekit.contracts import Exporter
 from treekit.errors import ExportError
-from treekit.model.given import model_of
+from treekit.model.model import model_of
 
 __all__ = ["export"]
 

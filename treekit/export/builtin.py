@@ -16,7 +16,7 @@ from treekit.export.onnx import ONNX_SETTINGS
 from treekit.export.sql_settings import SQL_SETTINGS
 from treekit.export.triton import TRITON_SETTINGS, TRITON_SUFFIX
 from treekit.hookspecs import hookimpl
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.rules import RULES_SETTINGS
 
 __all__ = ["treekit_exporters"]

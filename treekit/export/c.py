@@ -20,8 +20,8 @@ from treekit.export.c_types import CTypes, c_types
 from treekit.export.literals import Code, identifier, lines, string_literals
 from treekit.export.render import render_from, template_folders
 from treekit.export.table import leaf_table
-from treekit.model.derived import derive
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import derive
+from treekit.model.model import Model
 
 __all__ = ["c_contents", "c_prefix", "export_c"]
 

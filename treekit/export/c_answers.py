@@ -12,7 +12,7 @@ from treekit.export.c_types import CTypes
 from treekit.export.literals import Code, float_literal
 from treekit.export.table import LeafTable
 from treekit.model import links
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["answer_values", "leaf_source"]
 

@@ -16,8 +16,8 @@ from treekit.errors import ExportError
 from treekit.export.c_tables import CTable, c_table, struct_table
 from treekit.export.c_types import CTypes
 from treekit.export.literals import Code
-from treekit.model.derived import DerivedColumns
-from treekit.model.portable import floor_to
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.fixed_point import floor_to
 
 __all__ = ["derived_source", "refuse_sums"]
 

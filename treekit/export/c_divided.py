@@ -13,8 +13,8 @@ from treekit.export.c_types import CTypes
 from treekit.export.divided import DividedTable, divided_form, divided_table
 from treekit.export.literals import Code
 from treekit.export.table import LeafTable
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["divided_source_form"]
 

@@ -12,8 +12,8 @@ from treekit.export.c_types import CTypes
 from treekit.export.heaps import heaps
 from treekit.export.nesting import AS_ASKED, choose_form
 from treekit.export.table import LeafTable
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["c_form"]
 

@@ -9,7 +9,7 @@ from treekit.export.c_tables import c_table, hex_table, narrow
 from treekit.export.c_types import CTypes
 from treekit.export.heaps import CELL_SHIFT, Heaps
 from treekit.export.literals import Code
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["heap_form"]
 

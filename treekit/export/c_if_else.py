@@ -15,8 +15,8 @@ from treekit.export.c_types import CTypes
 from treekit.export.lower import lower
 from treekit.export.source import SourceFunction, SourceLine
 from treekit.export.table import LeafTable
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["if_else_form"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from treekit.export.c_form import CForm
 from treekit.export.c_tables import CTable
 from treekit.export.c_types import CTypes
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["size_values", "sizes_in"]
 

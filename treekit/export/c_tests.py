@@ -10,8 +10,8 @@ from treekit.export.literals import Code, identifiers
 from treekit.export.lower import LoweredTree
 from treekit.export.source import SourceFunction, SourceLine, source_functions
 from treekit.export.table import LeafTable
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["most_frames", "test_values"]
 

@@ -12,8 +12,8 @@ from treekit.errors import ExportError
 from treekit.export.literals import Code, float_literal
 from treekit.export.lower import LoweredTree, Step
 from treekit.export.table import plain_thresholds
-from treekit.model.ensemble import Model
-from treekit.model.pack import ordered_keys
+from treekit.model.model import Model
+from treekit.model.packing import ordered_keys
 
 __all__ = ["CTypes", "c_types"]
 

@@ -13,7 +13,7 @@ from treekit import registry
 from treekit.contracts import Exporter
 from treekit.errors import PluginError, TreekitError
 from treekit.isolation import FOREIGN, cause, isolated
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["contents_of", "is_place"]
 

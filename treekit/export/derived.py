@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treekit.export.literals import Code, float_literal
-from treekit.model.derived import DerivedColumns
+from treekit.model.derived_features import DerivedColumns
 
 __all__ = ["Term", "inline_terms", "words"]
 

@@ -17,11 +17,10 @@ import numpy.typing as npt
 from treekit.errors import ExportError
 from treekit.export.nesting import Form
 from treekit.export.table import LeafTable
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
-from treekit.model.fractional import mass_bounds
-from treekit.model.joined import join
-from treekit.model.portable import double_threshold
+from treekit.model.concatenated import join
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.fixed_point import double_threshold, mass_bounds
+from treekit.model.model import Model
 from treekit.model.tree import Split
 
 __all__ = ["DividedTable", "divided_form", "divided_table"]

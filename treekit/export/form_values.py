@@ -17,8 +17,8 @@ from treekit.export.nesting import SMALL, choose_form
 from treekit.export.source import source_functions
 from treekit.export.source_sets import with_sets
 from treekit.export.table import LeafTable, node_table
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["arrays_of", "form_values"]
 

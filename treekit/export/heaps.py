@@ -1,6 +1,6 @@
 """Trees as complete ones, whose nodes need no children's numbers.
 
-The layout of the in-process scorer's first levels (`treekit.model.tops`), down to
+The layout of the in-process scorer's first levels (`treekit.model.packing`), down to
 the leaves.  A row has a cell that is always 0, and two for each column: in the
 *right* one a missing value is the largest key of all, in the *left* one it is 0.
 """
@@ -14,14 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.export.table import LeafTable
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
-from treekit.model.joined import join
-from treekit.model.level_tables import asks_levels, fill_levels, level_room
-from treekit.model.levels import node_depths
-from treekit.model.pack import node_keys
-from treekit.model.tops import make_tops
-from treekit.model.tree import MAX_DEPTH, Split, Tree
+from treekit.model.concatenated import asks_levels, fill_levels, join, level_room
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
+from treekit.model.packing import make_tops, node_keys
+from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 __all__ = ["CELL_SHIFT", "Heaps", "heaps"]
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.export.lower import LoweredTree, Step
-from treekit.model.derived import DerivedColumns
-from treekit.model.joined import join
+from treekit.model.concatenated import join
+from treekit.model.derived_features import DerivedColumns
 from treekit.model.tree import Split, Tree
 
 __all__ = ["hot_trees"]
@@ -42,7 +42,7 @@ def hot_trees(
     -------
     tuple of LoweredTree
         One a tree, without sets.  ``leaf`` is the node that is asked next, or is
-        the leaf, counted over all trees as `treekit.model.joined.join` counts.
+        the leaf, counted over all trees as `treekit.model.concatenated.join` counts.
     """
     nodes, roots = join(trees)
     hot = _heaviest(nodes, roots, (nodes.kind == Split.THRESHOLD) & (derived.column < 0), most)

@@ -29,7 +29,7 @@ from treekit.export.render import (
     variable_folders,
 )
 from treekit.export.values import ABILITIES, needs, template_values
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.records import KINDS, check_record
 
 __all__ = [

@@ -5,7 +5,7 @@ know about missing values, unseen categories and levels that a node never saw
 is in the question: what `Step.IN` does not list goes the other way.
 
 Oblique splits and splits with surrogates become questions to derived columns
-(see `treekit.model.derived`), which stand behind the columns of the row.
+(see `treekit.model.derived_features`), which stand behind the columns of the row.
 Where rows divide at missing values, `treekit.export.divided` is the form to write.
 """
 
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = ["LoweredTree", "Step", "lower", "require_depth"]

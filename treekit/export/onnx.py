@@ -48,7 +48,7 @@ from treekit.export.onnx_profile import (
     choose_profile,
 )
 from treekit.export.onnx_sums import Lowered, add_tree_sums, lowered
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

@@ -11,7 +11,7 @@ from treekit.data.schema import Output
 from treekit.errors import ExportError
 from treekit.export.onnx_graph import ML_DOMAIN, Graph
 from treekit.export.onnx_links import add_link
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto

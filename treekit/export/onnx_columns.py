@@ -17,7 +17,7 @@ import numpy as np
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.onnx_graph import ML_DOMAIN, Graph
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.export.onnx_graph import Graph
-from treekit.model.derived import DerivedColumns
+from treekit.model.derived_features import DerivedColumns
 
 __all__ = ["add_derived"]
 

@@ -2,7 +2,7 @@
 
 A row starts with the mass 2**24 at every root.  A node passes it on to the
 branch that the row takes, or, where the row's value is missing, to every branch
-the part between its bounds (`treekit.model.fractional`): Mul and Div of int64,
+the part between its bounds (`treekit.model.fixed_point`): Mul and Div of int64,
 exact as in every other artifact.  Memory: rows x nodes of one level of depth.
 """
 
@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.export.onnx_graph import Graph
-from treekit.model.ensemble import Model
-from treekit.model.fractional import mass_bounds
-from treekit.model.joined import join
-from treekit.model.portable import MASS
+from treekit.model.concatenated import join
+from treekit.model.fixed_point import MASS, mass_bounds
+from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = ["Masses", "add_largest", "add_masses"]

@@ -3,7 +3,7 @@
 A graph refuses as an operator may: it asks a vector of one element for the
 element whose number is the count of refused cells.  "It is an error if any of
 the index values are out of bounds" (ONNX, Gather), so the whole batch fails, as
-it does in `treekit.model.predict`; onnxruntime's message holds the node's name.
+it does in `treekit.model.scoring`; onnxruntime's message holds the node's name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.export.onnx_graph import Graph
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["add_inputs"]
 

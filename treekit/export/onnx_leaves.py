@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from treekit.errors import ExportError
 from treekit.export.onnx_graph import Graph
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Tree
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MOST_TEXT = 2**26
 
 
 def add_leaves(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
-    """Add ``leaf``: node numbers as of `treekit.model.predict.leaf_indices`.
+    """Add ``leaf``: node numbers as of `treekit.model.scoring.leaf_indices`.
 
     Parameters
     ----------

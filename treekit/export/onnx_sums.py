@@ -27,8 +27,8 @@ from treekit.export.lower import LoweredTree, Step, lower
 from treekit.export.onnx_graph import Graph
 from treekit.export.onnx_nodes import OnnxNodes, onnx_nodes
 from treekit.export.onnx_trees import add_regressor, add_tree_ensemble
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH
 
 __all__ = ["Lowered", "add_tree_sums", "adds_second_class", "lowered"]

@@ -1,6 +1,6 @@
 """Trees as packed nodes, for loops that neither branch nor look anything up but nodes and cells.
 
-The nodes of `treekit.model.pack` (see `treekit.kernels.predict` for their meaning),
+The nodes of `treekit.model.packing` (see `treekit.kernels.predict` for their meaning),
 made for source code: steps count from the node itself, so that a walk needs
 nothing but its place; a leaf holds the number of what it says as its key, which
 never makes a row move because its cell is always 0; and levels are looked up in a
@@ -17,13 +17,11 @@ import numpy.typing as npt
 
 from treekit.errors import ExportError
 from treekit.export.table import LeafTable
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
-from treekit.model.joined import GROUP, groups, join
-from treekit.model.level_tables import asks_levels, fill_levels, level_room
-from treekit.model.levels import node_depths
-from treekit.model.pack import node_keys
-from treekit.model.tree import MAX_DEPTH, Split, Tree
+from treekit.model.concatenated import GROUP, asks_levels, fill_levels, groups, join, level_room
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
+from treekit.model.packing import node_keys
+from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 __all__ = ["PackedNodes", "packed_nodes"]
 

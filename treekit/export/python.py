@@ -30,8 +30,8 @@ from treekit.export.python_tables import (
 from treekit.export.render import render
 from treekit.export.source import source_functions
 from treekit.model import links
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.model import Model
 
 __all__ = ["export_python"]
 

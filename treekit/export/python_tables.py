@@ -17,8 +17,8 @@ from treekit.export.divided import divided_table
 from treekit.export.literals import Code
 from treekit.export.lower import LoweredTree
 from treekit.export.table import LeafTable, leaf_table, node_table
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["derived_tables", "divided_tables", "each_leaf", "leaf_tables", "node_tables", "text_of"]
 
@@ -127,7 +127,7 @@ def divided_tables(model: Model, derived: DerivedColumns) -> dict[str, Any]:
 
 
 def derived_tables(derived: DerivedColumns) -> dict[str, Code]:
-    """What derived columns ask; see `treekit.model.derived.DerivedColumns`."""
+    """What derived columns ask; see `treekit.model.derived_features.DerivedColumns`."""
     by_levels = derived.level_feature >= 0
     arrays: dict[str, tuple[npt.NDArray[Any], str]] = {
         "test_start": (derived.test_start, "i4"),

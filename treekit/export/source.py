@@ -11,7 +11,7 @@ from treekit.export.literals import Code, float_literal
 from treekit.export.lower import LoweredTree, Step
 from treekit.export.nesting import Line, nested
 from treekit.export.table import LeafTable, plain_thresholds
-from treekit.model.derived import DerivedColumns
+from treekit.model.derived_features import DerivedColumns
 
 __all__ = ["SourceFunction", "SourceLine", "source_functions"]
 

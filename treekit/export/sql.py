@@ -27,8 +27,8 @@ from treekit.export.sql_syntax import Sql, call, column, name_of
 from treekit.export.sql_table import add_table_sums
 from treekit.export.sql_tests import used_features
 from treekit.export.sql_walk import ROW
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.model import Model
 
 __all__ = ["MARK", "export_sql"]
 

@@ -23,7 +23,7 @@ from treekit.export.sql_syntax import (
     switch,
     when,
 )
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["add_answers", "add_label"]
 

@@ -19,8 +19,8 @@ from treekit.export.sql_dialect import Dialect
 from treekit.export.sql_query import Query
 from treekit.export.sql_syntax import Sql, added, cast, column, integer, when
 from treekit.export.sql_tests import Tests
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["add_case_sums", "nesting", "value_groups"]
 

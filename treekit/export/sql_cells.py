@@ -24,8 +24,8 @@ from treekit.export.sql_syntax import (
     switch,
     when,
 )
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["REFUSED", "Cells", "add_cells", "add_rounded", "linear_features"]
 

@@ -20,8 +20,8 @@ from treekit.export.sql_syntax import (
 )
 from treekit.export.sql_walk import Walk, character, recurse
 from treekit.export.table import LeafTable
-from treekit.model.ensemble import Model
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS
+from treekit.model.model import Model
 
 __all__ = ["add_divided"]
 

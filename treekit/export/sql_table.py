@@ -30,8 +30,8 @@ from treekit.export.sql_syntax import (
 )
 from treekit.export.sql_walk import ROW, Walk, character, recurse
 from treekit.export.table import LeafTable, leaf_table, node_table
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["add_table_sums"]
 

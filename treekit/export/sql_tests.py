@@ -11,9 +11,9 @@ from treekit.export.sql_cells import Cells
 from treekit.export.sql_dialect import Dialect
 from treekit.export.sql_syntax import Sql, call, cast, either, integer, is_null, one_of, when
 from treekit.export.table import plain_thresholds
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
-from treekit.model.portable import double_threshold
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.fixed_point import double_threshold
+from treekit.model.model import Model
 
 __all__ = ["Tests", "derived_branch", "used_features"]
 

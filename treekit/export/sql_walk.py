@@ -9,8 +9,8 @@ from treekit.export.sql_dialect import Dialect
 from treekit.export.sql_query import Query
 from treekit.export.sql_syntax import Sql, call, cast, column, integer, select, when
 from treekit.export.sql_tests import derived_branch
-from treekit.model.derived import DerivedColumns
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
 
 __all__ = ["ROW", "Walk", "character", "recurse"]
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.lower import LoweredTree, Step
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
 
 __all__ = ["LeafTable", "NodeTable", "leaf_table", "node_table", "plain_thresholds"]
 

@@ -20,7 +20,7 @@ from treekit.contracts import Setting
 from treekit.data.schema import python_label
 from treekit.errors import ExportError
 from treekit.export.onnx import ONNX_SETTINGS, export_onnx
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto

@@ -17,8 +17,8 @@ from treekit.export.language import Language
 from treekit.export.literals import Code
 from treekit.export.table import leaf_table
 from treekit.model import links
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.model import Model
 
 Index = npt.NDArray[np.int64]
 
@@ -115,7 +115,7 @@ def template_values(
         into answers, and ``exp`` its constants (`treekit.model.links`).
         ``blocks``: array, the classes of target t are blocks[t] .. blocks[t + 1].
         ``costs``: array, of saying class j when it is i, at ``i * classes + j``.
-        ``derived``: arrays of `treekit.model.derived.DerivedColumns`, columns
+        ``derived``: arrays of `treekit.model.derived_features.DerivedColumns`, columns
         behind those of the row; ``derived_count``; ``single``: 1 = the model's
         input type is float32, to which terms of sums are rounded.
     """

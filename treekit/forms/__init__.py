@@ -20,7 +20,7 @@ from treekit.rules.measure import Measures, training_measures
 from treekit.rules.rulelist import RuleList
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["FORMS", "Form", "Listing", "listing", "written"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Dtype, Label
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
 
 __all__ = [
     "Bound",

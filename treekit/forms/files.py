@@ -9,7 +9,7 @@ from treekit.errors import DataError
 from treekit.export.files import write_files
 from treekit.forms import FORMS, listing, written
 from treekit.forms.read_json import read_json
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.rules import language as languages
 from treekit.rules.edited import read_edited
 from treekit.rules.language import Language, known_languages

@@ -50,8 +50,8 @@ import numpy as np
 
 from treekit.data.schema import Label, Output
 from treekit.forms import Listing
-from treekit.model.portable import MASS, floor_to
-from treekit.model.votes import least_cost
+from treekit.model.fixed_point import MASS, floor_to
+from treekit.model.model import least_cost
 from treekit.rules.clauses import Clause, Linear
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import numerals, share_text

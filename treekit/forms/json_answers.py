@@ -20,7 +20,7 @@ from treekit.forms.json_values import (
     members,
     numeral,
 )
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import read_numeral
 

@@ -19,7 +19,7 @@ from treekit.forms.json_values import (
     string,
     whole,
 )
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import read_numeral

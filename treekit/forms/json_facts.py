@@ -20,10 +20,10 @@ from treekit.forms.json_values import (
     string,
     whole,
 )
-from treekit.model.ensemble import MissingPolicy, UnknownPolicy, Voting
+from treekit.model.fixed_point import units_per_tree
 from treekit.model.links import Combine, Link
-from treekit.model.policies import MAX_COST
-from treekit.model.portable import units_per_tree
+from treekit.model.model import MissingPolicy, UnknownPolicy, Voting
+from treekit.model.validation import MAX_COST
 from treekit.rules.clauses import Clause, Levels, Linear, Test
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.records import Rounding

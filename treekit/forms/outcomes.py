@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
 from treekit.rules.language import Language
 from treekit.rules.rulelist import RuleList
 from treekit.rules.words import label_text, name_text, numerals

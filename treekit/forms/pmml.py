@@ -17,12 +17,12 @@ from treekit.errors import SettingError
 from treekit.forms.pmml_fields import Fields
 from treekit.forms.pmml_nodes import Distribution, tree_nodes
 from treekit.forms.xml import Xml, visible
+from treekit.model.model import least_cost
 from treekit.model.tree import Split
-from treekit.model.votes import least_cost
 
 if TYPE_CHECKING:
     from treekit.forms import Listing
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["model_pieces"]
 

@@ -1,7 +1,7 @@
 """What every PMML 4.4 document of rules says before its model: fields, policies, predicates.
 
 PMML's numbers are doubles here, whatever the model's input type: a bound is the largest
-double that the model's own comparison takes (see `treekit.model.portable.double_threshold`),
+double that the model's own comparison takes (see `treekit.model.fixed_point.double_threshold`),
 so that no engine has to round an input as the model does.
 """
 

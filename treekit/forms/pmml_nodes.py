@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treekit.forms.pmml_fields import Fields
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
 from treekit.model.tree import Split, Tree
 
 __all__ = ["Distribution", "tree_nodes"]

@@ -15,7 +15,7 @@ from treekit.errors import SettingError
 from treekit.forms.outcomes import label_codes, shares
 from treekit.forms.pmml_fields import Fields
 from treekit.forms.xml import Xml, visible
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
 from treekit.rules.rulelist import RuleList
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Label
 from treekit.forms import Listing
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
 from treekit.rules.words import label_text, numerals, quote, share_text
 
 __all__ = ["Said", "Says", "shown"]

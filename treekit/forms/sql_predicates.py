@@ -21,7 +21,7 @@ from treekit.export.sql_names import check_names
 from treekit.export.sql_sqlite import SQLite
 from treekit.export.sql_syntax import call, cast, integer, name_of, one_of
 from treekit.forms.sql_tests import branch_value
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
 from treekit.rules.rulelist import RuleList
 
 if TYPE_CHECKING:

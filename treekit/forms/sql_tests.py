@@ -9,7 +9,7 @@ import numpy as np
 from treekit.errors import SettingError
 from treekit.export.sql_dialect import Dialect
 from treekit.export.sql_syntax import Sql
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
 from treekit.rules.clauses import Clause, Linear
 from treekit.rules.rulelist import RuleList
 

@@ -12,10 +12,8 @@ from treekit.grow.surrogates import surrogate_fields
 from treekit.grow.values import node_values
 from treekit.kernels.grow import Grown
 from treekit.kernels.node import Rows, Table
-from treekit.model.idle import no_entries
-from treekit.model.owned import gathered
-from treekit.model.portable import floor_to, threshold_between
-from treekit.model.tree import Split, Tree
+from treekit.model.fixed_point import floor_to, threshold_between
+from treekit.model.tree import Split, Tree, gathered, no_entries
 
 __all__ = ["assemble"]
 

@@ -16,7 +16,7 @@ from treekit.grow.bootstrap import Bootstrap, make_bootstrap
 from treekit.grow.builder import grow_held
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.kernels.node import Rows
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS
 from treekit.model.tree import Tree
 
 __all__ = ["Forest", "Vote", "bags", "grow_forest"]

@@ -13,7 +13,7 @@ from treekit.data.matrix import Coding, make_table
 from treekit.data.schema import Dtype
 from treekit.grow.target import Target, class_blocks
 from treekit.kernels.node import Rows, Table
-from treekit.model.portable import threshold_between
+from treekit.model.fixed_point import threshold_between
 
 __all__ = ["Held", "held_table", "held_target"]
 

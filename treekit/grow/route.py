@@ -16,8 +16,7 @@ from treekit.kernels.grow import NODE
 from treekit.kernels.node import Rows, Table
 from treekit.kernels.route import route as route_kernel
 from treekit.kernels.splits import Splits
-from treekit.model.fractional import mass_bounds
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS, mass_bounds
 from treekit.model.tree import Split, Tree
 
 __all__ = ["Reached", "leaf_shares", "part_rows", "route", "splits_of"]

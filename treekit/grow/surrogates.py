@@ -13,8 +13,8 @@ from treekit.grow.recipe import SurrogateRule
 from treekit.kernels.grow import Grown
 from treekit.kernels.node import Table
 from treekit.kernels.surrogates import Surrogacy
-from treekit.model.owned import gathered
-from treekit.model.portable import threshold_between
+from treekit.model.fixed_point import threshold_between
+from treekit.model.tree import gathered
 
 __all__ = ["make_surrogacy", "surrogate_fields"]
 

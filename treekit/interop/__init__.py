@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from treekit.errors import ModelError, PluginError, TreekitError, TreekitWarning
 from treekit.isolation import FOREIGN, cause, isolated
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 if TYPE_CHECKING:
     from treekit.contracts import Importer
@@ -97,7 +97,7 @@ def _recognises(component: Component, source: Any) -> bool:
 def _read(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
     """The model that an importer reads, checked as one from a file is."""
     from treekit import registry
-    from treekit.model.check import check_model
+    from treekit.model.validation import check_model
 
     if not registry.is_foreign(importer):
         return importer.read(source, **settings)

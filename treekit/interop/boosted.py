@@ -17,8 +17,8 @@ from treekit.contracts import Setting
 from treekit.data.schema import Column, Dtype, Label, Output, Schema, level_text
 from treekit.errors import ModelError
 from treekit.interop.build import MAX_ENTRIES, Nodes, make_trees
-from treekit.model.ensemble import Model, UnknownPolicy, make_model
 from treekit.model.links import Link
+from treekit.model.model import Model, UnknownPolicy, make_model
 from treekit.model.tree import Split, Tree
 
 __all__ = ["ANSWER", "DTYPE", "ITERATIONS", "Boosted", "Outcome", "read_boosted"]
@@ -89,7 +89,7 @@ class Boosted:
     divisor : int
         What the margins are divided by: the trees of each, where a mean is asked.
     unknown : str
-        What an unseen category is; see `treekit.model.ensemble.UnknownPolicy`.
+        What an unseen category is; see `treekit.model.model.UnknownPolicy`.
     """
 
     source: str

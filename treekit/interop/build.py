@@ -2,7 +2,7 @@
 
 Whole-array work for all trees of a forest at once, linear in nodes.  A node
 list is believed in nothing: children in range, each node one parent, no node
-of another tree, depth within `MAX_DEPTH`, and what `treekit.model.check` asks.
+of another tree, depth within `MAX_DEPTH`, and what `treekit.model.validation` asks.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.joined import separate
-from treekit.model.portable import MAX_TREES
+from treekit.model.concatenated import separate
+from treekit.model.fixed_point import MAX_TREES
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = ["MAX_ENTRIES", "Nodes", "make_trees"]

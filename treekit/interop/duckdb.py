@@ -21,9 +21,8 @@ import numpy.typing as npt
 from treekit.data.levels import UNSEEN, LevelIndex
 from treekit.data.schema import Column, Output
 from treekit.errors import ExportError
-from treekit.model.ensemble import Model
-from treekit.model.given import model_of
-from treekit.model.predict import label_codes, sums
+from treekit.model.model import Model, model_of
+from treekit.model.scoring import label_codes, sums
 
 __all__ = ["register"]
 

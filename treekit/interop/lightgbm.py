@@ -47,8 +47,8 @@ from treekit.interop.files import beginning, read_whole
 from treekit.interop.lightgbm_nodes import SOURCE, nodes_of, vocabularies_of, whole_option
 from treekit.interop.lightgbm_text import TreeText, parse_text
 from treekit.interop.vocabulary import checked_names, columns_of
-from treekit.model.ensemble import Model
 from treekit.model.links import Link
+from treekit.model.model import Model
 
 __all__ = ["read_lightgbm", "recognises_lightgbm"]
 

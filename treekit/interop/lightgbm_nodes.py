@@ -17,8 +17,8 @@ from treekit.interop.vocabulary import (
     named_vocabulary,
     whole_vocabulary,
 )
-from treekit.model.owned import ranges
-from treekit.model.portable import floor_to
+from treekit.model.fixed_point import floor_to
+from treekit.model.tree import ranges
 
 __all__ = ["SOURCE", "nodes_of", "vocabularies_of", "whole_option"]
 

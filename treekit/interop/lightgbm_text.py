@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError, ModelFileError
-from treekit.model.portable import MAX_TREES
+from treekit.model.fixed_point import MAX_TREES
 
 __all__ = ["ModelText", "TreeText", "parse_text"]
 

@@ -57,7 +57,7 @@ from treekit.interop.onnx_own import is_own, read_own
 from treekit.interop.onnx_questions import nodes_of, vocabularies_of
 from treekit.interop.onnx_trees import OnnxTrees, copied, listed, placed
 from treekit.interop.vocabulary import checked_names, checked_width, columns_of
-from treekit.model.ensemble import Model, UnknownPolicy, make_model
+from treekit.model.model import Model, UnknownPolicy, make_model
 
 __all__ = ["read_onnx", "recognises_onnx"]
 

@@ -24,10 +24,10 @@ from treekit.interop.onnx_graph import OPERATORS, SOURCE, Attributes, tensor_val
 from treekit.interop.onnx_questions import nodes_of
 from treekit.interop.onnx_trees import GTE, LEQ, MEMBER, OnnxTrees, copied, listed, placed
 from treekit.interop.vocabulary import Vocabulary
-from treekit.model.check import check_model
-from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy, Voting
 from treekit.model.links import Combine, Link
+from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting
 from treekit.model.tree import Tree
+from treekit.model.validation import check_model
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

@@ -11,7 +11,7 @@ from treekit.interop.build import Nodes
 from treekit.interop.onnx_graph import SOURCE
 from treekit.interop.onnx_trees import EQ, GT, GTE, LT, MEMBER, NEQ, OnnxTrees
 from treekit.interop.vocabulary import Vocabulary, whole_vocabulary
-from treekit.model.portable import floor_to
+from treekit.model.fixed_point import floor_to
 
 __all__ = ["nodes_of", "vocabularies_of"]
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop.build import MAX_ENTRIES
 from treekit.interop.onnx_graph import SOURCE, Attributes
-from treekit.model.portable import MAX_TREES
+from treekit.model.fixed_point import MAX_TREES
 from treekit.model.tree import MAX_DEPTH
 
 __all__ = [

@@ -19,7 +19,7 @@ from treekit.export.onnx_graph import ML_DOMAIN, Graph
 from treekit.export.onnx_leaves import add_leaves, add_paths
 from treekit.export.onnx_profile import NEWEST_OPSET, OLDEST_OPSET
 from treekit.interop.skl2onnx_inputs import join_inputs
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["convert"]
 

@@ -55,7 +55,7 @@ from treekit.errors import ModelError
 from treekit.interop.sklearn_boosting import read_gradient_boosting, read_histogram_boosting
 from treekit.interop.sklearn_trees import tree_of
 from treekit.interop.vocabulary import MAX_COLUMNS, checked_names, checked_width
-from treekit.model.ensemble import Model, make_model
+from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree
 
 __all__ = ["KINDS", "ROOMS", "read_estimator", "read_sklearn", "recognises_sklearn"]

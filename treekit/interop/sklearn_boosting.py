@@ -21,9 +21,9 @@ from treekit.interop.vocabulary import (
     columns_of,
     named_vocabulary,
 )
-from treekit.model.ensemble import Model
-from treekit.model.owned import ranges
-from treekit.model.portable import floor_to
+from treekit.model.fixed_point import floor_to
+from treekit.model.model import Model
+from treekit.model.tree import ranges
 
 __all__ = ["read_gradient_boosting", "read_histogram_boosting"]
 

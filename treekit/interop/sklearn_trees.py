@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.portable import floor_to
+from treekit.model.fixed_point import floor_to
 from treekit.model.tree import Split, Tree
 
 __all__ = ["tree_of"]

@@ -15,8 +15,8 @@ from treekit.errors import ModelError, ModelFileError, TreekitError
 from treekit.interop.files import beginning
 from treekit.interop.sklearn import KINDS, ROOMS, read_estimator
 from treekit.interop.skops_file import opened_schema
-from treekit.model.archive import read_entries
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
+from treekit.model.model_file import read_entries
 
 __all__ = ["read_skops", "recognises_skops"]
 

@@ -49,8 +49,8 @@ from treekit.interop.files import beginning, read_whole
 from treekit.interop.vocabulary import checked_names, checked_width, columns_of
 from treekit.interop.xgboost_json import Forest, Learner, parse
 from treekit.interop.xgboost_nodes import SOURCE, array_of, nodes_of, vocabularies_of
-from treekit.model.ensemble import Model
 from treekit.model.links import Link
+from treekit.model.model import Model
 
 __all__ = ["read_xgboost", "recognises_xgboost"]
 

@@ -1,4 +1,6 @@
-"""Derived columns (see `treekit.model.derived`), evaluated when a row comes to their node."""
+"""Derived columns (see `treekit.model.derived_features`), evaluated when a row comes to their
+node.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ UNKNOWN = 2
 
 
 class PackedColumns(NamedTuple):
-    """The fields of `treekit.model.derived.DerivedColumns` that the loops read.
+    """The fields of `treekit.model.derived_features.DerivedColumns` that the loops read.
 
     Subscripts are uint64.  Branches, uint8, are `UNKNOWN` where a test says
     nothing; `level_cell`, which means nothing for linear tests, is

@@ -2,7 +2,7 @@
 
 A row starts with the mass 2**24 in every tree.  Where a node's question has no
 answer, each branch gets its part of the mass that came (see
-`treekit.model.fractional`), and a leaf counts as often as mass reaches it.
+`treekit.model.fixed_point`), and a leaf counts as often as mass reaches it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def add_divided_units(
     Parameters
     ----------
     shares : (nodes, 2) int64
-        Bounds of `treekit.model.fractional.mass_bounds`, tree after tree.
+        Bounds of `treekit.model.fixed_point.mass_bounds`, tree after tree.
     most : uint64
         Leaves of the tree that has most.
     trees, rows, block, units, sums

@@ -52,7 +52,7 @@ class PackedTrees(NamedTuple):
         Where each tree starts in `nodes`.
     tops : Tops
     table : (entries,) uint8 or uint32, or None
-        Branches of the level splits (`treekit.model.level_tables`); None if the model has none.
+        Branches of the level splits (`treekit.model.concatenated`); None if the model has none.
     derived : PackedColumns, or None
         What columns beyond those of the rows ask; None if there are none.
     cell_mask, child_shift : uint64

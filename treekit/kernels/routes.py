@@ -40,7 +40,8 @@ NODE = np.dtype(
 )
 """One node, as in `treekit.model.tree.Tree`; children and parents count from the first node of all.
 
-``asks`` numbers its tests in `treekit.model.derived.asked`, -1 = none; the shares bound the
+``asks`` numbers its tests in `treekit.model.derived_features.asked`, -1 = none; the shares bound
+the
 part that it gets of a row that divides.
 """
 
@@ -62,7 +63,7 @@ class Routes(NamedTuple):
     tests : (T,) TEST
     terms : (terms,) TERM
     test_start, term_start, level_start, level_branch
-        As in `treekit.model.derived.DerivedColumns`, and so is what is above.
+        As in `treekit.model.derived_features.DerivedColumns`, and so is what is above.
     units : (nodes, values) int64
         Integers of the leaves; 0 elsewhere.
     divides : bool

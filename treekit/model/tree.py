@@ -3,10 +3,20 @@
 The children of a node have adjacent numbers, and a child comes after its
 parent: node 0 is the root, and one pass in order (or backwards) visits parents
 first (or last).  Nothing here knows names or labels; `Schema` does.
+
+Starts of nodes that own nothing: of trees without levels, terms or surrogates.
+
+Nodes of trees by their depth, a level at a time.
+
+What owners, such as nodes, own of one long array, a range each.
+
+Branches of levels may be many times what everything else of a tree takes, and their
+positions twice that again: entries are worked on a stretch at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any
@@ -14,11 +24,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.idle import is_idle, no_entries
-from treekit.model.levels import node_depths
-from treekit.model.owned import gathered, ranges
+__all__ = [
+    "DTYPES",
+    "MAX_DEPTH",
+    "PER_NODE",
+    "Split",
+    "Tree",
+    "gathered",
+    "is_idle",
+    "no_entries",
+    "node_depths",
+    "node_levels",
+    "ranges",
+    "stretches",
+]
 
-__all__ = ["DTYPES", "MAX_DEPTH", "PER_NODE", "Split", "Tree"]
+
+# ---------------------------------------------------------------- tree
 
 MAX_DEPTH = 5000
 """Deepest tree that every part must handle; deeper models are refused by name."""
@@ -284,3 +306,122 @@ DTYPES: dict[str, type[np.generic]] = {
 
 PER_NODE = tuple(name for name in DTYPES if name.partition("_")[0] not in _OWNED)
 """Fields with one entry, or one row, for each node."""
+
+
+# ---------------------------------------------------------------- idle
+
+_FEWEST = 2**12
+_shared: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+
+
+def no_entries(n_owners: int) -> npt.NDArray[np.int64]:
+    """(owners + 1,) int64, read-only: the starts of owners that own nothing.
+
+    Views of the same zeros, which all trees share: three such arrays a tree would be
+    a third of a forest's memory.
+    """
+    zeros = _shared[0]  # another thread may replace it
+    if len(zeros) <= n_owners:
+        zeros = np.zeros(max(2 * n_owners, _FEWEST), np.int64)
+        zeros.flags.writeable = False
+        _shared[0] = zeros
+    return zeros[: n_owners + 1]
+
+
+def is_idle(start: npt.NDArray[Any], n_owners: int) -> bool:
+    """Whether starts say that so many owners own nothing, and are nothing else."""
+    return start.shape == (n_owners + 1,) and start.dtype.kind in "iu" and not start.any()
+
+
+# ---------------------------------------------------------------- levels
+
+
+def node_depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.NDArray[np.int64]:
+    """(n,) int64: edges from the own root of each joined node, a level at a time to `bound`."""
+    depth = np.zeros(nodes.n_nodes, dtype=np.int64)
+    for at, (_, children) in enumerate(node_levels(nodes, roots), 1):
+        if at > bound:
+            break
+        depth[children] = at
+    return depth
+
+
+def node_levels(
+    nodes: Tree, roots: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Inner nodes of each level of joined trees, the roots' first, and all of their children."""
+    counts = nodes.n_children
+    two = bool(np.all((counts == 2) | (counts == 0)))
+    level = roots
+    while True:
+        level = level[counts[level] > 0]
+        if not len(level):
+            return
+        first = nodes.first_child[level].astype(np.int64)
+        if two:
+            children = np.empty(2 * len(first), np.int64)
+            children[::2] = first
+            np.add(first, 1, out=children[1::2])
+        else:
+            own = counts[level]
+            offset = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
+            children = np.repeat(first, own) + offset
+        yield level, children
+        level = children
+
+
+# ---------------------------------------------------------------- owned
+
+_MOST = 1 << 16
+"""Entries that are worked on at once: their positions stay in the cache."""
+
+
+def ranges(
+    start: npt.NDArray[np.int64],
+    owners: npt.NDArray[np.int64],
+    without: npt.NDArray[np.bool_] | None = None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """What the `owners` own of an array, where owner i owns ``start[i]:start[i + 1]``.
+
+    Returns
+    -------
+    positions : (entries,) int64
+        Of what they own, but not those of the mask `without`, in the old array.
+    starts : (owners + 1,) int64
+        Where the entries of each begin in the new one.
+    """
+    sizes = np.diff(start)[owners]
+    if without is not None:
+        sizes = np.where(without, 0, sizes)
+    return _positions(start[owners], sizes), np.cumsum(np.append(0, sizes))
+
+
+def gathered(
+    array: npt.NDArray[Any], first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[Any]:
+    """(entries,) as `array`: ``array[first[i]:first[i] + sizes[i]]``, one after the other."""
+    if len(sizes) and (first[1:] == first[:-1] + sizes[:-1]).all():  # one range, as mostly
+        return array[first[0] : first[-1] + sizes[-1]].copy()
+    found = np.empty(sizes.sum(), array.dtype)
+    at = 0
+    for part in stretches(sizes):
+        own = _positions(first[part], sizes[part])
+        found[at : at + len(own)] = array[own]
+        at += len(own)
+    return found
+
+
+def stretches(sizes: npt.NDArray[np.int64]) -> Iterator[slice]:
+    """Owners of `sizes` entries each, some at a time: of few entries in all, or just one."""
+    ends = np.cumsum(sizes)
+    first = before = 0
+    while first < len(ends):
+        last = max(int(np.searchsorted(ends, before + _MOST, "right")), first + 1)
+        yield slice(first, last)
+        first, before = last, int(ends[last - 1])
+
+
+def _positions(first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    ends = np.cumsum(sizes)
+    n_entries = int(ends[-1]) if len(ends) else 0
+    return np.repeat(first - (ends - sizes), sizes) + np.arange(n_entries)

@@ -60,8 +60,8 @@ def plot(
     OSError
         If the file cannot be written; an existing one is then as it was.
     """
-    from treekit.model.archive import replacing
-    from treekit.model.given import model_of
+    from treekit.model.model import model_of
+    from treekit.model.model_file import replacing
     from treekit.plot.language import language_named
     from treekit.plot.picture import make_picture
 

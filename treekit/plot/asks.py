@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 from treekit.plot.conditions import condition_texts
 from treekit.plot.language import Language

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Tree
 from treekit.plot.language import Language
 from treekit.plot.words import either, number_text, shown_name

@@ -15,7 +15,7 @@ from treekit.plot.says import Target, targets
 from treekit.plot.words import percent_text, shown_name, weight_text
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Drawn", "Picture", "make_picture"]
 

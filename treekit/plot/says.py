@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Output
-from treekit.model.ensemble import Model
-from treekit.model.predict import label_codes
-from treekit.model.votes import spread
+from treekit.model.model import Model, spread
+from treekit.model.scoring import label_codes
 from treekit.plot.language import Language
 from treekit.plot.words import shown_label, shown_name, value_text
 

@@ -22,7 +22,7 @@ Where what is done:
 from __future__ import annotations
 
 from treekit.contracts import Setting
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.rules.against import Against, rules_against
 from treekit.rules.extract import rules
 from treekit.rules.joined import joined_rules

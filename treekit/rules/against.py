@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from treekit.errors import DataError
 from treekit.model.links import values_of
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
 from treekit.rules.drift import compared_means, compared_shares, stability
 from treekit.rules.fired import fired
 from treekit.rules.language import Language

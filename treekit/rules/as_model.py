@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError
-from treekit.model.check import check_model
-from treekit.model.ensemble import Model
-from treekit.model.portable import MASS
-from treekit.model.rulelist import list_trees
+from treekit.model.fixed_point import MASS
+from treekit.model.model import Model
+from treekit.model.rule_trees import list_trees
+from treekit.model.validation import check_model
 
 if TYPE_CHECKING:
     from treekit.rules.rulelist import RuleList

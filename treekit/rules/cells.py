@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS
 from treekit.rules.bits import packed
 from treekit.rules.clauses import coded, evaluate_test
 from treekit.rules.rulelist import RuleList

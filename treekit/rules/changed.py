@@ -18,8 +18,8 @@ from treekit.data.numbers import numeric_cells
 from treekit.data.schema import level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError
-from treekit.model.ensemble import Model
-from treekit.model.predict import decide, sums
+from treekit.model.model import Model
+from treekit.model.scoring import decide, sums
 from treekit.rules.language import Language, language
 from treekit.rules.phrases import condition_texts
 from treekit.rules.rulelist import RuleList

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.derived import DerivedColumns, derive
+from treekit.model.derived_features import DerivedColumns, derive
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Clause", "Levels", "Linear", "Test", "coded", "evaluate_test", "tests_of"]
 

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
-from treekit.model.levels import node_levels
-from treekit.model.tree import Split, Tree
+from treekit.model.model import Model
+from treekit.model.tree import Split, Tree, node_levels
 
 __all__ = ["Collapsed", "collapse"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.owned import gathered
+from treekit.model.tree import gathered
 
 __all__ = ["ConditionTable"]
 

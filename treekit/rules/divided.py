@@ -9,10 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.fractional import mass_bounds
-from treekit.model.owned import ranges
-from treekit.model.portable import MASS
-from treekit.model.tree import Split, Tree
+from treekit.model.fixed_point import MASS, mass_bounds
+from treekit.model.tree import Split, Tree, ranges
 from treekit.rules.conditions import ConditionTable
 
 __all__ = ["depth_first", "divided_conditions", "node_paths", "steps"]

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.portable import regression_grid, sum_grid_of
-from treekit.model.votes import least_cost
+from treekit.model.fixed_point import regression_grid, sum_grid_of
+from treekit.model.model import least_cost
 from treekit.rules.language import Language
 from treekit.rules.patterns import OPENED
 from treekit.rules.read_answers import AnswerReader

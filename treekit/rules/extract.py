@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.derived import derive
-from treekit.model.ensemble import Model
-from treekit.model.portable import MASS
+from treekit.model.derived_features import derive
+from treekit.model.fixed_point import MASS
+from treekit.model.model import Model, spread
 from treekit.model.tree import Split, Tree
-from treekit.model.votes import spread
 from treekit.rules.clauses import tests_of
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.divided import divided_conditions

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from treekit.data.schema import Column, Output
+from treekit.model.fixed_point import MASS
 from treekit.model.links import LN2_HIGH, LN2_LOW, LOG2_E
-from treekit.model.portable import MASS
 from treekit.rules.language import Language
 from treekit.rules.phrases import test_text
 from treekit.rules.records import Rounding

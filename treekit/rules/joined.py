@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError
-from treekit.model.ensemble import Model
-from treekit.model.votes import least_cost
+from treekit.model.model import Model, least_cost
 from treekit.rules.collapsed import Collapsed, collapse
 from treekit.rules.extract import rules
 from treekit.rules.merging import asked, merge_boxes, regrouped, union_of

@@ -1,4 +1,4 @@
-"""The conditions of models that are rule lists: what `treekit.model.rulelist` made, undone."""
+"""The conditions of models that are rule lists: what `treekit.model.rule_trees` made, undone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
-from treekit.model.ensemble import Model
-from treekit.model.joined import join
-from treekit.model.portable import MASS
+from treekit.model.concatenated import join
+from treekit.model.fixed_point import MASS
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 from treekit.rules.conditions import ConditionTable
 

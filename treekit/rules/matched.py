@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.rules.extract import rules
 from treekit.rules.joined import joined
 from treekit.rules.merging import Asked, asked

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
 from treekit.rules.fired import Fired, fired
 from treekit.rules.rulelist import RuleList
 

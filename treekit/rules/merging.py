@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.owned import gathered
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS
+from treekit.model.tree import gathered
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.rulelist import RuleList
 

@@ -23,7 +23,7 @@ from treekit.rules.rulelist import RuleList
 from treekit.rules.taken import taken
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["LeafRules", "joinable_texts", "joined_texts"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Column, Schema
-from treekit.model.portable import MASS, floor_to
+from treekit.model.fixed_point import MASS, floor_to
 from treekit.rules.clauses import Clause, Linear, Test
 from treekit.rules.language import Language, language
 from treekit.rules.rulelist import RuleList

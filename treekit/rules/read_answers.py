@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
 from treekit.rules.language import Language
 from treekit.rules.patterns import NUMBER, SHARE, Atoms, Patterns, cut, shape
 from treekit.rules.read_header import Facts, Lines

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Column, Dtype, Label, Output, Schema
-from treekit.model.ensemble import MissingPolicy, UnknownPolicy, Voting
+from treekit.model.fixed_point import MASS, units_per_tree
 from treekit.model.links import Combine, Link
-from treekit.model.policies import MAX_COST
-from treekit.model.portable import MASS, units_per_tree
-from treekit.model.votes import units_each
+from treekit.model.model import MissingPolicy, UnknownPolicy, Voting, units_each
+from treekit.model.validation import MAX_COST
 from treekit.rules.clauses import Test
 from treekit.rules.language import Language
 from treekit.rules.patterns import SHARE, WHOLE, Atoms, Patterns, cut

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treekit.data.schema import Column, Schema
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS
 from treekit.rules.clauses import Clause, Levels, Linear, Test
 from treekit.rules.language import Language
 from treekit.rules.patterns import NUMBER, WHOLE, Atoms, Patterns, cut

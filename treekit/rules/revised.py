@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError, ModelError
-from treekit.model.check import check_model
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
+from treekit.model.validation import check_model
 from treekit.rules.extract import rules
 from treekit.rules.matched import Matched, matched
 from treekit.rules.overlaps import overlapping_rules

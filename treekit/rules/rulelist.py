@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
-from treekit.model.ensemble import MissingPolicy, Model, UnknownPolicy, Voting
+from treekit.model.fixed_point import MASS
 from treekit.model.links import Combine, Link
-from treekit.model.portable import MASS
-from treekit.model.votes import least_cost, units_each
+from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting, least_cost, units_each
 from treekit.rules.clauses import Test
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.language import ENGLISH, Language
@@ -43,7 +42,7 @@ class RuleList(Sequence[Rule]):
     ----------
     schema : Schema
     missing, unknown, voting : str
-        As in `treekit.model.ensemble.Model`.
+        As in `treekit.model.model.Model`.
     costs : (classes, classes) int64, or None
     n_trees, exponent : int
         As in `Model`.

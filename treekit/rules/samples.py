@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from treekit.data.schema import Column, Output, Schema
-from treekit.model.build import (
+from treekit.model.builder import (
     Node,
     Surrogate,
     build_tree,
@@ -21,8 +21,8 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import make_model
 from treekit.model.links import Link
+from treekit.model.model import make_model
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.extract import rules
 from treekit.rules.records import Rounding

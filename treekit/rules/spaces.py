@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Dtype
-from treekit.model.portable import floor_to
+from treekit.model.fixed_point import floor_to
 from treekit.rules.bits import packed
 from treekit.rules.rulelist import RuleList
 

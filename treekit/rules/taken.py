@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.owned import gathered
+from treekit.model.tree import gathered
 from treekit.rules.rulelist import RuleList
 
 __all__ = ["taken"]

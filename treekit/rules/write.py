@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
 from treekit.rules.header import header
 from treekit.rules.language import Language
 from treekit.rules.phrases import condition_texts

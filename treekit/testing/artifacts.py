@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.testing.calls import said_by
 from treekit.testing.rows import probe_rows
 from treekit.verify.answers import REFUSED, Answers, differing, expected, label_codes, said

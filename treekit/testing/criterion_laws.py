@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from treekit.testing.criterion_training import TRAINING_LAWS, classes_permuted, doubled
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, FINITE, NUMBERS, REPEATS, WRITES, asked
 from treekit.testing.compiling import COMPILED, compiled_equal
 from treekit.testing.criterion_subject import Subject
+from treekit.testing.criterion_training import TRAINING_LAWS, classes_permuted, doubled
 from treekit.testing.examples import Counting, Example, shown_call, shown_numbers
 from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.report import Law

@@ -12,8 +12,8 @@ from typing import Any
 from treekit.contracts import Exporter
 from treekit.errors import ExportError
 from treekit.export.contents import is_place
-from treekit.model.ensemble import Model
-from treekit.model.store import load
+from treekit.model.model import Model
+from treekit.model.model_file import load
 from treekit.model.tree import DTYPES
 from treekit.testing.artifacts import Execute, difference
 from treekit.testing.calls import look_at, said_by

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import TreekitError
-from treekit.model.ensemble import Model
-from treekit.model.predict import decide, sums
+from treekit.model.model import Model
+from treekit.model.scoring import decide, sums
 from treekit.testing.calls import look_at, said_by
 from treekit.testing.foreign import THINGS, damaged, foreign_paths, paths_to_nothing
 from treekit.testing.importer_subject import FOREIGN, OWN, READS, Subject, flaw, shown

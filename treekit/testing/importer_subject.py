@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from treekit.contracts import Importer
-from treekit.model.ensemble import Model, make_model
-from treekit.model.store import load
+from treekit.model.model import Model, make_model
+from treekit.model.model_file import load
 from treekit.testing.calls import look_at, said_by
 from treekit.testing.laws import broken, inapplicable
 from treekit.testing.report import Law
@@ -33,7 +33,7 @@ OWN = Law(
 READS = Law(
     "reads-a-model",
     "`read` returns a treekit.Model that passes the model's own checks and can be stored.",
-    "the trees it makes: `treekit.model.build`, then `make_model`, which checks them",
+    "the trees it makes: `treekit.model.builder`, then `make_model`, which checks them",
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from treekit.data.schema import Column, Output, Schema
-from treekit.model.build import (
+from treekit.model.builder import (
     Node,
     Surrogate,
     build_tree,
@@ -23,7 +23,7 @@ from treekit.model.build import (
     subset,
     threshold,
 )
-from treekit.model.ensemble import Model, make_model
+from treekit.model.model import Model, make_model
 from treekit.model.tree import MAX_DEPTH
 
 __all__ = ["Sample", "deepest", "hostile", "hostile_alone", "made", "samples", "simplest"]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from treekit.data.schema import Schema
-from treekit.model.build import Surrogate, is_missing, leaf, multiway, subset, threshold
-from treekit.model.ensemble import Model
+from treekit.model.builder import Surrogate, is_missing, leaf, multiway, subset, threshold
+from treekit.model.model import Model
 from treekit.testing.models import COLUMNS, NUMBER, YES_NO, cut, made
 
 __all__ = ["Pair", "answer_pairs", "missing_pairs", "unseen_pairs"]

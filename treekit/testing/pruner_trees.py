@@ -13,8 +13,8 @@ import numpy as np
 from treekit.contracts import Pruner, PrunerFunctions
 from treekit.data.schema import Schema
 from treekit.errors import DataError, ModelError, SettingError, TreekitWarning
-from treekit.model.check import check_tree
 from treekit.model.tree import Split, Tree
+from treekit.model.validation import check_tree
 from treekit.pruners.context import Context
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, REPEATS, WRITES, look_at, said_by

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split
 from treekit.verify.around import around_thresholds
 from treekit.verify.refusals import refused_rows

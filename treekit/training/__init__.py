@@ -17,7 +17,7 @@ from treekit._version import __version__
 from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.validation import make_validation
 from treekit.errors import DataError, SettingError
-from treekit.model.ensemble import Model, make_model
+from treekit.model.model import Model, make_model
 from treekit.training.again import settings_like
 from treekit.training.classes import with_class_weights
 from treekit.training.plan import Plan, make_plan

@@ -8,9 +8,8 @@ from typing import Any
 
 from treekit import registry
 from treekit.errors import PluginError, SettingError
-from treekit.model.ensemble import Model
-from treekit.model.given import model_of
-from treekit.model.store import load
+from treekit.model.model import Model, model_of
+from treekit.model.model_file import load
 from treekit.model.tree import Split
 
 __all__ = ["require_plugins", "settings_like"]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
-from treekit.model.policies import MAX_COST
+from treekit.model.validation import MAX_COST
 from treekit.training.classes import need_classes
 from treekit.training.named import label_names, read_pairs
 

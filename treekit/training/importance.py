@@ -17,8 +17,8 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset
 from treekit.data.validation import make_validation
 from treekit.errors import DataError, SettingError
-from treekit.model.ensemble import Model, make_model
-from treekit.model.predict import decide, label_codes, leaf_indices, sums
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import decide, label_codes, leaf_indices, sums
 from treekit.model.tree import Split, Tree
 from treekit.training.classes import with_class_weights
 from treekit.training.plan import make_plan

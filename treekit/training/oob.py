@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.grow.forest import Vote
-from treekit.model.ensemble import Model
+from treekit.model.model import Model, least_cost, spread
 from treekit.model.tree import Tree
-from treekit.model.votes import least_cost, spread
 from treekit.training.plan import Plan
 
 __all__ = ["oob_score", "vote_of"]

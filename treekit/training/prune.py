@@ -17,9 +17,9 @@ from treekit.grow.blocks import plain_mean
 from treekit.grow.monotonic import constrained, is_monotonic
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.isolation import FOREIGN, cause
-from treekit.model.check import check_tree
-from treekit.model.plain import to_json
+from treekit.model.json_values import to_json
 from treekit.model.tree import Tree
+from treekit.model.validation import check_tree
 from treekit.pruners.context import Context
 from treekit.pruners.losses import losses_of
 from treekit.training.compiled import origin_of

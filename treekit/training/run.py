@@ -15,8 +15,8 @@ from treekit.grow.builder import grow_held, grow_tree
 from treekit.grow.forest import grow_forest
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares
-from treekit.model.ensemble import make_model
-from treekit.model.predict import leaf_indices
+from treekit.model.model import make_model
+from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree
 from treekit.training.holdout import split_folds, split_off
 from treekit.training.oob import oob_score, vote_of

@@ -13,7 +13,7 @@ import numpy as np
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.schema import Dtype
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split
 from treekit.training.classes import with_class_weights
 from treekit.training.plan import make_plan

@@ -17,7 +17,7 @@ from treekit.data.levels import check_text
 from treekit.data.schema import Output, Schema
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.isolation import FOREIGN, cause, isolated
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.records import task_of
 
 __all__ = [

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from treekit._version import __version__
 from treekit.errors import VerificationError
-from treekit.model.ensemble import Model
-from treekit.model.given import model_of
+from treekit.model.model import Model, model_of
 from treekit.verify.answers import expected
 from treekit.verify.bounds import rule_rows
 from treekit.verify.budget import Budget

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Label, Output, Schema
-from treekit.model.ensemble import Model
 from treekit.model.links import values_of
-from treekit.model.votes import least_cost
+from treekit.model.model import Model, least_cost
 from treekit.rules import RuleList
 
 __all__ = [
@@ -57,7 +56,7 @@ def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Ans
 
     The last `n_refused` rows are those that the policies refuse.
     """
-    from treekit.model.predict import sums
+    from treekit.model.scoring import sums
 
     answered = np.arange(len(rows)) < len(rows) - n_refused
     return answers_of(model, sums(model, rows[answered]), answered)

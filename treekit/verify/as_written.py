@@ -14,7 +14,7 @@ from treekit.errors import ExportError
 from treekit.export.c import c_contents
 from treekit.export.nesting import AS_ASKED
 from treekit.export.render import shipped_folders
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 
 __all__ = ["as_lines", "is_as_written"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.rules import RuleList, rules
 from treekit.rules.listed import is_listed
 from treekit.verify.around import next_above

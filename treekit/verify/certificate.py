@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from treekit.errors import VerificationError
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import DTYPES
 from treekit.verify.report import Report
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
-from treekit.model.predict import sums
+from treekit.model.model import Model
+from treekit.model.scoring import sums
 
 __all__ = ["cost_rows"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.verify.hunt import Hunt
 from treekit.verify.routed import Routed, routed
 from treekit.verify.wishes import level_wishes, no_wishes, wishes

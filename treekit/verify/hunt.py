@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.portable import floor_to
+from treekit.model.fixed_point import floor_to
 from treekit.verify.linear import inner_points
 from treekit.verify.routed import Routed, matrix_of, nothing_touched, route_rows
 from treekit.verify.spread import random_rows

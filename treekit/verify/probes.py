@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 from treekit.verify.around import AROUND, around_thresholds, next_above
 from treekit.verify.costs import cost_rows

@@ -2,7 +2,7 @@
 
 See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_packed` for reading
 it, `treekit.verify.read_heaps` for those of complete trees, `treekit.verify.read_tests` for
-nested tests above them, and `treekit.model.pack` for how numbers become keys.
+nested tests above them, and `treekit.model.packing` for how numbers become keys.
 
 A proof has two parts.  The tables are read, with nothing of the exporter, and compared with
 the model on every path: that the exporter wrote the model.  And both files are, byte
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.export.c import c_prefix
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.verify.as_written import as_lines, is_as_written
 from treekit.verify.read_heaps import heap_nodes
 from treekit.verify.read_leaves import leaves_in

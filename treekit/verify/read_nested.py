@@ -9,7 +9,7 @@ import numpy as np
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
-from treekit.model.derived import DerivedColumns
+from treekit.model.derived_features import DerivedColumns
 from treekit.verify.structure import Tables
 
 __all__ = ["nested_tables"]

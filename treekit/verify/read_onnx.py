@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from treekit.errors import VerificationError
 from treekit.export.onnx_sums import adds_second_class
-from treekit.model.ensemble import Model
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
+from treekit.model.model import Model
 from treekit.verify.structure import Structure, Tables, proved
 
 __all__ = ["structure_of_onnx"]

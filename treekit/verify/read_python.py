@@ -14,8 +14,8 @@ import numpy.typing as npt
 from treekit.errors import VerificationError
 from treekit.export.divided import divided_table
 from treekit.export.table import LeafTable
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.ensemble import Model
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.model import Model
 from treekit.verify.read_nested import nested_tables
 from treekit.verify.structure import Structure, Tables, proved, same_columns
 

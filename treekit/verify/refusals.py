@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.verify.spread import UNSEEN_CODES
 
 __all__ = ["refused_rows"]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.derived import DerivedColumns, asked
-from treekit.model.ensemble import Model
-from treekit.model.fractional import mass_bounds
-from treekit.model.joined import join
+from treekit.model.concatenated import join
+from treekit.model.derived_features import DerivedColumns, asked
+from treekit.model.fixed_point import mass_bounds
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from treekit.errors import VerificationError
 from treekit.verify.answers import Answers
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
     from treekit.verify.structure import Structure
 
 __all__ = [

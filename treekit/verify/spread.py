@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Column, Dtype
-from treekit.model.ensemble import Model
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
+from treekit.model.model import Model
 
 __all__ = ["UNSEEN_CODES", "random_rows"]
 

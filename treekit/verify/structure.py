@@ -3,7 +3,7 @@
 Rows sample; this does not.  Every leaf of every tree is a box of inputs, and
 the tables are walked with all of it at once (`treekit.kernels.sametrees`).
 Sums and surrogate splits are columns of their own in it, which the tables must
-define as `treekit.model.derived` does.  What it leaves to rows is the code around the
+define as `treekit.model.derived_features` does.  What it leaves to rows is the code around the
 tables: the loop that walks them, and how sums become answers.  Of C files
 `treekit.verify.as_written` asks in addition that treekit wrote that code.
 """
@@ -20,10 +20,10 @@ import numpy.typing as npt
 from treekit.errors import VerificationError
 from treekit.export.lower import lower
 from treekit.export.table import NodeTable, leaf_table, node_table
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.ensemble import Model
-from treekit.model.joined import join
-from treekit.model.portable import double_threshold
+from treekit.model.concatenated import join
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.fixed_point import double_threshold
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 from treekit.verify.probes import accepts_any
 

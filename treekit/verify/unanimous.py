@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
-from treekit.model.portable import UNITS
-from treekit.model.predict import leaf_indices, sums
+from treekit.model.fixed_point import UNITS
+from treekit.model.model import Model
+from treekit.model.scoring import leaf_indices, sums
 from treekit.model.tree import Split
 
 __all__ = ["divided_rows"]

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
-from treekit.model.portable import double_threshold
+from treekit.model.fixed_point import double_threshold
+from treekit.model.model import Model
 from treekit.verify.hunt import Hunt, drawn
 from treekit.verify.possible import reachable
 from treekit.verify.routed import Routed, accepts_any, routed

@@ -18,7 +18,7 @@ from treekit_chaid.significance import log_chi_squared_tail, log_f_tail, log_p_v
 import treekit
 from treekit import registry
 from treekit.errors import PluginError
-from treekit.model.predict import leaf_indices
+from treekit.model.scoring import leaf_indices
 from treekit.testing import check_splitter
 
 sys.path.insert(0, str(Path(__file__).parent))

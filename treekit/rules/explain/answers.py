@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.links import values_of
-from treekit.model.predict import label_codes
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
+from treekit.model.scoring import label_codes
 from treekit.rules.explain.contributions import Contributions, fineness
 from treekit.rules.explain.records import Said, Sums, Votes
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["said", "said_by_tree", "sums_of", "votes_of"]
 

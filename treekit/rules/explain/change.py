@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from treekit.data.table import Table
 from treekit.errors import ModelError
-from treekit.model.predict import sums as scored
+from treekit.model.scoring import sums as scored
 from treekit.rules.explain.answers import said
 from treekit.rules.explain.nearest import Cell, Problem, nearest_pair, nearest_single
 from treekit.rules.explain.questions import TreeNodes, thresholds_of
@@ -23,7 +23,7 @@ from treekit.rules.explain.scales import round_numeral, scales
 from treekit.rules.explain.wish import wish_of
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["change_rows"]
 

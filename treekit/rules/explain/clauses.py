@@ -16,7 +16,7 @@ from treekit.rules.explain.walk import Passage
 from treekit.rules.extract import rules
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["clause_of", "clause_of_step", "rule_of"]
 

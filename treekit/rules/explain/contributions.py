@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.portable import quotas, units_per_tree
+from treekit.model.fixed_point import quotas, units_per_tree
 from treekit.model.tree import Split, Tree
 from treekit.rules.explain.walk import Passage, columns_of
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Contributions", "NodeUnits", "fineness", "shared"]
 

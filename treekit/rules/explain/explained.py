@@ -10,7 +10,7 @@ import numpy as np
 
 from treekit.data.table import near_names, read_table
 from treekit.errors import ModelError, SettingError
-from treekit.model.fractional import mass_bounds
+from treekit.model.fixed_point import mass_bounds
 from treekit.rules.explain.answers import said, said_by_tree, sums_of, votes_of
 from treekit.rules.explain.change import change_rows
 from treekit.rules.explain.clauses import clause_of_step, rule_of
@@ -22,7 +22,7 @@ from treekit.rules.explain.row import Row, read_row
 from treekit.rules.explain.walk import Passage, columns_of, walk
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["explain"]
 
@@ -139,7 +139,7 @@ def _answered(
 
 def check_sums(model: Model, given: Row, sums: list[int], totals: list[int]) -> None:
     """Raise unless the walks end where the model's own scorer does, and contributions add up."""
-    from treekit.model.predict import sums as scored
+    from treekit.model.scoring import sums as scored
 
     codes = np.array([given.codes], dtype=model.schema.dtype)
     theirs = scored(model, codes)[0].tolist()

@@ -24,7 +24,7 @@ from treekit.rules.explain.states import States, states_of
 from treekit.rules.explain.wish import Wish
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Cell", "Pair", "Problem", "nearest_pair", "nearest_single"]
 

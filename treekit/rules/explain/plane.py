@@ -17,7 +17,7 @@ from treekit.rules.explain.states import States
 from treekit.rules.explain.wish import Wish
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Plane"]
 

@@ -17,7 +17,7 @@ from treekit.errors import DataError
 from treekit.rules.explain.records import Given
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Row", "read_row", "with_cells"]
 

@@ -59,7 +59,7 @@ def walk(
     mass : int
         What the row weighs.
     bounds : (nodes, 2) int64, optional
-        Of `treekit.model.fractional.mass_bounds`, where rows divide.
+        Of `treekit.model.fixed_point.mass_bounds`, where rows divide.
 
     Returns
     -------

@@ -15,10 +15,10 @@ from treekit.data.schema import level_text
 from treekit.data.table import near_names
 from treekit.errors import SettingError
 from treekit.model.links import values_of
-from treekit.model.predict import label_codes
+from treekit.model.scoring import label_codes
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Wish", "wish_of"]
 

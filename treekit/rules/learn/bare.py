@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError, ModelError
-from treekit.model.ensemble import Model, make_model
+from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.extract import rules

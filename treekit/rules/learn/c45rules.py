@@ -17,8 +17,7 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset
 from treekit.data.validation import make_validation
 from treekit.errors import DataError, ModelError, SettingError
-from treekit.model.ensemble import Model
-from treekit.model.votes import least_cost
+from treekit.model.model import Model, least_cost
 from treekit.rules.learn.bare import refuse_lists
 from treekit.rules.learn.choose import ClassRules, chosen
 from treekit.rules.learn.coding import rule_bits

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError
-from treekit.model.ensemble import Model
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS
+from treekit.model.model import Model, least_cost
 from treekit.model.tree import Split, Tree
-from treekit.model.votes import least_cost
 from treekit.rules.bits import packed
 from treekit.rules.clauses import coded
 from treekit.rules.conditions import ConditionTable

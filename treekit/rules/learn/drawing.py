@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.rules.learn.given import Weighed
 from treekit.rules.learn.quantiles import Cuts
 from treekit.rules.learn.said import added_list, mean_list

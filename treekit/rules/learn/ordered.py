@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.ensemble import Model
-from treekit.model.portable import MASS
-from treekit.model.votes import spread
+from treekit.model.fixed_point import MASS
+from treekit.model.model import Model, spread
 from treekit.rules.conditions import ConditionTable
 from treekit.rules.learn.conditions import Asked
 from treekit.rules.rulelist import RuleList

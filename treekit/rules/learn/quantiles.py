@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 from treekit.rules.rulelist import RuleList
 

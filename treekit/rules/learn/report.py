@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
-from treekit.model.ensemble import Model
 from treekit.model.links import values_of
-from treekit.model.predict import label_codes, sums
+from treekit.model.model import Model
+from treekit.model.scoring import label_codes, sums
 from treekit.rules.language import Language, language
 from treekit.rules.rulelist import RuleList
 

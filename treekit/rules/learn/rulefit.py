@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, SettingError
-from treekit.model.ensemble import Model
 from treekit.model.links import values_of
-from treekit.model.predict import sums
+from treekit.model.model import Model
+from treekit.model.scoring import sums
 from treekit.rules.learn.bare import candidate_rules, interned
 from treekit.rules.learn.given import Weighed, check_count, read_rows, rows_and_weights, weighed
 from treekit.rules.learn.indicators import indicators

@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.model.ensemble import Model
 from treekit.model.links import values_of
-from treekit.model.predict import label_codes, sums
-from treekit.model.votes import least_cost
+from treekit.model.model import Model, least_cost
+from treekit.model.scoring import label_codes, sums
 from treekit.rules.learn.indicators import indicators
 from treekit.rules.learn.report import LearnedList, agreement, r_squared
 from treekit.rules.learn.weighted import sums_of

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from treekit.errors import SettingError
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.rules.learn.drawing import Drawing
 from treekit.rules.learn.given import check_count, read_rows, rows_and_weights, weighed
 from treekit.rules.learn.quantiles import cuts_of

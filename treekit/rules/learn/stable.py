@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.model.ensemble import Model
-from treekit.model.portable import MASS
+from treekit.model.fixed_point import MASS
+from treekit.model.model import Model
 from treekit.rules.learn.bare import candidate_rules, interned, joined
 from treekit.rules.learn.dependence import independent
 from treekit.rules.learn.given import Weighed

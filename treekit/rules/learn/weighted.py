@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from treekit.model.fixed_point import regression_grid, sum_grid_of
 from treekit.model.links import Combine, Link
-from treekit.model.portable import regression_grid, sum_grid_of
-from treekit.model.votes import spread
+from treekit.model.model import spread
 from treekit.rules.learn.bare import joined
 from treekit.rules.rulelist import RuleList
 from treekit.rules.taken import taken
@@ -41,7 +41,7 @@ def weighted_list(
     support : (rules, 2) float64
         Weight of the rows of either kind.
     combine, link : str
-        As in `treekit.model.ensemble.Model`.
+        As in `treekit.model.model.Model`.
     intercept : (values,) float64, optional
         What is said of every row: the list's first tree, of one rule without conditions.
         A list without rules needs it.

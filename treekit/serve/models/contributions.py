@@ -14,15 +14,15 @@ import numpy.typing as npt
 
 from treekit.data.numbers import round_to
 from treekit.errors import ModelError
-from treekit.model.fractional import mass_bounds
-from treekit.model.predict import leaf_indices, sums
+from treekit.model.fixed_point import mass_bounds
+from treekit.model.scoring import leaf_indices, sums
 from treekit.model.tree import Split
 from treekit.rules.explain.contributions import NodeUnits, fineness, shared
 from treekit.rules.explain.questions import TreeNodes
 from treekit.rules.explain.walk import Passage, walk
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Added", "Ways"]
 

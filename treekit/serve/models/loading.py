@@ -124,7 +124,7 @@ def _read(path: Path, name: str, version: str, digest: str) -> Served:
         from treekit.serve.models.of_onnx import read_onnx_served
 
         return read_onnx_served(path, name, version, digest)
-    from treekit.model.store import load
+    from treekit.model.model_file import load
     from treekit.serve.models.of_treekit import TreekitServed
 
     return TreekitServed(name, version, digest, load(path))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treekit.errors import ModelError, ModelFileError
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.serve.models.of_treekit import ONE_TENSOR, TreekitServed
 from treekit.serve.models.onnx_graph import judge, without_maps
 from treekit.serve.models.onnx_served import OnnxServed

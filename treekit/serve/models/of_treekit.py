@@ -19,10 +19,10 @@ from treekit.data.numbers import round_to
 from treekit.data.schema import Output, python_label
 from treekit.data.table import make_table, near_names
 from treekit.errors import DataError
-from treekit.model.ensemble import Model
 from treekit.model.links import values_of
-from treekit.model.predict import label_codes, leaf_indices, probabilities, sums
-from treekit.model.scorer import Scorer
+from treekit.model.model import Model
+from treekit.model.row_scorer import Scorer
+from treekit.model.scoring import label_codes, leaf_indices, probabilities, sums
 from treekit.serve.errors import InvalidRequestError
 from treekit.serve.models.quick import Quick
 from treekit.serve.models.reasons import Reasons

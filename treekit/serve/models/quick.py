@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from treekit.data.schema import Column
 from treekit.errors import DataError
-from treekit.model.ensemble import Model
+from treekit.model.model import Model
 from treekit.serve.models.tensors import Spec
 
 __all__ = ["Quick", "QuickAnswer"]

@@ -24,7 +24,7 @@ from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.models.tensors import Tensor
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
     from treekit.rules.of_leaves import LeafRules
     from treekit.serve.models.contributions import Added
 
@@ -100,7 +100,7 @@ class Reasons:
 
     def rules(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
         """(rows, trees) object: the text of the rule of each row in each tree."""
-        from treekit.model.predict import leaf_indices
+        from treekit.model.scoring import leaf_indices
 
         model = self._model
         leaves = leaf_indices(model, matrix).astype(np.int64)

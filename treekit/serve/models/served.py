@@ -17,7 +17,7 @@ from treekit.serve.errors import InvalidRequestError
 from treekit.serve.models.tensors import Spec, Tensor
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
     from treekit.serve.models.quick import Quick
 
 __all__ = ["Batch", "Served"]

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from treekit.data.schema import Column, Dtype, Schema
-from treekit.model.build import Node, build_tree, leaf, subset, threshold
-from treekit.model.ensemble import Model, make_model
+from treekit.model.builder import Node, build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
 from treekit.serve.models.of_treekit import ONE_TENSOR, TreekitServed
 from treekit.serve.models.tensors import Tensor
 

@@ -16,7 +16,7 @@ from treekit.serve.models.tensors import Tensor
 from treekit.serve.plain.bodies import near, quoted
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Answers"]
 

@@ -14,7 +14,7 @@ from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.plain.bodies import near, quoted, read_json, read_object
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
     from treekit.serve.models.served import Served
     from treekit.serve.plain.rows import Rows
 

@@ -9,7 +9,7 @@ from treekit.serve.models.repository import Entry, Repository
 from treekit.serve.models.served import Served
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["described", "models_said"]
 

@@ -18,7 +18,7 @@ from treekit.serve.models.served import Batch
 from treekit.serve.plain.bodies import near, quoted
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = ["Rows", "checked_rows"]
 

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.joined import join
-from treekit.model.owned import gathered, ranges, stretches
-from treekit.model.tree import Split, Tree
+from treekit.model.concatenated import join
+from treekit.model.tree import Split, Tree, gathered, ranges, stretches
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
-__all__ = ["DerivedColumns", "asked", "derive"]
+__all__ = [
+    "DerivedColumns",
+    "asked",
+    "derive",
+]
 
 
 class DerivedColumns(NamedTuple):

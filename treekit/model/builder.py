@@ -1,6 +1,6 @@
 """Trees built by hand, from nested nodes.
 
->>> from treekit.model.build import build_tree, leaf, threshold
+>>> from treekit.model.builder import build_tree, leaf, threshold
 >>> tree = build_tree(threshold(0, 2.5, leaf([9, 1]), leaf([0, 5])), schema)
 
 Works for any depth: nothing here recurses.
@@ -15,8 +15,8 @@ import numpy as np
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.check import check_tree
 from treekit.model.tree import Split, Tree
+from treekit.model.validation import check_tree
 
 __all__ = [
     "Node",

@@ -1,26 +1,51 @@
-"""Trees as packed nodes: the form that `treekit.kernels.predict` walks."""
+"""Trees as packed nodes: the form that `treekit.kernels.predict` walks.
+
+The first levels of trees as complete ones: what `treekit.kernels.predict` walks first.
+
+A single tree of thresholds as `treekit.kernels.straight` walks it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.derived import DerivedColumns, derive
-from treekit.model.fractional import mass_bounds
-from treekit.model.joined import GROUP, groups, join, roots_of
-from treekit.model.level_tables import asks_levels, fill_levels, level_room
-from treekit.model.levels import node_depths
-from treekit.model.tops import MAX_TOP, joined_tops, make_tops, top_levels
-from treekit.model.tree import MAX_DEPTH, Split, Tree
+from treekit.model.concatenated import (
+    GROUP,
+    asks_levels,
+    fill_levels,
+    groups,
+    join,
+    level_room,
+    roots_of,
+)
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.fixed_point import mass_bounds
+from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 if TYPE_CHECKING:
     from treekit.kernels.derived import PackedColumns
     from treekit.kernels.packed import PackedTrees, Tops
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
-__all__ = ["PackedModel", "node_keys", "ordered_keys", "pack"]
+__all__ = [
+    "MAX_TOP",
+    "PackedModel",
+    "StraightTree",
+    "joined_tops",
+    "make_tops",
+    "node_keys",
+    "ordered_keys",
+    "pack",
+    "straight_tree",
+    "top_levels",
+]
+
+
+# ---------------------------------------------------------------- pack
 
 _CELL = 8
 """Places between two cells of a row; `treekit.kernels.keys.GROUP`, which imports numba."""
@@ -214,3 +239,122 @@ def node_keys(
     instead = derived.column >= 0  # the key of a derived column is 0, 1 or missing
     wrap[instead] = key[instead] = nodes.missing[instead] == 0
     return key, wrap
+
+
+# ---------------------------------------------------------------- tops
+
+MAX_TOP = 9
+"""Levels at most: the ends of a tree stay in the first cache."""
+
+Places = npt.NDArray[np.int64]
+
+
+def top_levels(nodes: Tree, roots: Places, depth: Places, most: int) -> Places:
+    """(trees,) levels to be complete: `most`, and no more places than twice the nodes.
+
+    None are complete in a tree where a node has other than two branches.
+    """
+    levels = np.minimum(np.minimum(depth, most), np.frexp(np.diff(roots))[1])
+    other = (nodes.kind != Split.LEAF) & (nodes.n_children != 2)
+    levels[np.maximum.reduceat(other, roots[:-1])] = 0
+    return levels
+
+
+def make_tops(
+    nodes: Tree,
+    roots: Places,
+    depth: Places,
+    key: npt.NDArray[Any],
+    cell: npt.NDArray[np.uint64],
+    levels: Places,
+) -> Tops:
+    """The first levels of all trees, complete.
+
+    Parameters
+    ----------
+    nodes, roots
+        See `treekit.model.concatenated.join`.
+    depth : (trees,) int64
+        Levels of each tree.
+    key, cell : (nodes,)
+        What each node compares; of a leaf the key is its number.
+    levels : (trees,) int64
+        How many of each; where they are more than it has, its leaves are repeated.
+    """
+    from treekit.kernels.packed import Tops
+
+    below = levels < depth
+    start = np.cumsum(1 << levels) - (1 << levels)
+    n_places = int(start[-1] + (1 << levels[-1]))
+    keys = np.zeros(n_places, dtype=key.dtype)
+    cells = np.zeros(n_places, dtype=np.uint32)  # the zero: a leaf's repetitions go left
+    ends = np.empty(n_places, dtype=np.uint32)
+    tree, at = np.arange(len(levels)), roots[:-1, None]
+    for level in range(int(levels.max()) + 1):
+        done = levels[tree] == level
+        whole = at[done]
+        said = np.where(below[tree[done], None], whole - roots[tree[done], None], key[whole])
+        ends[start[tree[done], None] + np.arange(1 << level)] = said
+        tree, at = tree[~done], at[~done]
+        place = start[tree, None] + (1 << level) + np.arange(1 << level)
+        keys[place], cells[place] = key[at], cell[at]
+        leaf = nodes.kind[at] == Split.LEAF
+        children = np.where(leaf, at, nodes.first_child[at])[:, :, None] + [0, 1]
+        children[leaf, 1] -= 1  # whichever way, the leaf again
+        at = children.reshape(len(tree), 2 << level)
+    return Tops(start.astype(np.uint64), levels.astype(np.uint64), below, keys, cells, ends)
+
+
+def joined_tops(parts: Sequence[Tops]) -> Tops:
+    """Those of all trees, of which each part has some."""
+    from treekit.kernels.packed import Tops
+
+    sizes = [len(part.key) for part in parts]
+    before = np.repeat(np.cumsum(sizes) - sizes, [len(part.start) for part in parts])
+    joined = Tops(*map(np.concatenate, zip(*parts, strict=True)))
+    return joined._replace(start=joined.start + before.astype(np.uint64))
+
+
+# ---------------------------------------------------------------- straight
+
+
+class StraightTree(NamedTuple):
+    """What `treekit.kernels.straight.leaves_of_rows` takes, and what leaves are called.
+
+    Attributes
+    ----------
+    walk : tuple
+        Its first four arguments.
+    leaf : (nodes,) int32
+        Which leaf a node is, counted from the first; what inner nodes hold means nothing.
+    node : (nodes,) int32
+        The nodes themselves.
+    """
+
+    walk: tuple[npt.NDArray[Any], npt.NDArray[Any], np.uint64, np.uint64]
+    leaf: npt.NDArray[np.int32]
+    node: npt.NDArray[np.int32]
+
+
+def straight_tree(model: Model) -> StraightTree | None:
+    """The tree of a model; None if there are more, or nodes that ask for more than a number."""
+    tree = model.trees[0]
+    inner = tree.kind != Split.LEAF
+    plain = model.n_trees == 1 and model.missing in ("direction", "error")
+    if not plain or bool(np.any(tree.kind[inner] != Split.THRESHOLD)):
+        return None
+    column_bits = max(model.schema.n_features - 1, 1).bit_length()
+    wide = tree.n_nodes.bit_length() + column_bits + 1 > 32
+    child = np.where(inner, tree.first_child, np.arange(tree.n_nodes)).astype(np.uint64)
+    column = np.where(inner, tree.feature, 0).astype(np.uint64)
+    right = (inner & (tree.missing == 1)).astype(np.uint64)
+    tests = right | column << np.uint64(1) | child << np.uint64(column_bits + 1)
+    limits = np.where(inner, tree.threshold, np.inf).astype(model.schema.dtype)
+    walk = (
+        limits,
+        tests if wide else tests.astype(np.uint32),
+        np.uint64(column_bits),
+        np.uint64(tree.depth),
+    )
+    number = np.cumsum(~inner) - 1
+    return StraightTree(walk, number.astype(np.int32), np.arange(tree.n_nodes, dtype=np.int32))

@@ -21,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError
-from treekit.model.accepted import accepted
-from treekit.model.predict import decide, encoded, label_codes, probabilities, sums
+from treekit.model.scoring import accepted, decide, encoded, label_codes, probabilities, sums
 
 if TYPE_CHECKING:
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
-__all__ = ["Scorer"]
+__all__ = [
+    "Scorer",
+]
 
 Sums = npt.NDArray[np.int64]
 
@@ -90,7 +91,7 @@ class Scorer:
         return [own[0] for own in shares] if isinstance(shares, list) else shares[0]
 
     def sums(self, row: npt.NDArray[np.floating[Any]]) -> Sums:
-        """(values,) int64: the integer sums of the row, as `treekit.model.predict.sums`.
+        """(values,) int64: the integer sums of the row, as `treekit.model.scoring.sums`.
 
         Raises
         ------

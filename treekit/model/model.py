@@ -1,33 +1,63 @@
-"""A model: a schema, trees, and leaf values put on portable integers."""
+"""A model: a schema, trees, and leaf values put on portable integers.
+
+How leaves vote, and how sums of votes become a label.
+
+What a user gives as a model.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.check import check_trees
+from treekit.model.concatenated import GROUP, groups
+from treekit.model.fixed_point import (
+    MASS,
+    UNITS,
+    Grid,
+    grid_shape,
+    quotas,
+    regression_grid,
+    sum_grid,
+    sum_grid_of,
+    units_per_tree,
+)
 from treekit.model.links import Combine, Link
-from treekit.model.policies import check_policies
-from treekit.model.portable import MASS, Grid, grid_shape, regression_grid, sum_grid, sum_grid_of
 from treekit.model.tree import Tree
-from treekit.model.votes import spread_trees, units_each
+from treekit.model.validation import check_policies, check_trees
 
 if TYPE_CHECKING:
-    from treekit.model.pack import PackedModel
-    from treekit.model.scorer import Scorer
-    from treekit.model.straight import StraightTree
+    from treekit.model.packing import PackedModel, StraightTree
+    from treekit.model.row_scorer import Scorer
     from treekit.plot import Picture
     from treekit.rules import RuleList
     from treekit.rules.explain import Explanation
 
-__all__ = ["MissingPolicy", "Model", "UnknownPolicy", "Voting", "make_model"]
+__all__ = [
+    "Ballot",
+    "MissingPolicy",
+    "Model",
+    "UnknownPolicy",
+    "Voting",
+    "least_cost",
+    "make_model",
+    "model_of",
+    "spread",
+    "spread_trees",
+    "units_each",
+]
+
+
+# ---------------------------------------------------------------- ensemble
 
 MissingPolicy = Literal["direction", "fractional", "surrogate", "error"]
 """What happens to a missing value.
@@ -58,7 +88,8 @@ class Model:
     schema : Schema
     trees : tuple of Tree
     units : (leaves, values) int64
-        Leaf values on the integers (see `treekit.model.portable`), tree after tree, in node order.
+        Leaf values on the integers (see `treekit.model.fixed_point`), tree after tree, in node
+        order.
     exponent : int
         Numbers and margins: the grid's step is ``2**exponent``.  0 for votes.
     missing, unknown : str
@@ -66,7 +97,7 @@ class Model:
     voting : {"soft", "hard"}
     costs : (classes, classes) int64, or None
         ``costs[i, j]`` of saying class j when it is class i, 0 to
-        `treekit.model.policies.MAX_COST`: the label is the first of least expected
+        `treekit.model.validation.MAX_COST`: the label is the first of least expected
         cost.  None: most votes.  Hard votes weigh costs in each leaf, and most
         votes decide.
     combine : {"mean", "sum"}
@@ -181,15 +212,15 @@ class Model:
 
     @cached_property
     def packed(self) -> PackedModel:
-        """The trees as the scorer wants them, made once; see `treekit.model.pack`."""
-        from treekit.model.pack import pack
+        """The trees as the scorer wants them, made once; see `treekit.model.packing`."""
+        from treekit.model.packing import pack
 
         return pack(self)
 
     @cached_property
     def straight(self) -> StraightTree | None:
-        """A single plain tree for its own loops, made once; see `treekit.model.straight`."""
-        from treekit.model.straight import straight_tree
+        """A single plain tree for its own loops, made once; see `treekit.model.packing`."""
+        from treekit.model.packing import straight_tree
 
         return straight_tree(self)
 
@@ -202,7 +233,7 @@ class Model:
             Labels of the schema's type, or float64 for regression;
             (rows, outputs) if the model has several outputs.
         """
-        from treekit.model.predict import predict
+        from treekit.model.scoring import predict
 
         return predict(self, rows)
 
@@ -211,19 +242,19 @@ class Model:
 
         A list of such arrays if the model has several outputs.
         """
-        from treekit.model.predict import predict_proba
+        from treekit.model.scoring import predict_proba
 
         return predict_proba(self, rows)
 
     def scorer(self) -> Scorer:
-        """A handle that scores one row in microseconds; see `treekit.model.scorer`."""
-        from treekit.model.scorer import Scorer
+        """A handle that scores one row in microseconds; see `treekit.model.row_scorer`."""
+        from treekit.model.row_scorer import Scorer
 
         return Scorer(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the model file atomically; see `treekit.model.store`."""
-        from treekit.model.store import save
+        """Write the model file atomically; see `treekit.model.model_file`."""
+        from treekit.model.model_file import save
 
         save(self, path)
 
@@ -307,3 +338,92 @@ def make_model(
     else:
         grid = regression_grid(float(largest.max()), len(trees), schema.dtype, frame.mass)
     return replace(frame, units=grid.to_grid(leaf_values), exponent=grid.exponent)
+
+
+# ---------------------------------------------------------------- votes
+
+
+class Ballot(Protocol):
+    """What decides how many votes a leaf has; see `treekit.model.model.Model`."""
+
+    @property
+    def schema(self) -> Schema: ...  # noqa: D102
+    @property
+    def n_trees(self) -> int: ...  # noqa: D102
+    @property
+    def mass(self) -> int: ...  # noqa: D102
+    @property
+    def voting(self) -> Voting: ...  # noqa: D102
+    @property
+    def costs(self) -> npt.NDArray[np.int64] | None: ...  # noqa: D102
+
+
+def units_each(model: Ballot) -> int:
+    """Votes that each leaf of a model spreads over the classes of an output."""
+    if model.voting == "hard":
+        return 1
+    wide = model.mass == 1 and model.costs is None
+    return units_per_tree(model.n_trees, model.schema.dtype if wide else "float32")
+
+
+def spread(model: Ballot, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Class weights (leaves, values) as votes, each output's classes apart."""
+    blocks = model.schema.blocks
+    parts = []
+    for first, last in itertools.pairwise(blocks):
+        weights = values[:, first:last]
+        if model.voting == "hard":
+            label = least_cost(quotas(weights, UNITS["float32"]), model.costs)
+            weights = np.eye(last - first)[label]
+        parts.append(quotas(weights, units_each(model)))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def spread_trees(model: Ballot, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
+    """The votes of all leaves, tree after tree and in node order."""
+    units = np.empty((sum(tree.n_leaves for tree in trees), model.schema.n_values), dtype=np.int64)
+    at = 0
+    for group in groups(trees, GROUP):  # all weights at once would be as large as the votes
+        weights = np.concatenate([tree.value[tree.leaves] for tree in group])
+        units[at : at + len(weights)] = spread(model, weights)
+        at += len(weights)
+    return units
+
+
+def least_cost(
+    votes: npt.NDArray[np.int64], costs: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.int64]:
+    """(rows,) int64: the first class of most votes, or of least expected cost."""
+    label: npt.NDArray[np.int64]
+    if costs is not None:
+        label = (votes @ costs).argmin(axis=1)
+    elif votes.shape[1] == 2:  # an argmax along a short axis costs a call a row
+        label = (votes[:, 1] > votes[:, 0]).astype(np.int64)
+    else:
+        label = votes.argmax(axis=1)
+    return label
+
+
+# ---------------------------------------------------------------- given
+
+
+def model_of(given: object) -> Model:
+    """The model itself, or that of a fitted estimator.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+    model = getattr(given, "model_", given)
+    if isinstance(model, Model):
+        return model
+    if isinstance(given, str | Path):
+        remedy = "read a model file with treekit.load first"
+    elif hasattr(given, "fit"):
+        remedy = (
+            "fit the treekit estimator first, or bring a model of scikit-learn in with its importer"
+        )
+    else:
+        remedy = "give what treekit.train or treekit.load returns"
+    raise TypeError(f"a treekit model is needed, not {type(given).__name__}; {remedy}")

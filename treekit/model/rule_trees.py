@@ -17,11 +17,15 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.ensemble import Model, make_model
-from treekit.model.joined import separate
+from treekit.model.concatenated import separate
+from treekit.model.model import Model, make_model
 from treekit.model.tree import Split, Tree
 
-__all__ = ["Conditions", "list_trees", "rule_model"]
+__all__ = [
+    "Conditions",
+    "list_trees",
+    "rule_model",
+]
 
 Index = npt.NDArray[np.int64]
 

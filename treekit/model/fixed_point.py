@@ -24,6 +24,8 @@ Thresholds
     are numbers of the input type (`threshold_between`, `floor_to`); a target
     that computes in double tests ``x <= t'`` without rounding x
     (`double_threshold`).
+
+Shares of a row's mass, where missing values go down every branch (Quinlan 1993, ch. 3).
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Dtype
 from treekit.errors import ModelError
+from treekit.model.tree import Split, Tree
 
 __all__ = [
     "MASS",
@@ -45,6 +48,7 @@ __all__ = [
     "Grid",
     "double_threshold",
     "floor_to",
+    "mass_bounds",
     "quotas",
     "regression_grid",
     "sum_grid",
@@ -52,6 +56,9 @@ __all__ = [
     "threshold_between",
     "units_per_tree",
 ]
+
+
+# ---------------------------------------------------------------- portable
 
 UNITS: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
 MAX_TREES = 100_000
@@ -290,3 +297,35 @@ def double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:
     middle = t.astype(np.float64) / 2 + above / 2
     even = (t.view(np.uint32) & 1) == 0
     return np.where(even, middle, np.nextafter(middle, -np.inf))
+
+
+# ---------------------------------------------------------------- fractional
+
+
+def mass_bounds(tree: Tree) -> npt.NDArray[np.int64]:
+    """The part of its parent's mass that each node gets of a row that divides there.
+
+    A node of bounds (low, high) gets ``(mass * high >> 24) - (mass * low >> 24)``
+    of a row of integer `mass`.  The bounds of siblings are adjacent, from 0 to
+    2**24, so that the parts add up to the mass, and each is computed alone.
+    They are in proportion to the training weights of the siblings (alike where
+    no weight reached any).
+
+    Returns
+    -------
+    (n, 2) int64
+        (0, 2**24) for the root.  The children of a MISSING node, which never
+        divides a row, have bounds, too.
+    """
+    bounds = np.zeros((tree.n_nodes, 2), dtype=np.int64)
+    bounds[0, 1] = MASS
+    inner = np.flatnonzero(tree.kind != Split.LEAF)
+    for count in np.unique(tree.n_children[inner]).tolist():
+        parents = inner[tree.n_children[inner] == count]
+        children = tree.first_child[parents][:, None].astype(np.int64) + np.arange(count)
+        weights = tree.weight[children]
+        weights[~weights.any(axis=1)] = 1.0
+        ends = np.cumsum(quotas(weights, MASS), axis=1)
+        bounds[children, 1] = ends
+        bounds[children[:, 1:], 0] = ends[:, :-1]
+    return bounds

@@ -2,6 +2,8 @@
 
 `sums` works on an encoded matrix (see `treekit.data.encode`); `predict` and
 `predict_proba` take any table.  The loops are in `treekit.kernels.predict`.
+
+Encoded matrices that a model may score: of its width and type, and of cells that it allows.
 """
 
 from __future__ import annotations
@@ -14,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Output
+from treekit.data.schema import Output, Schema
 from treekit.errors import DataError, ModelError
-from treekit.model.accepted import Matrix, accepted
 from treekit.model.links import values_of
-from treekit.model.votes import least_cost
+from treekit.model.model import least_cost
 
 if TYPE_CHECKING:
     from treekit.kernels.packed import PackedTrees
-    from treekit.model.ensemble import Model
+    from treekit.model.model import Model
 
 __all__ = [
+    "Matrix",
+    "accepted",
     "answers",
     "decide",
     "encoded",
@@ -35,6 +38,9 @@ __all__ = [
     "probabilities",
     "sums",
 ]
+
+
+# ---------------------------------------------------------------- predict
 
 _CACHE_BYTES = 1 << 20
 """Up to this size all packed nodes stay in the second cache between blocks of rows."""
@@ -267,3 +273,65 @@ def _share(work: Callable[[slice], None], n_rows: int, n_threads: int) -> None:
     parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
     with ThreadPoolExecutor(n_parts) as pool:
         list(pool.map(work, parts))
+
+
+# ---------------------------------------------------------------- accepted
+
+Matrix = npt.NDArray[np.floating[Any]]
+
+
+def accepted(model: Model, matrix: Matrix) -> Matrix:
+    """`matrix` in the model's input type and C order, if its policies allow each cell.
+
+    Raises
+    ------
+    DataError
+        If the shape or type is wrong, or the model's policy refuses a cell.
+    """
+    schema = model.schema
+    if getattr(matrix, "dtype", None) not in (np.float32, np.float64):
+        raise DataError(
+            "an encoded matrix is a float32 or float64 array; "
+            "use predict for tables, or encode_rows first"
+        )
+    if matrix.ndim != 2 or matrix.shape[1] != schema.n_features:
+        raise DataError(
+            f"the matrix has shape {matrix.shape}; the model needs (rows, {schema.n_features})"
+        )
+    with np.errstate(over="ignore"):  # beyond the largest float32 is infinite there too
+        result = np.ascontiguousarray(matrix, dtype=schema.dtype)
+    if model.unknown == "error":
+        _refuse_unknown(result, schema)
+    if model.missing == "error":
+        _refuse_missing(result, schema)
+    return result
+
+
+def _unknown_codes(codes: npt.NDArray[Any], n_levels: int) -> npt.NDArray[np.bool_]:
+    known = (codes >= 0) & (codes < n_levels) & (codes == np.floor(codes))
+    unknown: npt.NDArray[np.bool_] = ~known & ~np.isnan(codes)
+    return unknown
+
+
+def _refuse_unknown(matrix: Matrix, schema: Schema) -> None:
+    for f in np.flatnonzero(schema.nominal):
+        column = schema.columns[f]
+        unknown = _unknown_codes(matrix[:, f], len(column.levels))
+        if unknown.any():
+            row = int(unknown.argmax())
+            raise DataError(
+                f"row {row}: {matrix[row, f]} is not a code of column {column.name!r} "
+                f"({len(column.levels)} levels), and the model's unknown policy is 'error'"
+            )
+
+
+def _refuse_missing(matrix: Matrix, schema: Schema) -> None:
+    for f, column in enumerate(schema.columns):
+        missing = np.isnan(matrix[:, f])
+        if column.kind == "nominal":
+            missing |= _unknown_codes(matrix[:, f], len(column.levels))
+        if missing.any():
+            raise DataError(
+                f"row {int(missing.argmax())}: column {column.name!r} is missing, and the "
+                "model's missing policy is 'error'; fill it, or train with missing='direction'"
+            )

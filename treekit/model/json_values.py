@@ -14,7 +14,10 @@ import numpy as np
 
 from treekit.errors import ModelError
 
-__all__ = ["from_json", "to_json"]
+__all__ = [
+    "from_json",
+    "to_json",
+]
 
 
 def to_json(value: Any) -> Any:
