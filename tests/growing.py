@@ -12,8 +12,8 @@ from tests.reference import grow as reference
 from treekit.contracts import CriterionFunctions, SplitterFunctions
 from treekit.criteria.classes import entropy, gain_ratio, gini
 from treekit.criteria.numbers import squared_error
-from treekit.data.matrix import make_table
-from treekit.data.room import lines_of
+from treekit.data.binning import make_table
+from treekit.data.out_of_core import lines_of
 from treekit.grow.before import always
 from treekit.grow.blocks import Blocks
 from treekit.grow.builder import grow_tree

@@ -16,9 +16,8 @@ from tests.reference import c45rules as oracle
 from tests.reference import rules as matching
 from tests.strategies import matrices, models
 from treekit import DataError, ModelError, SettingError
-from treekit.data.dataset import Dataset
+from treekit.data.dataset import Dataset, coded_dataset
 from treekit.data.schema import Column, Schema
-from treekit.data.validation import coded_dataset
 from treekit.model import builder as build
 from treekit.model.builder import (
     Node,

@@ -11,8 +11,9 @@ from hypothesis.extra import numpy as hnp
 from tests.examples import examples
 from tests.reference.coding import code_column
 from tests.test_kernel_style import signed_in
-from treekit.data import matrix, room
-from treekit.data.matrix import make_table
+from treekit.data import binning as matrix
+from treekit.data import out_of_core as room
+from treekit.data.binning import make_table
 from treekit.kernels import coding as kernels
 
 FEW = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, -2.5, 1e-45, -1e-45, 3e38, -3e38, np.nan])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.dataset import make_dataset, make_dataset_xy
-from treekit.data.encode import encode_rows
+from treekit.data.encoding import encode_rows
 from treekit.data.schema import MISSING_MARKS
 from treekit.errors import DataError, SettingError, TreekitError, TreekitWarning
 

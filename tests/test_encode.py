@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from treekit.data.encode import encode_rows
+from treekit.data.encoding import encode_rows
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError
 

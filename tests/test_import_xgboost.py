@@ -18,7 +18,7 @@ import pytest
 
 import treekit
 from tests.foreign import FOLDER
-from treekit.data.encode import encode_rows
+from treekit.data.encoding import encode_rows
 from treekit.errors import DataError, ModelError, ModelFileError
 from treekit.interop.ubjson import MAX_NESTING, decode
 from treekit.interop.xgboost import read_xgboost, recognises_xgboost

@@ -12,8 +12,8 @@ import pytest
 from tests.growing import recipe_of
 from tests.reference.grow import Problem
 from treekit.criteria.ranks import quantile_loss
-from treekit.data import room
-from treekit.data.room import lines_of
+from treekit.data import out_of_core as room
+from treekit.data.out_of_core import lines_of
 from treekit.grow.builder import grow_tree
 from treekit.grow.criterion import compile_criterion
 from treekit.grow.plugins import Origin

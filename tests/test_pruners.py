@@ -16,7 +16,7 @@ from tests.growing import recipe_of
 from tests.reference import prune as reference
 from tests.reference.grow import Problem
 from treekit import DataError, registry
-from treekit.data.matrix import make_table
+from treekit.data.binning import make_table
 from treekit.grow.builder import grow_tree
 from treekit.grow.recipe import GrownTree
 from treekit.model.tree import Tree

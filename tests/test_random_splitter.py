@@ -17,8 +17,8 @@ import treekit
 from tests.examples import examples
 from tests.test_training import noisy, same_tree
 from treekit import RandomForestClassifier, RandomForestRegressor
-from treekit.data.encode import encode_rows
-from treekit.data.keys import keys_of, make_key_table
+from treekit.data.binning import keys_of, make_key_table
+from treekit.data.encoding import encode_rows
 from treekit.grow.scratch import make_scratch
 from treekit.grow.target import class_target
 from treekit.kernels.drawn import KEYS

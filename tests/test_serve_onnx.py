@@ -22,7 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import treekit
 from tests.extremes import EXTREMES, extreme_rows, refused
 from tests.reference.models import random_model
-from treekit.data.numbers import round_to
+from treekit.data.features import round_to
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelFileError
 from treekit.interop.onnx_graph import opened

@@ -19,7 +19,7 @@ from tests.examples import examples
 from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
 from tests.serving import put_in_service
 from tests.strategies import ALL_KINDS, matrices, models
-from treekit.data.numbers import round_to
+from treekit.data.features import round_to
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
 from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, subset, threshold

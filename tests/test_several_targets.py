@@ -19,8 +19,7 @@ from tests.growing import grow, same_tree
 from tests.reference import grow as reference
 from tests.test_grow import problem_of
 from treekit.cli import main
-from treekit.data.dataset import make_dataset
-from treekit.data.validation import make_validation
+from treekit.data.dataset import make_dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.estimators import (
     DecisionTreeClassifier,

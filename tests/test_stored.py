@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from treekit.cli import main
-from treekit.data import arrow_files, csv_files
+from treekit.data import table as arrow_files
+from treekit.data import table as csv_files
+from treekit.data.binning import make_table
 from treekit.data.dataset import make_dataset
-from treekit.data.encode import encode_rows
-from treekit.data.matrix import make_table
-from treekit.data.spill import Spill
-from treekit.data.stored import StoredCells, StoredColumn
+from treekit.data.encoding import encode_rows
+from treekit.data.out_of_core import Spill, StoredCells, StoredColumn
 from treekit.data.table import read_table
 from treekit.errors import DataError
 from treekit.model.builder import build_tree, leaf, subset, threshold

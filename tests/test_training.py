@@ -11,7 +11,7 @@ import treekit
 from tests.reference.evaluate import leaf_rows
 from treekit import Criterion, CriterionFunctions, DataError, SettingError
 from treekit.data.dataset import make_dataset, make_dataset_xy
-from treekit.data.encode import encode_rows
+from treekit.data.encoding import encode_rows
 from treekit.model.tree import Split, Tree
 from treekit.training import Fitted, fit
 from treekit.training.settings import features_to_try

@@ -13,8 +13,7 @@ import treekit
 from tests.growing import recipe_of
 from tests.reference.grow import Problem
 from treekit import DataError, DecisionTreeClassifier, RandomForestRegressor, SettingError
-from treekit.data.dataset import make_dataset
-from treekit.data.validation import make_validation
+from treekit.data.dataset import make_dataset, make_validation
 from treekit.grow.builder import grow_tree
 from treekit.grow.held import held_table, held_target
 from treekit.model.model import make_model

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.dataset import Dataset, make_dataset
+from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.data.schema import Label, level_text
 from treekit.data.table import Table, read_table
-from treekit.data.validation import make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.links import values_of
 from treekit.model.model import model_of

@@ -1,4 +1,4 @@
-"""Encoding, one cell at a time: the plain meaning of `treekit.data.encode`."""
+"""Encoding, one cell at a time: the plain meaning of `treekit.data.encoding`."""
 
 from __future__ import annotations
 

@@ -175,6 +175,6 @@ def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
 
 def _matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
     """Rows as the model reads them; those that a policy refuses, too."""
-    from treekit.data.encode import encode_rows
+    from treekit.data.encoding import encode_rows
 
     return encode_rows(table, model.schema, missing_marks=table.missing)

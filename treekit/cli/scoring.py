@@ -19,7 +19,7 @@ __all__ = ["answers", "quality", "read_rows", "summed"]
 
 def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
     """(rows, outputs) int64: summed leaf units, the table's own marks of missing cells kept."""
-    from treekit.data.encode import encode_rows
+    from treekit.data.encoding import encode_rows
     from treekit.model.scoring import sums
 
     matrix = encode_rows(
@@ -66,8 +66,7 @@ def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tup
     """The figure of target k, whose answers are `given` (rows,)."""
     import numpy as np
 
-    from treekit.data.levels import level_codes
-    from treekit.data.numbers import numeric_cells
+    from treekit.data.features import level_codes, numeric_cells
     from treekit.data.schema import level_text
 
     output = model.schema.outputs[k]

@@ -241,7 +241,7 @@ def read_dataset(given: dict[str, Any], settings: dict[str, Any], table: Table) 
 
 
 def _is_training_table(model: Model, test: Table) -> bool:
-    from treekit.data.validation import make_validation
+    from treekit.data.dataset import make_validation
     from treekit.training import is_training_table
 
     table = model.provenance.get("training_table", {})
@@ -260,7 +260,7 @@ def _validation(
     if given["validation"] is None:
         return None
     from treekit.cli.scoring import read_rows
-    from treekit.data.validation import make_validation
+    from treekit.data.dataset import make_validation
 
     return make_validation(
         read_rows(given["validation"], given["missing_marks"]),

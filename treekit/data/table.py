@@ -2,25 +2,66 @@
 
 >>> read_table({"age": [31, None], "city": ["Oslo", "?"]}).column("city")
 array(['Oslo', None], dtype=object)
+
+Dataframes and single columns of any library, through narwhals.
+
+narwhals is imported only when something arrives that is no array, dict, list
+or path.
+
+Tables in files: what a file is by its ending, and who reads it.
+
+CSV files with the standard library: small ones as lists of text, large ones by chunks.
+
+Parquet and Arrow files, with pyarrow: small ones at once, large ones by parts of columns.
 """
 
 from __future__ import annotations
 
+import csv
 import difflib
+import gzip
+import io
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import MISSING_MARKS, Cells, is_text, tidy, typed_text, without_marks
-from treekit.data.stored import StoredCells
-from treekit.errors import DataError
+from treekit.data.cells import (
+    MISSING_MARKS,
+    Cells,
+    is_text,
+    natural_order,
+    parse_numbers,
+    tidy,
+    typed_text,
+    without_marks,
+)
+from treekit.data.out_of_core import Spill, StoredCells, StoredColumn
+from treekit.errors import DataError, MissingExtraError
 
-__all__ = ["Table", "make_table", "near_names", "read_table"]
+__all__ = [
+    "Table",
+    "as_cells",
+    "from_arrow",
+    "from_frame",
+    "make_table",
+    "near_names",
+    "read_arrow",
+    "read_csv",
+    "read_file",
+    "read_table",
+]
+
+
+# ---------------------------------------------------------------- table
 
 _COMPARED = 200
 """Characters of an unknown name that are compared with known ones."""
@@ -36,7 +77,7 @@ class Table:
     cells : sequence of (rows,) arrays
         As read, tidy (see `treekit.data.cells`), marks of missing values
         still in place.  `column` gives them typed.  Those of a large file lie
-        in files (`treekit.data.stored`): ask for one at a time.
+        in files (`treekit.data.out_of_core`): ask for one at a time.
     levels : mapping of str to tuple
         Vocabulary of each column whose source declares one, in its order.
     untyped : frozenset of str
@@ -158,8 +199,6 @@ def read_table(
 
 def _read(source: Any, marks: frozenset[str], progress: Callable[[int, int], None] | None) -> Table:
     if isinstance(source, (str, os.PathLike)):
-        from treekit.data.files import read_file
-
         return read_file(source, marks, progress)
     if isinstance(source, np.ndarray):
         return _from_array(source)
@@ -167,7 +206,6 @@ def _read(source: Any, marks: frozenset[str], progress: Callable[[int, int], Non
         return _from_columns(source)
     if isinstance(source, (list, tuple)):
         return _from_rows(source)
-    from treekit.data.frames import from_frame
 
     table = from_frame(source)
     if table is not None:
@@ -262,7 +300,6 @@ def _from_array(array: npt.NDArray[Any]) -> Table:
 
 
 def _from_columns(source: Mapping[Any, Any]) -> Table:
-    from treekit.data.frames import as_cells
 
     columns, levels = [], {}
     for name, values in source.items():
@@ -300,3 +337,551 @@ def objects(values: Sequence[Any]) -> npt.NDArray[Any]:
     for position, value in enumerate(values):
         cells[position] = value
     return cells
+
+
+# ---------------------------------------------------------------- frames
+
+Declared = tuple[Any, ...] | None
+"""The vocabulary that a column's type declares, in its order, else None."""
+
+
+def from_frame(source: Any) -> Table | None:
+    """The table of a dataframe; None if it is none.
+
+    A lazy frame is collected.  Objects that only speak the Arrow PyCapsule
+    interface are read through pyarrow.
+    """
+    import narwhals.stable.v2 as nw
+    from narwhals.exceptions import DuplicateError
+
+    try:
+        frame = nw.from_native(source, pass_through=True, allow_series=True)
+        if isinstance(frame, nw.LazyFrame):
+            frame = frame.collect()
+        if isinstance(frame, nw.DataFrame):
+            return _from_narwhals(frame)
+    except DuplicateError as error:
+        names = [str(name) for name in source.columns]
+        twice = next((name for name in names if names.count(name) > 1), "?")
+        raise DataError(f"column name {twice!r} appears twice; rename one of them") from error
+    if isinstance(frame, nw.Series):
+        raise DataError(
+            f"a single column ({type(source).__name__}) is not a table; "
+            "pass a table with named columns, such as {'name': column}"
+        )
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        return from_arrow(source)
+    return None
+
+
+def from_arrow(source: Any) -> Table:
+    """The table of anything that pyarrow can make a table of."""
+    import narwhals.stable.v2 as nw
+
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "arrow") from error
+    return _from_narwhals(nw.from_native(pa.table(source), eager_only=True))
+
+
+def _from_narwhals(frame: Any) -> Table:
+    columns, levels = [], {}
+    # By position: a frame's name may be a number, which would ask for a row.
+    for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
+        cells, declared = _series_cells(series)
+        columns.append(cells)
+        if declared is not None:
+            levels[str(name)] = declared
+    return make_table(frame.columns, columns, levels=levels)
+
+
+def as_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
+    """One column of any kind: an array, a list, or a series of any library."""
+    if isinstance(values, np.ndarray):
+        return values, None
+    if isinstance(values, (list, tuple, range)):
+        return objects(values), None
+    import narwhals.stable.v2 as nw
+
+    series = nw.from_native(values, pass_through=True, allow_series=True)
+    if isinstance(series, nw.Series):
+        return _series_cells(series)
+    if type(values).__module__.startswith("pyarrow"):  # an Array; narwhals knows ChunkedArray
+        import pyarrow as pa
+
+        return _series_cells(nw.from_native(pa.chunked_array([values]), series_only=True))
+    if type(values).__name__ == "Categorical":  # pandas, without its Series
+        return objects(list(values)), tuple(values.categories)
+    if hasattr(values, "__array__"):
+        return np.asarray(values), None
+    if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
+        return objects(values), None
+    raise DataError(
+        f"column {name!r} is a {type(values).__name__}; a column must be an array or a list "
+        "of cells (for one row, pass a list with one dict)"
+    )
+
+
+def _series_cells(series: Any) -> tuple[npt.NDArray[Any], Declared]:
+    import narwhals.stable.v2 as nw
+
+    dtype = series.dtype
+    if isinstance(dtype, (nw.Categorical, nw.Enum)):
+        values = series.to_list()
+        return objects(values), _declared_levels(series, values)
+    if len(series) and series.null_count() == len(series):
+        return np.full(len(series), np.nan), None
+    if isinstance(dtype, nw.Decimal):
+        series = series.cast(nw.Float64)
+        dtype = series.dtype
+    if dtype.is_numeric():
+        return np.asarray(series.to_numpy()), None
+    if isinstance(dtype, (nw.Datetime, nw.Date, nw.Time)):
+        return np.empty(0, dtype="datetime64[s]"), None  # refused by name in `tidy`
+    if isinstance(dtype, nw.Duration):
+        return np.empty(0, dtype="timedelta64[s]"), None
+    return objects(series.to_list()), None
+
+
+def _declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
+    """Levels in declared order; in `natural_order` where the type's is only that of appearance.
+
+    pandas categories, polars enums and ordered Arrow dictionaries are declared.
+    """
+    import narwhals.stable.v2 as nw
+
+    if (
+        isinstance(series.dtype, nw.Enum)
+        or series.implementation.is_pandas_like()
+        or nw.is_ordered_categorical(series)
+    ):
+        return tuple(series.cat.get_categories().to_list())
+    found = {value for value in values if value is not None}
+    return tuple(natural_order(found) if is_text(objects(list(found))) else sorted(found))
+
+
+# ---------------------------------------------------------------- files
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_ARROW = {".parquet": "parquet", ".feather": "feather", ".arrow": "feather", ".ipc": "feather"}
+
+
+def read_file(
+    source: str | os.PathLike[str],
+    marks: frozenset[str],
+    progress: Callable[[int, int], None] | None = None,
+) -> Table:
+    """The table in a file, by its ending.
+
+    ``.csv`` (commas) and ``.tsv`` or ``.tab`` (tabs), also with ``.gz``:
+    UTF-8 with or without a byte order mark, a header line, quotes as in
+    RFC 4180.  Blank lines are skipped (in a file of one column they are a
+    missing cell).  ``.parquet``, ``.feather``, ``.arrow``, ``.ipc``: pyarrow.
+    The columns of a large file are stored in a temporary file without a name
+    (in ``TMPDIR``, as long as the table lives) and read from there one at a time.
+
+    Parameters
+    ----------
+    marks : frozenset of str
+        Texts that mean missing.
+    progress : callable, optional
+        ``progress(done, total)`` while a large file is read.
+    """
+    path = Path(source)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = suffixes[-1:] == [".gz"]
+    ending = (suffixes[:-1] if packed else suffixes)[-1:] or [""]
+    if ending[0] not in _SEPARATORS and (packed or ending[0] not in _ARROW):
+        known = ", ".join([*_SEPARATORS, ".csv.gz", *_ARROW])
+        raise DataError(f"cannot tell what {path.name!r} is by its ending; known: {known}")
+    if not path.is_file():
+        raise DataError(f"there is no file {os.fspath(source)!r}; check the path")
+    if ending[0] in _ARROW:
+        return read_arrow(path, _ARROW[ending[0]], marks, progress)
+
+    return read_csv(path, _SEPARATORS[ending[0]], packed, marks, progress)
+
+
+# ---------------------------------------------------------------- csv files
+
+LARGE = 1 << 25
+"""Bytes above which columns go to a file: as lists of text they would take twenty times that."""
+
+_CHUNK = 16_384
+"""Rows read at once: their cells are turned into columns while still in the cache."""
+
+_READ_REMEDY = "save it as UTF-8, or read it with a dataframe library and pass the dataframe"
+
+Progress = Callable[[int, int], None]
+Chunk = list[tuple[str, ...]]
+"""Some rows, column by column."""
+
+
+def read_csv(
+    path: Path,
+    separator: str,
+    packed: bool,
+    marks: frozenset[str],
+    progress: Progress | None = None,
+) -> Table:
+    """The table in a file of separated cells.
+
+    Parameters
+    ----------
+    packed : bool
+        The file is one of gzip.
+    marks : frozenset of str
+        Texts that mean missing.
+    progress : callable, optional
+        ``progress(done, total)`` of the bytes of a file that is read by chunks.
+    """
+    source = _Source(path, separator, packed)
+    large = path.stat().st_size > (LARGE // 4 if packed else LARGE)
+    return _stored(source, marks, progress) if large else _parsed(source)
+
+
+class _RaggedError(Exception):
+    """A row of another length than the header; located in a second reading."""
+
+
+class _Source:
+    """A file of separated cells, which may be read more than once, but is to stay the same."""
+
+    def __init__(self, path: Path, separator: str, packed: bool) -> None:
+        self.path, self.separator, self.packed = path, separator, packed
+        self._state = self._state_now()
+
+    def _state_now(self) -> tuple[int, int]:
+        """Size of the file, and when it was written."""
+        state = self.path.stat()
+        return state.st_size, state.st_mtime_ns
+
+    def _check_state(self) -> None:
+        """Raise `DataError` if the file is not what it was: rows of two files would be mixed."""
+        if self._state_now() != self._state:
+            raise DataError(
+                f"{self.path.name!r} has changed since treekit began to read it; start again, "
+                "once nothing writes to it any more"
+            )
+
+    def open(self) -> IO[str]:
+        """The file's text."""
+        if self.packed:
+            return io.TextIOWrapper(gzip.open(self.path, "rb"), encoding="utf-8-sig", newline="")
+        return self.path.open(encoding="utf-8-sig", newline="")
+
+    def chunks(
+        self, columns: Callable[[list[str]], None], progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """The rows by chunks, after ``columns(header)`` has been called.
+
+        Raises
+        ------
+        DataError
+            For a file that is no table; names the line.
+        """
+        try:
+            self._check_state()
+            with self.open() as stream:
+                yield from self._chunks(stream, columns, progress)
+            self._check_state()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.path.name!r} is not UTF-8 text (byte {error.object[error.start]:#04x}); "
+                + _READ_REMEDY
+            ) from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{self.path.name!r} cannot be read: {error}") from error
+
+    def _chunks(
+        self, stream: IO[str], columns: Callable[[list[str]], None], progress: Progress | None
+    ) -> Iterator[Chunk]:
+        reader = csv.reader(stream, delimiter=self.separator, strict=True)
+        header: list[str] = []
+        try:
+            header = next((row for row in reader if row), [])  # blank lines may come first
+            if not header:
+                raise DataError(
+                    f"{self.path.name!r} is empty; a table needs a header line and rows"
+                )
+            _check_header(self.path, header, self.separator)
+            columns(header)
+            for chunk in _columns(reader, len(header)):
+                yield chunk
+                if progress is not None:
+                    progress(self._position(stream), self.path.stat().st_size)
+        except csv.Error as error:
+            raise DataError(
+                f"{self.path.name!r}, line {reader.line_num}: {error}; check the quotes near it"
+            ) from error
+        except _RaggedError as error:
+            line, cells = self._find_ragged(len(header))
+            raise DataError(
+                f"{self.path.name!r}, line {line} has {cells} cells but the header has "
+                f"{len(header)}; check its separators and quotes"
+            ) from error
+
+    def _position(self, stream: Any) -> int:
+        """Bytes of the file that have been read; a stream of text in use does not tell."""
+        return int((stream.buffer.fileobj if self.packed else stream.buffer).tell())
+
+    def _find_ragged(self, width: int) -> tuple[int, int]:
+        """Line number and length of the first row of another length."""
+        with self.open() as stream:
+            reader = csv.reader(stream, delimiter=self.separator, strict=True)
+            for row in reader:
+                if row and len(row) != width:
+                    return reader.line_num, len(row)
+        self._check_state()
+        return 0, 0
+
+    def refuse_no_rows(self) -> None:
+        """Raise the `DataError` of a file without rows."""
+        raise DataError(f"{self.path.name!r} has a header but no rows; it needs at least one")
+
+
+def _check_header(path: Path, header: list[str], separator: str) -> None:
+    try:
+        check_names(header)
+    except DataError as error:
+        raise DataError(f"{path.name!r}: {error}") from None
+    others = [mark for mark in ";\t|," if mark != separator and mark in header[0]]
+    if len(header) == 1 and others:
+        raise DataError(
+            f"{path.name!r} has one column {header[0]!r}: its cells seem to be separated by "
+            f"{others[0]!r}; treekit reads commas in .csv and tabs in .tsv"
+        )
+
+
+def _columns(reader: Iterator[list[str]], width: int) -> Iterator[Chunk]:
+    """The rows of the file column by column, a chunk of rows at a time."""
+    while chunk := list(islice(reader, _CHUNK)):
+        lengths = set(map(len, chunk))
+        if 0 in lengths:
+            chunk = [row or [""] for row in chunk] if width == 1 else [r for r in chunk if r]
+            lengths = set(map(len, chunk))
+        if not chunk:
+            continue
+        if lengths != {width}:
+            raise _RaggedError
+        yield list(zip(*chunk, strict=True))
+
+
+def _parsed(source: _Source) -> Table:
+    """The table with all its text in memory."""
+    names: list[str] = []
+    parts: list[Chunk] = list(source.chunks(names.extend))
+    if not parts:
+        source.refuse_no_rows()
+    columns = [_joined(column) for column in zip(*parts, strict=True)]
+    return make_table(names, columns, untyped=True)
+
+
+def _joined(parts: tuple[tuple[str, ...], ...]) -> np.ndarray[Any, Any]:
+    column = np.empty(sum(map(len, parts)), dtype=object)
+    first = 0
+    for part in parts:
+        column[first : first + len(part)] = part
+        first += len(part)
+    return column
+
+
+def _stored(source: _Source, marks: frozenset[str], progress: Progress | None) -> Table:
+    """The table with its columns in a file: numbers where all cells are, else texts."""
+    spill = Spill()
+    names: list[str] = []
+    columns: list[StoredColumn] = []
+    texts: set[int] = set()
+    late: set[int] = set()  # found to be text after numbers had been stored
+    for chunk in source.chunks(names.extend, progress):
+        columns = columns or [StoredColumn(spill) for _ in names]
+        for i, cells in enumerate(chunk):
+            numbers = None if i in texts or i in late else parse_numbers(_objects(cells), marks)
+            if numbers is not None:
+                columns[i].append(numbers)
+            elif columns[i].n_rows == 0 or i in texts:
+                texts.add(i)
+                columns[i].append(_objects(cells))
+            else:
+                late.add(i)
+    if not columns:
+        source.refuse_no_rows()
+    # Only another reading knows the text of numbers: of all late columns at once, and of one
+    # that is declared nominal when it is asked for.
+    as_text = dict(zip(late, _texts(source, spill, late, progress), strict=True))
+
+    @cache
+    def text_of(position: int) -> StoredColumn:
+        return _texts(source, spill, [position], progress)[0]
+
+    stored = tuple(as_text.get(i, column) for i, column in enumerate(columns))
+    lazy = StoredCells(stored, marks, text_of, 0, stored[0].n_rows)
+    return Table(tuple(names), lazy, untyped=frozenset(names))
+
+
+def _texts(
+    source: _Source, spill: Spill, positions: Collection[int], progress: Progress | None
+) -> list[StoredColumn]:
+    """Columns as the texts that they are written as."""
+    columns = [StoredColumn(spill) for _ in positions]
+    header: list[str] = []
+    for chunk in source.chunks(header.extend, progress) if columns else ():
+        for i, column in zip(positions, columns, strict=True):
+            column.append(_objects(chunk[i]))
+    return columns
+
+
+def _objects(cells: tuple[str, ...]) -> np.ndarray[Any, Any]:
+    column = np.empty(len(cells), dtype=object)
+    column[:] = cells
+    return column
+
+
+# ---------------------------------------------------------------- arrow files
+
+"""Cells above which columns go to a file: in memory they would take 256 MB and copies of that."""
+
+_BATCH = 1 << 16
+"""Rows that are decoded together."""
+
+_BROKEN = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
+"""What pyarrow was seen to raise for damaged files, beside exceptions of its own."""
+Parts = Iterator[tuple[int, Any]]
+"""Positions of columns, and Arrow's arrays of cells: of each column one behind the other."""
+
+
+def read_arrow(
+    path: Path, form: str, marks: frozenset[str], progress: Progress | None = None
+) -> Table:
+    """The table in a file of the form ``parquet`` or ``feather`` (Arrow's own).
+
+    Parameters
+    ----------
+    marks : frozenset of str
+        Texts that mean missing.
+    progress : callable, optional
+        ``progress(done, total)`` of the cells of a file that is read in parts.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.feather
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "arrow") from error
+    try:
+        large = _large(path, form)
+        if large is not None:
+            return _store_arrow(*large, marks, progress)
+        read = pyarrow.parquet.read_table if form == "parquet" else pyarrow.feather.read_table
+        table = read(path)
+        # Offsets of texts are believed otherwise, and point anywhere in a damaged file.
+        table.validate(full=True)
+
+        return from_arrow(table)
+    except DataError:
+        raise
+    except (pa.ArrowException, *_BROKEN) as error:
+        raise DataError(f"{path.name!r} is not a readable {form} file: {error}") from error
+
+
+def _large(path: Path, form: str) -> tuple[Any, int, Parts] | None:
+    """Schema, number of rows and parts of columns of a large file; None for one to be read at once.
+
+    Of all columns of Parquet side by side pyarrow holds more than what is asked for, a row
+    group of the file at worst (106 MB where this is 4).
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if form == "parquet":
+        # Without these two settings pyarrow keeps a row group of the column.
+        file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
+        schema, n_rows = file.schema_arrow, file.metadata.num_rows
+        batches = (
+            (batch, [position])
+            for position, name in enumerate(schema.names)
+            for batch in file.iter_batches(batch_size=_BATCH, use_threads=False, columns=[name])
+        )
+    else:
+        with path.open("rb") as head:
+            if head.read(6) != b"ARROW1":  # the first version of Feather
+                return None
+
+        def mapped() -> Any:
+            """Anew for each batch: what was read of a file in memory stays there with it."""
+            return pa.ipc.open_file(pa.memory_map(str(path)))
+
+        schema, numbers = mapped().schema, range(mapped().num_record_batches)
+        n_rows = sum(mapped().get_batch(i).num_rows for i in numbers)
+        everything = list(range(len(schema.names)))
+        batches = ((mapped().get_batch(i), everything) for i in numbers)
+    plain = all(map(_is_plain, schema.types))
+    if not plain or n_rows == 0 or n_rows * len(schema.types) <= LARGE:
+        return None
+    return schema, n_rows, _parts(batches, schema.names)
+
+
+def _parts(batches: Iterator[tuple[Any, Sequence[int]]], names: Sequence[str]) -> Parts:
+    for batch, positions in batches:
+        batch.validate(full=True)
+        for position in positions:
+            cells = batch.column(names[position])  # asked for "a", Parquet reads "a.b", too
+            for first in range(0, len(cells), _BATCH):
+                yield position, cells.slice(first, _BATCH)
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Whether the cells of a type in one batch tell what they would be in the whole column."""
+    from pyarrow import types
+
+    if types.is_dictionary(dtype):
+        return not dtype.ordered and _is_text(dtype.value_type)
+    return bool(
+        types.is_integer(dtype)
+        or types.is_floating(dtype)
+        or types.is_boolean(dtype)
+        or types.is_decimal(dtype)
+        or _is_text(dtype)
+    )
+
+
+def _is_text(dtype: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(dtype) or types.is_large_string(dtype))
+
+
+def _store_arrow(
+    schema: Any,
+    n_rows: int,
+    parts: Parts,
+    marks: frozenset[str],
+    progress: Progress | None,
+) -> Table:
+    """The table with its columns in a file."""
+    import pyarrow as pa
+
+    names = check_names(schema.names)
+    spill = Spill()
+    columns = [StoredColumn(spill) for _ in names]
+    done = 0
+    for position, values in parts:
+        name, column = names[position], columns[position]
+        coded = pa.types.is_dictionary(values.type)
+        plain = values.dictionary_decode() if coded else values
+        if plain.null_count == len(plain):  # of codes of a missing level none is null
+            column.append_missing(len(plain))
+        else:
+            column.append(tidy(name, as_cells(name, plain)[0])[0])
+        done += len(plain)
+        if progress is not None:
+            progress(done, len(names) * n_rows)
+    levels = {
+        name: tuple(natural_order(value for value in column.distinct or () if value is not None))
+        for name, column, dtype in zip(names, columns, schema.types, strict=True)
+        if pa.types.is_dictionary(dtype)
+    }
+    pa.default_memory_pool().release_unused()
+    stored = StoredCells(tuple(columns), marks, None, 0, columns[0].n_rows)
+    return Table(names, stored, MappingProxyType(levels))

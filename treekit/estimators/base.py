@@ -15,10 +15,9 @@ from sklearn.utils import (
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from treekit import registry
-from treekit.data.dataset import Dataset, make_dataset_xy
-from treekit.data.encode import encode_rows
+from treekit.data.dataset import Dataset, coded_dataset, make_dataset_xy
+from treekit.data.encoding import encode_rows
 from treekit.data.schema import Schema
-from treekit.data.validation import coded_dataset
 from treekit.errors import SettingError
 from treekit.estimators.algorithms import by_algorithm, effective
 from treekit.estimators.inputs import column_kinds, read_input

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from treekit.data.numbers import InputType
+from treekit.data.features import InputType
 from treekit.model.model import UnknownPolicy
 
 __all__ = ["ClassParameters", "ForestParameters", "Parameters"]

@@ -20,7 +20,7 @@ from sklearn.utils import (
 from sklearn.utils.multiclass import check_classification_targets
 
 from treekit.data.dataset import Dataset
-from treekit.data.levels import check_text
+from treekit.data.features import check_text
 from treekit.data.schema import Output, python_label
 from treekit.errors import DataError
 from treekit.estimators.base import EstimatorBase

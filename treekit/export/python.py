@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treekit._version import __version__
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.data.schema import Label, Output, Schema
 from treekit.export.divided import divided_form
 from treekit.export.literals import (

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from sqlglot import exp
 
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.literals import identifiers

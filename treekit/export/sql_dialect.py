@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sqlglot import exp
 
 from treekit.data.cells import value_text
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.errors import ExportError
 from treekit.export.sql_syntax import (
     Sql,

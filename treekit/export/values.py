@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema
 from treekit.export.arrays import Tables
 from treekit.export.form_values import arrays_of, form_values
@@ -84,7 +84,7 @@ def template_values(
         ``columns``: records of ``name`` (literal), ``nominal``, ``levels``
         (literals), ``has_values`` (1 = a level is a number or bool), and ``aliases``:
         records of ``text`` (literal) and ``code``, see
-        `treekit.data.levels.LevelIndex`; ``has_values``: 1 = that of a column is;
+        `treekit.data.features.LevelIndex`; ``has_values``: 1 = that of a column is;
         ``level_counts``: an array, -1 = a number; ``level_start``,
         ``level_order``: arrays, the codes of each column's levels in the order of
         their texts.

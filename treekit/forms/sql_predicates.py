@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.export.sql_dialect import BLANKS, Dialect
 from treekit.export.sql_duckdb import DuckDB
 from treekit.export.sql_names import check_names

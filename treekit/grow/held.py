@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.matrix import Coding, make_table
+from treekit.data.binning import Coding, make_table
 from treekit.data.schema import Dtype
 from treekit.grow.target import Target, class_blocks
 from treekit.kernels.node import Rows, Table
@@ -51,7 +51,7 @@ def held_table(
     Parameters
     ----------
     columns : sequence of (rows,) arrays
-        As in `treekit.data.matrix.make_table`.
+        As in `treekit.data.binning.make_table`.
     table : Table
         Of the training columns.
     dtype : {"float32", "float64"}

@@ -15,7 +15,7 @@ from numba.extending import overload, register_jitable
 
 from treekit import splitting
 from treekit.contracts import SplitterFunctions
-from treekit.data.matrix import Coding
+from treekit.data.binning import Coding
 from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import criterion as criteria
 from treekit.grow.asking import shown

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.matrix import Coding
+from treekit.data.binning import Coding
 from treekit.data.schema import Dtype
 from treekit.grow.recipe import SurrogateRule
 from treekit.kernels.grow import Grown

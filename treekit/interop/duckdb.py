@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.levels import UNSEEN, LevelIndex
+from treekit.data.features import UNSEEN, LevelIndex
 from treekit.data.schema import Column, Output
 from treekit.errors import ExportError
 from treekit.model.model import Model, model_of

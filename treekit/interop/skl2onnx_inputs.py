@@ -1,7 +1,7 @@
 """From the tensors that skl2onnx hands on to the matrix that treekit's graphs take.
 
 Numbers come to the model's input type by way of double, as in
-`treekit.data.encode`.  A nominal column comes as its values, text or numbers,
+`treekit.data.encoding`.  A nominal column comes as its values, text or numbers,
 and becomes codes: LabelEncoder for text; for numbers LabelEncoder on float32
 too, and then a comparison with the level itself in double, because 0.1 in
 double is not the level that float32 makes of it.  What is missing becomes NaN,
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import ExportError
 from treekit.export.onnx_graph import ML_DOMAIN, Graph

@@ -138,7 +138,7 @@ class Finder:
         Whether it keeps to monotonic constraints (`treekit.kernels.monotonic`).
     keys : bool
         Whether it finds the same splits by keys in place of exact codes
-        (`treekit.data.keys`), which nobody needs to sort columns for.
+        (`treekit.data.binning`), which nobody needs to sort columns for.
     """
 
     kernel: Callable[..., Any]

@@ -25,7 +25,7 @@ MOST_DRAWS = 64
 """Draws of the sides of categories before the first one is put apart."""
 
 KEYS = np.uint32(0xFFFFFFFF)
-"""The missing code of numeric columns whose codes are keys; see `treekit.data.keys`."""
+"""The missing code of numeric columns whose codes are keys; see `treekit.data.binning`."""
 
 
 @inlined

@@ -1,6 +1,6 @@
 """Scoring in this process: integer sums of the leaves, then one decision.
 
-`sums` works on an encoded matrix (see `treekit.data.encode`); `predict` and
+`sums` works on an encoded matrix (see `treekit.data.encoding`); `predict` and
 `predict_proba` take any table.  The loops are in `treekit.kernels.predict`.
 
 Encoded matrices that a model may score: of its width and type, and of cells that it allows.
@@ -236,7 +236,7 @@ def _most_leaves(model: Model) -> np.uint64:
 
 def encoded(model: Model, rows: Any) -> Matrix:
     """(rows, features) of the model's input type: rows of any table, by its policies."""
-    from treekit.data.encode import encode_rows
+    from treekit.data.encoding import encode_rows
 
     return encode_rows(rows, model.schema, missing=model.missing, unknown=model.unknown)
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.encode import encode_rows
-from treekit.data.levels import level_codes
-from treekit.data.numbers import numeric_cells
+from treekit.data.encoding import encode_rows
+from treekit.data.features import level_codes, numeric_cells
 from treekit.data.schema import level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError

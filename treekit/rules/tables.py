@@ -86,8 +86,8 @@ def known_rows(schema: Schema, table: Any, targets: Sequence[str] | None = None)
 
 def rows_of(schema: Schema, table: Any) -> Matrix:
     """(rows, features) float64: see `Known.matrix`."""
-    from treekit.data.encode import encode_rows
-    from treekit.data.levels import UNSEEN, level_codes
+    from treekit.data.encoding import encode_rows
+    from treekit.data.features import UNSEEN, level_codes
 
     read = _read(table, schema)
     matrix = np.array(encode_rows(read, schema, missing_marks=read.missing), dtype=np.float64)
@@ -112,7 +112,7 @@ def _target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
     """(rows,) float64: codes of labels, or numbers."""
     if not output.classes:
         return _numbers(table, name, "target column")
-    from treekit.data.levels import level_codes
+    from treekit.data.features import level_codes
 
     # As texts: a file knows no types.  Other labels than the schema's are codes below -1.
     texts = [level_text(label) or "" for label in output.classes]
@@ -120,7 +120,7 @@ def _target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
 
 
 def _numbers(table: Table, name: str, role: str) -> npt.NDArray[np.float64]:
-    from treekit.data.numbers import numeric_cells
+    from treekit.data.features import numeric_cells
 
     table.index(name, role)
     return np.asarray(numeric_cells(table, name), dtype=np.float64)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from treekit import registry
 from treekit.contracts import SplitterFunctions
-from treekit.data.matrix import make_table
+from treekit.data.binning import make_table
 from treekit.errors import DataError
 from treekit.kernels.node import PLAIN, Node
 from treekit.splitting import branch_stats, missing_to

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit._version import __version__
-from treekit.data.dataset import Dataset, make_dataset
-from treekit.data.validation import make_validation
+from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
 from treekit.training.again import settings_like
@@ -135,7 +134,7 @@ def fit(
 ) -> Fitted:
     """Train a model on a `Dataset`; see `train` for the settings.
 
-    `validation` has the same schema: `treekit.data.validation` makes it.
+    `validation` has the same schema: `treekit.data.dataset` makes it.
     `start` is a forest of the same settings and fewer trees: its trees are
     kept, and the forest is the one that growing all at once gives.
     """

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.dataset import Dataset
-from treekit.data.validation import make_validation
+from treekit.data.dataset import Dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import decide, label_codes, leaf_indices, sums

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.data.schema import Label, level_text
 from treekit.data.table import near_names
 from treekit.errors import SettingError

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import Sums
+from treekit.data.binning import make_key_table, make_table
 from treekit.data.dataset import Dataset
-from treekit.data.keys import make_key_table
-from treekit.data.matrix import make_table
-from treekit.data.room import lines_of
+from treekit.data.out_of_core import lines_of
 from treekit.errors import SettingError
 from treekit.grow.before import always
 from treekit.grow.held import Held, held_table, held_target

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from treekit import registry
 from treekit.contracts import Criterion, Layout, Task, TaskColumn
 from treekit.data.dataset import Dataset
-from treekit.data.levels import check_text
+from treekit.data.features import check_text
 from treekit.data.schema import Output, Schema
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.isolation import FOREIGN, cause, isolated

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.encode import encode_rows
-from treekit.data.levels import UNSEEN, level_codes
+from treekit.data.encoding import encode_rows
+from treekit.data.features import UNSEEN, level_codes
 from treekit.data.schema import level_text
 from treekit.data.table import Table, make_table, near_names, objects, read_table
 from treekit.errors import DataError
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     table : Table
         Of one row, with each column of the model.
     codes : (features,) list of float
-        Encoded; see `treekit.data.encode`.
+        Encoded; see `treekit.data.encoding`.
     cells : tuple of Given
     """
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.numbers import numeric_cells
+from treekit.data.features import numeric_cells
 from treekit.data.schema import Dtype, Schema
 from treekit.data.table import Table
 

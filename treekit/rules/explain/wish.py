@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.data.schema import level_text
 from treekit.data.table import near_names
 from treekit.errors import SettingError

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.dataset import Dataset
-from treekit.data.validation import make_validation
+from treekit.data.dataset import Dataset, make_validation
 from treekit.errors import DataError, ModelError, SettingError
 from treekit.model.model import Model, least_cost
 from treekit.rules.learn.bare import refuse_lists

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.dataset import Dataset, make_dataset
-from treekit.data.validation import make_validation
+from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model
 from treekit.training.classes import class_weights, keeping_weight, with_class_weights

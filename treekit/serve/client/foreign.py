@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.numbers import numeric_cells
+from treekit.data.features import numeric_cells
 from treekit.data.schema import level_text
 from treekit.data.table import Table, near_names
 from treekit.errors import DataError

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from treekit.data.encode import encode_rows
+from treekit.data.encoding import encode_rows
 from treekit.data.schema import Schema, level_text
 from treekit.data.table import Table
 from treekit.serve.client.client import Client

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.numbers import round_to
+from treekit.data.features import round_to
 from treekit.errors import ModelError
 from treekit.model.fixed_point import mass_bounds
 from treekit.model.scoring import leaf_indices, sums

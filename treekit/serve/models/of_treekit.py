@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.encode import encode_rows
-from treekit.data.numbers import round_to
+from treekit.data.encoding import encode_rows
+from treekit.data.features import round_to
 from treekit.data.schema import Output, python_label
 from treekit.data.table import make_table, near_names
 from treekit.errors import DataError

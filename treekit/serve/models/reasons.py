@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.numbers import round_to
+from treekit.data.features import round_to
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.models.tensors import Tensor
 

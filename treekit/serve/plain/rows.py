@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treekit.data.levels import LevelIndex
+from treekit.data.features import LevelIndex
 from treekit.serve.errors import InvalidRequestError
 from treekit.serve.models.served import Batch
 from treekit.serve.plain.bodies import near, quoted

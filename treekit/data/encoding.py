@@ -8,13 +8,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.levels import UNSEEN, level_codes
-from treekit.data.numbers import Floats, numeric_cells, round_to
+from treekit.data.features import UNSEEN, Floats, level_codes, numeric_cells, round_to
 from treekit.data.schema import Schema
 from treekit.data.table import Table, near_names, read_table
 from treekit.errors import DataError
 
-__all__ = ["encode_rows"]
+__all__ = [
+    "encode_rows",
+]
 
 
 def encode_rows(

@@ -1,25 +1,96 @@
-"""Columns of a table too large for memory, in a temporary file.
+"""One temporary file without a name: what is too large for memory, piece by piece.
+
+It lies in the folder for temporary files (``TMPDIR``) but is not listed there.  The
+system frees it when nothing holds it open any more, however the process ends.
+
+Columns of a table too large for memory, in a temporary file.
 
 Numbers are stored as they are, other cells as positions in a list of the
 distinct ones.  A column is written piece by piece and read whole or in part;
 the types it ends with are those that reading it at once would give.
+
+Room for the matrix of codes: in memory, or in a file that the system pages.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
+import threading
+import weakref
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.cells import Cells, is_text, typed_text, without_marks
-from treekit.data.spill import Spill
+from treekit.errors import DataError
 
-__all__ = ["StoredCells", "StoredColumn"]
+__all__ = [
+    "Spill",
+    "StoredCells",
+    "StoredColumn",
+    "lines_of",
+    "matrix_room",
+]
+
+
+# ---------------------------------------------------------------- spill
+
+
+class Spill:
+    """A file of arrays, written one behind the other and read in any order, by any thread."""
+
+    def __init__(self) -> None:
+        # Unbuffered: pieces are large.  Windows has no file without a name, but takes this
+        # one away when its last handle is closed, if need be by the system.
+        self._file = tempfile.TemporaryFile(prefix="treekit-table-", buffering=0)  # noqa: SIM115
+        self._lock = threading.Lock()
+        self._size = 0
+        weakref.finalize(self, self._file.close)
+
+    def write(self, cells: npt.NDArray[Any], place: int | None = None) -> int:
+        """Write the bytes of an array (n,) at a place, by default behind all others; the place.
+
+        Raises
+        ------
+        DataError
+            If there is no room for them.
+        """
+        rest = np.ascontiguousarray(cells).view(np.uint8).data
+        with self._lock:
+            start = self._size if place is None else place
+            try:
+                self._file.seek(start)
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+            except OSError as error:
+                raise DataError(
+                    f"a table that is too large for memory cannot be stored in the folder for "
+                    f"temporary files, {tempfile.gettempdir()!r}: {error.strerror or error}; "
+                    "make room there, or set TMPDIR to another folder"
+                ) from error
+            self._size = max(self._size, self._file.tell())
+        return start
+
+    def read(self, cells: npt.NDArray[Any], place: int) -> None:
+        """Fill a contiguous array (n,) with the bytes from a place on."""
+        rest = cells.view(np.uint8).data
+        with self._lock:
+            self._file.seek(place)
+            while rest:
+                n_bytes = self._file.readinto(rest)
+                if not n_bytes:
+                    raise DataError("the temporary file of a large table ends early; start again")
+                rest = rest[n_bytes:]
+
+
+# ---------------------------------------------------------------- stored
 
 
 class StoredColumn:
@@ -190,3 +261,55 @@ class StoredCells(Sequence[Cells]):
     def rows(self, first: int, stop: int) -> StoredCells:
         """Those of the rows `first` to `stop` of these."""
         return replace(self, first=self.first + first, stop=min(self.first + stop, self.stop))
+
+
+# ---------------------------------------------------------------- room
+
+SPARE = 0.1
+"""Share of the free memory that a copy may take which saves time only."""
+
+SHARE = 0.5
+"""Share of the memory that is free above which a matrix lies in a temporary file."""
+
+
+def matrix_room(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array to be filled.
+
+    One that is larger than `SHARE` of the free memory is mapped from a file in
+    the folder for temporary files (``TMPDIR``), which goes with the array: the
+    system writes out what is not in use.
+    """
+    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    if size <= SHARE * _free_memory():
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile(prefix="treekit-codes-") as file:
+        return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
+
+
+def lines_of(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """A matrix of codes (features, rows) once more, row by row: (rows * features,).
+
+    None where that would take more than `SPARE` of the free memory: what is read
+    along it may be read down the columns, only more slowly.
+    """
+    if codes.nbytes > SPARE * _free_memory():
+        return None
+    lines = np.empty(codes.shape[::-1], codes.dtype)
+    for first in range(0, len(lines), _BLOCK):  # of rows that the cache holds
+        lines[first : first + _BLOCK] = codes[:, first : first + _BLOCK].T
+    return lines.reshape(-1)
+
+
+_BLOCK = 2048
+
+
+def _free_memory() -> float:
+    """Bytes that the system could hand out; infinite where it does not say."""
+    try:
+        with Path("/proc/meminfo").open(encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return 1024.0 * float(line.split()[1])
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, AttributeError):
+        return float("inf")

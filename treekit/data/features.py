@@ -1,0 +1,528 @@
+"""Input columns of a table: which kind each is, its levels, and what float32 would lose.
+
+The input columns of a dataset, each made when it is asked for.
+
+Vocabularies of nominal columns, and the codes of their cells.
+
+Numeric columns: cells to doubles, and the choice of the input type.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.cells import is_text, map_cells, natural_order, parse_numbers, value_text
+from treekit.data.schema import Column, Dtype, level_text
+from treekit.data.table import Table, near_names
+from treekit.errors import DataError, SettingError, TreekitWarning
+
+__all__ = [
+    "UNSEEN",
+    "Columns",
+    "InputType",
+    "Kinds",
+    "LevelIndex",
+    "Loss",
+    "check_input_type",
+    "check_text",
+    "choose_dtype",
+    "level_codes",
+    "loss_of",
+    "narrowed",
+    "numeric_cells",
+    "read_inputs",
+    "round_to",
+    "vocabulary",
+    "warn_if_merged",
+]
+
+
+# ---------------------------------------------------------------- inputs
+
+Codes = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What the caller says of the columns."""
+
+    nominal: Sequence[str]
+    numeric: Sequence[str]
+    levels: Mapping[str, Sequence[Any]]
+
+    def check(self, inputs: Collection[str]) -> None:
+        """Raise `DataError` for names that are no inputs, or declared as both kinds."""
+        roles = {"nominal": self.nominal, "numeric": self.numeric, "levels": self.levels}
+        for role, names in roles.items():
+            for name in names:
+                if name not in inputs:
+                    raise DataError(
+                        f"{role} names {name!r}, which is no input column; "
+                        + near_names(name, inputs)
+                    )
+        both = set(self.numeric) & (set(self.nominal) | set(self.levels))
+        if both:
+            raise DataError(
+                f"column {min(both)!r} is declared both numeric and nominal; choose one"
+            )
+
+    def is_nominal(self, table: Table, name: str) -> bool:
+        """Whether the column is one of categories."""
+        if name in self.numeric:
+            return False
+        if name in self.nominal or name in self.levels or table.levels.get(name):
+            return True
+        return table.column(name).dtype.kind in "Ob"
+
+
+def read_inputs(
+    table: Table, names: Sequence[str], kinds: Kinds, dtype: InputType
+) -> tuple[tuple[Column, ...], Dtype, Columns]:
+    """The columns of a schema, its input type, and their cells; each column is read once.
+
+    Raises
+    ------
+    DataError
+        For cells that training cannot use; names column, row and value.
+    """
+    check_input_type(dtype)
+    columns: list[Column] = []
+    makers: list[Callable[[Dtype], npt.NDArray[Any]]] = []
+    losses: dict[str, Loss] = {}
+    for name in names:
+        if kinds.is_nominal(table, name):
+            column, codes = _nominal_column(table, name, kinds.levels.get(name))
+            makers.append(partial(_codes, narrowed(codes)))
+        else:
+            column, values = Column(name), _numeric_column(table, name)
+            if dtype == "float32" or (dtype == "auto" and not any(losses.values())):
+                losses[name] = loss_of(values)
+            parsed = table.column(name).dtype.kind == "O"  # not twice: it costs more than memory
+            makers.append(partial(round_to, values) if parsed else partial(_numbers, table, name))
+        columns.append(column)
+    input_type = choose_dtype(losses, dtype)
+    return tuple(columns), input_type, Columns([partial(maker, input_type) for maker in makers])
+
+
+def _codes(codes: npt.NDArray[Any], dtype: Dtype) -> Codes:
+    del dtype
+    return codes.astype(np.int32, copy=False)
+
+
+def _numbers(table: Table, name: str, dtype: Dtype) -> Floats:
+    return round_to(numeric_cells(table, name), dtype)
+
+
+def _nominal_column(
+    table: Table, name: str, declared: Sequence[Any] | None
+) -> tuple[Column, Codes]:
+    levels = vocabulary(table, name, declared)
+    codes = level_codes(table, name, levels)
+    unseen = codes == UNSEEN
+    if unseen.any():
+        row = int(unseen.argmax())
+        value = table.cells[table.index(name)][row]
+        raise DataError(
+            f"column {name!r} holds {value!r} in row {row} (counting from 0), which is not among "
+            "its declared levels; declare it too"
+        )
+    return Column(name, "nominal", levels), codes
+
+
+def _numeric_column(table: Table, name: str) -> Floats:
+    values = numeric_cells(table, name)
+    bad = np.isinf(values)
+    if bad.any():
+        raise DataError(
+            f"column {name!r} is infinite in row {int(bad.argmax())} (counting from 0); training "
+            "needs finite or missing numbers: correct the cell or make it missing"
+        )
+    warn_if_merged(table, name)
+    return values
+
+
+# ---------------------------------------------------------------- columns
+
+ColumnArray = npt.NDArray[Any]
+
+
+class Columns(Sequence[ColumnArray]):
+    """Columns by position; none is kept.
+
+    A column that must be rounded, or that lies in a file, would take four bytes
+    a cell or more for as long as the dataset lives; coding wants one at a time.
+
+    Parameters
+    ----------
+    makers : sequence of callables
+        ``maker()`` gives the column (rows,): read only, it may be a view of the source.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], ColumnArray]]) -> None:
+        self._makers = tuple(makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    @overload
+    def __getitem__(self, position: int) -> ColumnArray: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> Columns: ...
+
+    def __getitem__(self, position: int | slice) -> ColumnArray | Columns:
+        if isinstance(position, slice):
+            return Columns(self._makers[position])
+        return self._makers[position]()
+
+
+def narrowed(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger[Any]]:
+    """Codes of levels (rows,), -1 = missing, in the smallest type that holds them."""
+    most = int(codes.max(initial=0))
+    for dtype in (np.int8, np.int16):
+        if most <= np.iinfo(dtype).max:
+            return codes.astype(dtype)
+    return codes
+
+
+# ---------------------------------------------------------------- levels
+
+UNSEEN = -2
+"""Code of a cell that is in no vocabulary; -1 is a missing cell."""
+
+
+class LevelIndex:
+    """Finds the level that a cell is: the same in tables, requests and settings.
+
+    In this order a cell is
+
+    1. the level of exactly its text (`treekit.data.schema.level_text`);
+    2. missing, if it is None, NaN or a mark of a missing value;
+    3. the level that is the same number or bool: ``True``, ``"TRUE"`` and ``" true"`` are
+       one, as are ``3``, ``3.0`` and ``"3.0"``.
+
+    Other texts that differ in blanks or case are different categories, and so is ``007``,
+    a name, from the number 7. Of several levels that are one number or bool, only the one
+    written as Python writes it (``3``, ``True``) is found by 3.
+
+    Parameters
+    ----------
+    levels : sequence of str
+    marks : collection of str
+        Texts that mean missing.
+
+    Attributes
+    ----------
+    levels : tuple of str
+    texts : tuple of str
+        Levels and marks, which are read before numbers and bools are.
+    codes : dict of str to int
+        Position of each level, and that of the entries of `aliases`.
+    aliases : dict of str to int
+        Position of the levels that are numbers or bools in other words than Python's, by
+        Python's: ``True`` of ``TRUE``.
+    has_values : bool
+        Whether a level is a number or a bool.
+    """
+
+    def __init__(self, levels: Sequence[str], marks: Collection[str] = ()) -> None:
+        self.levels = tuple(levels)
+        self.texts = (*self.levels, *sorted(marks))
+        self._marks = frozenset(marks)
+        own = {level: code for code, level in enumerate(levels)}
+        values: dict[str, list[int]] = {}
+        for level, code in own.items():
+            value = None if _has_leading_zero(level) else value_text(level)
+            if value is not None:
+                values.setdefault(value, []).append(code)
+        self.has_values = bool(values)
+        self.aliases = {
+            value: codes[0]
+            for value, codes in values.items()
+            if len(codes) == 1 and value not in own and value not in self._marks
+        }
+        self.codes = own | self.aliases
+
+    def code(self, cell: Any) -> int:
+        """Position of a cell's level; -1 = missing, `UNSEEN` = none of the vocabulary."""
+        text = level_text(cell)
+        if text is None:
+            return -1
+        found = self.codes.get(text)
+        if found is None and isinstance(cell, str):
+            if text.strip() in self._marks:
+                return -1
+            found = self.codes.get(value_text(text) or text)
+        return UNSEEN if found is None else found
+
+
+def level_codes(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:
+    """Position of each cell of column `name` in a vocabulary; see `LevelIndex`.
+
+    Returns
+    -------
+    (rows,) int32
+        -1 = missing, `UNSEEN` = not in the vocabulary.
+    """
+    index = LevelIndex(levels, table.missing)
+    return map_cells(table.cells[table.index(name)], index.code, np.int32)
+
+
+def vocabulary(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[str, ...]:
+    """The levels of a nominal column.
+
+    `declared` first, else the levels of the column's own type, else what is
+    there: numbers and bools ascending, text in `natural_order`.  Bools of a source
+    without types keep its words (``FALSE``, ``TRUE``) if it has one for each.
+
+    Raises
+    ------
+    DataError
+        If `declared` repeats a level, or nothing is declared and every cell is missing.
+    """
+    if declared is not None:
+        levels = [level_text(level) for level in declared]
+        if None in levels:
+            raise DataError(f"the declared levels of {name!r} hold a missing value; leave it out")
+        texts = tuple(level for level in levels if level is not None)
+    elif name in table.levels:
+        own = [level_text(level) for level in table.levels[name]]
+        texts = tuple(dict.fromkeys(t for t in own if t is not None and t not in table.missing))
+    else:
+        texts = tuple(_present_levels(table, name))
+    if not texts:
+        raise DataError(
+            f"column {name!r} is nominal but has no value; declare its levels or leave it out"
+        )
+    for text in texts:
+        check_text(text, f"a level of column {name!r}")
+    return texts
+
+
+def _present_levels(table: Table, name: str) -> list[str]:
+    typed = table.column(name)
+    if is_text(typed):
+        return natural_order(set(typed) - {None})
+    if name in table.untyped:
+        raw = set(table.cells[table.index(name)])
+        present = {v for v in raw if v is not None and v.strip() not in table.missing}
+        if any(map(_has_leading_zero, present)):
+            # 007 is a name, not seven: a forced nominal column keeps it as written.
+            return natural_order(present)
+        if typed.dtype.kind in "Ob":  # bools, in the words of the file: FALSE before TRUE
+            words = sorted({text.strip() for text in present}, key=str.casefold)
+            if len({word.casefold() for word in words}) == len(words):
+                return words
+    distinct = set(typed) - {None} if typed.dtype.kind == "O" else np.unique(typed)
+    texts = [level_text(value) for value in sorted(distinct)]
+    return list(dict.fromkeys(text for text in texts if text is not None))
+
+
+def _has_leading_zero(text: str) -> bool:
+    digits = text.strip().lstrip("+-")
+    return digits[:1] == "0" and digits[1:2].isdigit()
+
+
+def check_text(text: str, role: str) -> None:
+    """Refuse text that no file could hold (lone surrogates)."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{role} is not valid Unicode: {text!r}; replace its lone surrogates"
+        ) from error
+
+
+# ---------------------------------------------------------------- numbers
+
+Floats: TypeAlias = npt.NDArray[Any]
+"""float32 or float64."""
+
+InputType: TypeAlias = Literal["auto", "float32", "float64"]
+Loss: TypeAlias = Literal["values", "range"] | None
+"""What a column would lose as float32: nothing, values apart, or its range."""
+
+_PART = 1 << 18
+"""Rows that are looked at together."""
+
+_SAMPLE = 1 << 11
+"""Rows that tell whether a column seems to hold few different numbers."""
+
+
+def numeric_cells(table: Table, name: str) -> Floats:
+    """Column `name` as numbers, NaN = missing.
+
+    Decimal text is read as a double, bools as 0 and 1.
+
+    Returns
+    -------
+    (rows,) float32 or float64
+        float32 only if the source is.
+
+    Raises
+    ------
+    DataError
+        For a cell that is text and no number; names the first.
+    """
+    cells = table.column(name)
+    if cells.dtype.kind != "O":
+        exact = cells.dtype in (np.float32, np.float64)
+        return cells if exact else cells.astype(np.float64)
+    if not is_text(cells):  # bools and None
+        return np.array([np.nan if cell is None else float(cell) for cell in cells])
+    numbers = parse_numbers(cells, table.missing)
+    if numbers is None:
+        rows = range(len(cells))
+        row = next(i for i in rows if parse_numbers(cells[i : i + 1], table.missing) is None)
+        raise DataError(
+            f"column {name!r} is numeric but row {table.first_row + row} (counting from 0) holds "
+            f"{cells[row]!r}; correct the cell, or add its text to the marks of missing values"
+        )
+    return numbers.astype(np.float64, copy=False)
+
+
+def warn_if_merged(table: Table, name: str) -> None:
+    """Warn, naming the column, if distinct whole numbers become one double."""
+    cells = table.column(name)
+    if cells.dtype.kind not in "iu" or cells.dtype.itemsize < 8:
+        return
+    huge = np.unique(cells[(cells >= 2**53) | (cells <= -(2**53))])
+    doubles = huge.astype(np.float64)
+    merged = doubles[1:] == doubles[:-1]
+    if merged.any():
+        first = int(merged.argmax())
+        warnings.warn(
+            f"column {name!r} holds {huge[first]} and {huge[first + 1]}, which are one number as a "
+            "double; subtract a constant from the column, or declare it nominal if it is a name",
+            TreekitWarning,
+            stacklevel=6,
+        )
+
+
+def round_to(values: npt.NDArray[Any], dtype: Dtype) -> Floats:
+    """Numbers rounded to the input type; to a double first, as all artifacts do.
+
+    A float array of that type is returned as it is, not copied.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype.kind != "f" or values.dtype.itemsize > 8:
+            values = values.astype(np.float64)
+        return values.astype(dtype, copy=False)
+
+
+def loss_of(column: Floats) -> Loss:
+    """What rounding a finite numeric column (NaN = missing) to float32 would lose.
+
+    ``"range"`` if a number is beyond float32.  ``"values"`` if values that a
+    split could need become one: further apart than a millionth of the column's
+    range, or more than half of the distinct values.  A few neighbours always
+    merge in a long column of real numbers (84 of 100,000 normal ones); no
+    split misses those, and they must not force float64.
+    """
+    if column.dtype == np.float32 or _is_float32(column):
+        return None
+    least, most = float(np.fmin.reduce(column)), float(np.fmax.reduce(column))
+    if not np.isfinite(round_to(np.array([least, most]), "float32")).all():
+        return "range"
+    # Two numbers of one float32 are no further apart than floats are at the largest.
+    apart = max(max(-least, most) * 2.0**-23, 2.0**-149)
+    if apart < 0.99e-6 * (most - least) and _has_many_floats(column):
+        return None
+    return "values" if _merges(_distinct(column)) else None
+
+
+def _is_float32(column: Floats) -> bool:
+    rounded = round_to(column, "float32")
+    return bool(((rounded == column) | (column != column)).all())
+
+
+def _has_many_floats(column: Floats) -> bool:
+    """Tell, surely, that the column holds half as many different float32 as known numbers.
+
+    The slots of a hash table that are taken are never more than the different
+    numbers; slots are multiples of an odd constant (Knuth 1973, section 6.4).
+    """
+    if len(column) > 2 * _SAMPLE and not _has_many_floats(column[:_SAMPLE]):
+        return False  # most likely no: the other way of telling is quick then
+    shift = 32 - min(max(2 * len(column), 16).bit_length(), 28)
+    taken = np.zeros(1 << (32 - shift), dtype=np.bool_)
+    for part in _parts(column):
+        bits = round_to(part, "float32").view(np.uint32)
+        taken[(bits * np.uint32(2654435769)) >> np.uint32(shift)] = True
+    return bool(2 * (np.count_nonzero(taken) - 1) >= len(column))
+
+
+def _distinct(column: Floats) -> npt.NDArray[np.float64]:
+    """The column's different known numbers, some of them more than once; ascending."""
+    owner = np.full(1 << 14, np.nan)
+    shift = np.uint64(64 - 14)
+    found = [owner]
+    for part in _parts(column):
+        slots = ((part + 0.0).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> shift
+        free = np.isnan(owner[slots])
+        owner[slots[free]] = part[free]
+        found.append(part[owner[slots] != part])
+    numbers = np.concatenate(found)
+    numbers.sort()
+    return numbers[: len(numbers) - int(np.isnan(numbers).sum())]
+
+
+def _merges(ordered: npt.NDArray[np.float64]) -> bool:
+    """Tell whether ascending numbers need float64; see `loss_of`."""
+    extent = ordered[-1] / 2 - ordered[0] / 2
+    widest, n_merged, n_distinct = 0.0, 0, 0
+    for first in range(0, len(ordered) - 1, _PART):
+        part = ordered[first : first + _PART + 1]
+        low = round_to(part, "float32")
+        gaps = part[1:] / 2 - part[:-1] / 2  # halves: the range may overflow
+        merged = (gaps > 0) & (low[1:] == low[:-1])
+        widest = max(widest, float(gaps[merged].max(initial=0.0)))
+        n_merged += int(np.count_nonzero(merged))
+        n_distinct += int(np.count_nonzero(gaps))
+    return n_merged > 0 and bool(widest > extent * 1e-6 or 2 * n_merged > n_distinct + 1)
+
+
+def _parts(column: Floats) -> Iterator[npt.NDArray[np.float64]]:
+    """The column in stretches whose copies stay small."""
+    for first in range(0, len(column), _PART):
+        yield np.ascontiguousarray(column[first : first + _PART])
+
+
+def choose_dtype(losses: Mapping[str, Loss], dtype: InputType) -> Dtype:
+    """The input type for numeric columns that would lose so much by float32.
+
+    ``auto`` takes float32 unless a column would lose by it; ``float32`` then
+    warns and names the column.
+    """
+    check_input_type(dtype)
+    if dtype == "float64":
+        return "float64"
+    for name, loss in losses.items():
+        if loss is None:
+            continue
+        if dtype == "auto":
+            return "float64"
+        if loss == "range":
+            raise DataError(
+                f"column {name!r} holds numbers beyond the largest float32; use dtype='float64'"
+            )
+        warnings.warn(
+            f"rounding column {name!r} to float32 merges values that differ; dtype='auto' or "
+            "'float64' keeps them apart, or subtract a constant from the column",
+            TreekitWarning,
+            stacklevel=5,
+        )
+    return "float32"
+
+
+def check_input_type(dtype: InputType) -> None:
+    """Refuse what is no input type; a `SettingError` for it."""
+    if dtype not in ("auto", "float32", "float64"):
+        raise SettingError(f"unknown input type {dtype!r}; known: auto, float32, float64")
