@@ -30,7 +30,7 @@ from treekit.grow.target import (
     numbers_target,
     rank_target,
 )
-from treekit.kernels.node import PLAIN, Limits, Ways
+from treekit.kernels.records import PLAIN, Limits, Ways
 from treekit.model.tree import Split, Tree
 from treekit.splitters.axis import AXIS
 

@@ -28,7 +28,7 @@ from treekit.cli.terminal import shown
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError
-from treekit.kernels import notice
+from treekit.kernels import compile as notice
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import make_model
 
@@ -390,8 +390,8 @@ def test_a_long_compilation_of_kernels_is_announced_once(
 ):
     monkeypatch.setattr(notice, "PATIENCE", 0.0)
     with notice.compile_notice():
-        compile_one("treekit.kernels.grow")
-        compile_one("treekit.kernels.node")
+        compile_one("treekit.kernels.grow_tree")
+        compile_one("treekit.kernels.records")
     told = capsys.readouterr().err  # not a terminal: no line for each kernel
     assert re.fullmatch(
         r"compiling treekit's kernels for the first time\ncompiled 2 kernels in \d+ s\n", told
@@ -412,14 +412,14 @@ def test_a_terminal_is_told_which_kernel_compiles_and_for_how_long(
     monkeypatch.setattr(notice, "PATIENCE", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with notice.compile_notice():
-        compile_one("treekit.kernels.grow")
+        compile_one("treekit.kernels.grow_tree")
     told = capsys.readouterr().err
     assert re.search(r"\r\x1b\[K\x1b\[2mkernel 1, add: \d+ s", told)
     assert re.search(r"\r\x1b\[K.*compiled 1 kernels in \d+ s", told)
 
 
 @pytest.mark.parametrize(
-    ("module", "patience"), [("treekit.kernels.grow", 1e6), ("treekit_hellinger", 0.0)]
+    ("module", "patience"), [("treekit.kernels.grow_tree", 1e6), ("treekit_hellinger", 0.0)]
 )
 def test_a_short_compilation_or_that_of_a_plugin_is_not_announced(
     module: str,
@@ -456,7 +456,7 @@ def test_python_tells_a_person_at_a_terminal_what_compiles(
         notice.watch()  # once is enough
     assert len(heard) == lines
     try:
-        compile_one("treekit.kernels.grow")
+        compile_one("treekit.kernels.grow_tree")
     finally:
         for kind, ear in heard:
             event.unregister(kind, ear)

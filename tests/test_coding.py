@@ -14,7 +14,7 @@ from tests.test_kernel_style import signed_in
 from treekit.data import binning as matrix
 from treekit.data import out_of_core as room
 from treekit.data.binning import make_table
-from treekit.kernels import coding as kernels
+from treekit.kernels import feature_codes as kernels
 
 FEW = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, -2.5, 1e-45, -1e-45, 3e38, -3e38, np.nan])
 CELLS = st.one_of(FEW, st.floats(allow_infinity=False, width=32))

@@ -17,9 +17,10 @@ from treekit import splitting
 from treekit.criteria import classes
 from treekit.grow.fingerprint import fingerprint
 from treekit.grow.splitter import _compiled_find
-from treekit.kernels import kept, predict
+from treekit.kernels import compile as kept
+from treekit.kernels import score_batch as predict
 from treekit.kernels.compile import compiling, kernel
-from treekit.kernels.pointers import Pointer
+from treekit.kernels.function_pointers import Pointer
 
 
 def from_nowhere():

@@ -176,7 +176,7 @@ print(kernel.add(1), sum(kernel.add.stats.cache_hits.values()))
 @pytest.mark.system
 def test_machine_code_of_a_folder_that_cannot_be_written_is_used(tmp_path):
     (tmp_path / "kernel.py").write_text(
-        "from numba import njit\nfrom treekit.kernels.kept import keep\n"
+        "from numba import njit\nfrom treekit.kernels.compile import keep\n"
         "@njit\ndef add(x):\n    return x + 41\nadd = keep(add)\n"
     )
     (tmp_path / "run.py").write_text(KEPT)

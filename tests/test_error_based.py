@@ -16,7 +16,7 @@ from tests.examples import examples
 from tests.reference import error_based as reference
 from treekit import SettingError
 from treekit.data.dataset import make_dataset
-from treekit.kernels.raising import Bound, pessimistic
+from treekit.kernels.pruning import Bound, pessimistic
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.pruners.collapse import collapse, graft, kept_nodes

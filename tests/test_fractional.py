@@ -20,7 +20,7 @@ from tests.tiers import later
 from treekit.grow.builder import grow_tree
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares, part_rows, route
-from treekit.kernels.node import Ways
+from treekit.kernels.records import Ways
 from treekit.model.tree import Split
 
 NEARLY = 1.0 - 1e-6

@@ -20,8 +20,13 @@ from treekit.criteria.ranks import quantile_loss
 from treekit.grow.builder import grow_tree
 from treekit.grow.criterion import CompiledCriterion, compile_criterion
 from treekit.grow.plugins import Origin
-from treekit.kernels import bitset, rank_groups, rank_many, rank_sweep, ranks, tally
-from treekit.kernels.bitset import words_for
+from treekit.kernels import node_statistics as tally
+from treekit.kernels import quantile_splits as bitset
+from treekit.kernels import quantile_splits as rank_groups
+from treekit.kernels import quantile_splits as rank_many
+from treekit.kernels import quantile_splits as rank_sweep
+from treekit.kernels import quantile_statistics as ranks
+from treekit.kernels.quantile_splits import words_for
 from treekit.model.tree import Split
 
 CLASSES = ["gini", "entropy", "gain_ratio"]

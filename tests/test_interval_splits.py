@@ -10,7 +10,7 @@ import treekit
 from treekit import Pruner, PrunerFunctions, Splitter, SplitterFunctions
 from treekit.errors import PluginError
 from treekit.grow.proposed import are_intervals
-from treekit.kernels.node import Table
+from treekit.kernels.records import Table
 from treekit.model.scoring import leaf_indices
 from treekit.splitting import (
     branch_stats,

@@ -26,28 +26,26 @@ from treekit.data.schema import Column, Schema
 from treekit.grow.criterion import compile_criterion
 from treekit.grow.plugins import Origin
 from treekit.grow.route import route
-from treekit.kernels import (
-    axis,
-    bitset,
-    derived,
-    divided,
-    dropping,
-    fractional,
-    keys,
-    move,
-    predict,
-    rank_axis,
-    rank_groups,
-    rank_levels,
-    rank_many,
-    ranks,
-    single,
-    straight,
-    tally,
-)
-from treekit.kernels import grow as growing
-from treekit.kernels import route as leading
-from treekit.kernels.node import Ways
+from treekit.kernels import axis_splits as axis
+from treekit.kernels import feature_codes as keys
+from treekit.kernels import grow_tree as growing
+from treekit.kernels import node_statistics as tally
+from treekit.kernels import partition_rows as fractional
+from treekit.kernels import partition_rows as move
+from treekit.kernels import quantile_splits as bitset
+from treekit.kernels import quantile_splits as rank_axis
+from treekit.kernels import quantile_splits as rank_groups
+from treekit.kernels import quantile_splits as rank_levels
+from treekit.kernels import quantile_splits as rank_many
+from treekit.kernels import quantile_statistics as ranks
+from treekit.kernels import route_rows as leading
+from treekit.kernels import rule_bitsets as dropping
+from treekit.kernels import score_batch as derived
+from treekit.kernels import score_batch as predict
+from treekit.kernels import score_batch as straight
+from treekit.kernels import score_fractional as divided
+from treekit.kernels import score_row as single
+from treekit.kernels.records import Ways
 from treekit.model import scoring as scorer
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import make_model

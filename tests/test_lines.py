@@ -19,7 +19,7 @@ from treekit.grow.criterion import compile_criterion
 from treekit.grow.plugins import Origin
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.kernels.compile import Finder
-from treekit.kernels.random import find_random
+from treekit.kernels.random_splits import find_random
 
 ROWS = 1_500
 

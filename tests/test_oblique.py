@@ -18,8 +18,8 @@ from tests.reference import evaluate
 from treekit import splitting
 from treekit.contracts import Splitter, SplitterFunctions
 from treekit.errors import PluginError, SettingError
-from treekit.kernels.along import best_cut
-from treekit.kernels.node import PLAIN, Node, Rows, Table
+from treekit.kernels.oblique_splits import best_cut
+from treekit.kernels.records import PLAIN, Node, Rows, Table
 from treekit.model.tree import Split
 
 

@@ -23,7 +23,7 @@ from treekit import (
     SplitterFunctions,
     TreekitWarning,
 )
-from treekit.kernels.node import Node
+from treekit.kernels.records import Node
 from treekit.splitting import (
     Split,
     branch_stats,

@@ -14,7 +14,7 @@ from tests.reference import evaluate
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError
-from treekit.kernels.keys import GROUP
+from treekit.kernels.feature_codes import GROUP
 from treekit.model import scoring as scorer
 from treekit.model.builder import (
     Surrogate,

@@ -21,8 +21,8 @@ from treekit.data.binning import keys_of, make_key_table
 from treekit.data.encoding import encode_rows
 from treekit.grow.scratch import make_scratch
 from treekit.grow.target import class_target
-from treekit.kernels.drawn import KEYS
-from treekit.kernels.sides import ALIKE, add_side, pack
+from treekit.kernels.node_statistics import ALIKE, add_side, pack
+from treekit.kernels.random_splits import KEYS
 from treekit.model.fixed_point import floor_to
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from treekit.kernels.compile import Compiled, Linked
-from treekit.kernels.sides import lanes_of
-from treekit.kernels.tally import CODE_OF, tally
+from treekit.kernels.node_statistics import CODE_OF, lanes_of, tally
 
 
 @nb.njit(error_model="numpy")

@@ -31,7 +31,7 @@ from treekit.estimators import DecisionTreeClassifier, DecisionTreeRegressor
 from treekit.grow.bootstrap import make_bootstrap
 from treekit.grow.grid import grid_of
 from treekit.grow.layouts import layout_target
-from treekit.kernels.node import Table
+from treekit.kernels.records import Table
 from treekit.testing import check_pruner
 from treekit.training.tasks import MOST_CELLS
 

@@ -81,7 +81,7 @@ def touched_by(of, rows):
 @given(st.data())
 @settings(max_examples=examples(30))
 def test_routes_give_every_row_the_integers_that_the_model_means(data):
-    from treekit.kernels.routes import answers_below
+    from treekit.kernels.reachability import answers_below
 
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=6))

@@ -1,7 +1,7 @@
 """What a splitter plugin works with: the node it sees and the splits it proposes.
 
 A splitter's ``find(node, criterion, rng)`` looks at one node
-(`treekit.kernels.node.Node`) and returns a `Split`, or None to leave it a leaf.
+(`treekit.kernels.records.Node`) and returns a `Split`, or None to leave it a leaf.
 It is compiled by numba where possible, and these functions compile with it::
 
     split = threshold_split(feature, cut)
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.node import Node
+from treekit.kernels.records import Node
 
 __all__ = [
     "Node",
@@ -204,7 +204,9 @@ def summarise_ranks(
     stats: npt.NDArray[np.float64],
 ) -> None:
     """Rank statistics of the rows ``order[:count]`` into `stats`; a compiled find has its own."""
-    from treekit.kernels.ranks import summarise  # numba: only for criteria that ask for ranks
+    from treekit.kernels.quantile_statistics import (
+        summarise,  # numba: only for criteria that ask for ranks
+    )
 
     summarise(values, order, 0, count, quantile, stats)
 

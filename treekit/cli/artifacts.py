@@ -190,7 +190,7 @@ def verify_command(
     artifacts, so that a pattern such as out/m.* will do; they are passed over.
     """
     from treekit.cli.report import print_report
-    from treekit.kernels.notice import compile_notice
+    from treekit.kernels.compile import compile_notice
     from treekit.model.model_file import load
     from treekit.verify import verify
 

@@ -130,7 +130,7 @@ def _rule_lines(model: Model) -> list[str]:
 def _verified(model: Model, name: str, artifacts: list[Path]) -> Report:
     """Prove the artifacts that this machine can run; name those that it cannot."""
     from treekit.cli.report import print_report
-    from treekit.kernels.notice import compile_notice
+    from treekit.kernels.compile import compile_notice
     from treekit.verify import verify
     from treekit.verify.runners import runner_of
 

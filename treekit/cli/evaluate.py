@@ -107,7 +107,7 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
     from treekit.cli.scoring import read_rows
     from treekit.cli.waiting import fold_progress
     from treekit.evaluation import cross_validate, group_codes
-    from treekit.kernels.notice import compile_notice
+    from treekit.kernels.compile import compile_notice
 
     names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
     settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())

@@ -83,7 +83,7 @@ def check_command(
     NAME is a component, or an entry point or a distribution, all of whose
     components are judged.  Exit code 1: a law is broken.
     """
-    from treekit.kernels.notice import compile_notice
+    from treekit.kernels.compile import compile_notice
     from treekit.testing.wording import worded
 
     found = _components(name, kind)

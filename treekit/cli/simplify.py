@@ -83,7 +83,7 @@ def simplify_command(**given: Any) -> None:
 def _learned(
     method: str, model: Model, table: Table, rules: int | None, test: Table | None
 ) -> LearnedList:
-    from treekit.kernels.notice import compile_notice
+    from treekit.kernels.compile import compile_notice
 
     most: dict[str, Any] = {} if rules is None else {"rules": rules}
     with compile_notice():

@@ -274,7 +274,7 @@ def _validation(
 def fitted(dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None) -> Model:
     """A model trained before the eyes of a person: notices and progress on stderr."""
     from treekit.cli.waiting import tree_progress
-    from treekit.kernels.notice import compile_notice
+    from treekit.kernels.compile import compile_notice
     from treekit.training import fit
 
     with compile_notice(), tree_progress() as progress:

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.out_of_core import matrix_room
-from treekit.kernels.coding import DIGITS, assign_bins, assign_ranks, bin_starts, sort_keys
-from treekit.kernels.drawn import KEYS
-from treekit.kernels.node import Table
+from treekit.kernels.feature_codes import DIGITS, assign_bins, assign_ranks, bin_starts, sort_keys
+from treekit.kernels.random_splits import KEYS
+from treekit.kernels.records import Table
 
 __all__ = [
     "MAX_BINS",
@@ -209,7 +209,7 @@ def _read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class _Form(NamedTuple):
-    """How floats of a width are keys; see `treekit.kernels.coding`."""
+    """How floats of a width are keys; see `treekit.kernels.feature_codes`."""
 
     unsigned: Any
     float: Any

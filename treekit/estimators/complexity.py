@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.prune import breaking_links, weakest_links
+from treekit.kernels.pruning import breaking_links, weakest_links
 from treekit.model.tree import Split, Tree
 
 __all__ = ["impurity_path"]

@@ -1,6 +1,6 @@
 """Trees as packed nodes, for loops that neither branch nor look anything up but nodes and cells.
 
-The nodes of `treekit.model.packing` (see `treekit.kernels.predict` for their meaning),
+The nodes of `treekit.model.packing` (see `treekit.kernels.score_batch` for their meaning),
 made for source code: steps count from the node itself, so that a walk needs
 nothing but its place; a leaf holds the number of what it says as its key, which
 never makes a row move because its cell is always 0; and levels are looked up in a

@@ -10,8 +10,8 @@ from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares
 from treekit.grow.surrogates import surrogate_fields
 from treekit.grow.values import node_values
-from treekit.kernels.grow import Grown
-from treekit.kernels.node import Rows, Table
+from treekit.kernels.grow_tree import Grown
+from treekit.kernels.records import Rows, Table
 from treekit.model.fixed_point import floor_to, threshold_between
 from treekit.model.tree import Split, Tree, gathered, no_entries
 
@@ -29,7 +29,7 @@ def assemble(
     kind = np.ascontiguousarray(g["kind"])
     inner = kind != Split.LEAF
     level_branch, level_start = _pooled(grown, g, (kind == Split.SUBSET) | (kind == Split.MULTIWAY))
-    # A column, and the bits of its weight, by turns; see `treekit.kernels.oblique`.
+    # A column, and the bits of its weight, by turns; see `treekit.kernels.oblique_splits`.
     terms, term_start = _pooled(grown, g, kind == Split.OBLIQUE)
     stats = grown.stats[:n]
     said = _said(stats, g)

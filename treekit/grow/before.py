@@ -11,7 +11,7 @@ from numba import types
 from treekit.grow.criterion import FROZEN_CELLS, FROZEN_MATRIX
 from treekit.grow.fingerprint import fingerprint
 from treekit.grow.plugins import Origin, compiled
-from treekit.kernels.pointers import CELLS, MATRIX, Pointer, read_only
+from treekit.kernels.function_pointers import CELLS, MATRIX, Pointer, read_only
 
 __all__ = ["always", "compile_before"]
 

@@ -16,16 +16,16 @@ from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.asking import Origin, asked, shown
 from treekit.grow.recipe import Recipe
 from treekit.isolation import cause
-from treekit.kernels.found import (
+from treekit.kernels.grow_tree import Grown
+from treekit.kernels.records import (
     BAD_CHOICE,
     BAD_NUMBER,
     BAD_ORDER,
     BAD_PENALTY,
     BAD_PRIORITY,
     BAD_SCORE,
+    Limits,
 )
-from treekit.kernels.grow import Grown
-from treekit.kernels.node import Limits
 
 __all__ = ["check_sizes", "culprit", "stopped"]
 
@@ -41,9 +41,9 @@ def stopped(
     Parameters
     ----------
     status : int
-        As in `treekit.kernels.found`.
+        As in `treekit.kernels.records`.
     best : (S + 6,) float64
-        What the kernel left of the candidate, in `treekit.kernels.node.Scratch.best`.
+        What the kernel left of the candidate, in `treekit.kernels.records.Scratch.best`.
     """
     criterion, splitter = recipe.criterion.origin, recipe.splitter.origin
     parent, functions = grown.stats[node], recipe.criterion.functions
@@ -123,7 +123,7 @@ def check_sizes(recipe: Recipe, grown: Grown, n: int) -> None:
 
     At least two branches of each split weigh ``min_weight_leaf``, which is what
     `treekit.splitting.heavy_enough` asks.  The branches of a split on intervals are
-    those of its whole nest, `treekit.kernels.nest`.
+    those of its whole nest, `treekit.kernels.grow_tree`.
     """
     if not recipe.splitter.origin.foreign or not (grown.nodes["kind"][:n] != 0).any():
         return

@@ -16,7 +16,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from treekit.kernels.pointers import read_only, stack_cells, stack_matrix
+from treekit.kernels.function_pointers import read_only, stack_cells, stack_matrix
 
 __all__ = ["Blocks", "block_key", "mean_impurity", "mean_score", "plain_mean"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from treekit.grow.grid import draws_of
 from treekit.grow.target import Target
-from treekit.kernels.node import Table
+from treekit.kernels.records import Table
 
 __all__ = ["Bootstrap", "make_bootstrap"]
 

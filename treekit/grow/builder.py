@@ -20,10 +20,9 @@ from treekit.grow.plugins import current
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.scratch import make_scratch
 from treekit.grow.surrogates import make_surrogacy
-from treekit.kernels.grow import NODE, Grown, grow
-from treekit.kernels.nest import PENDING
-from treekit.kernels.node import Rows, Table
-from treekit.kernels.surrogates import SURROGATE
+from treekit.kernels.grow_tree import NODE, PENDING, Grown, grow
+from treekit.kernels.records import Rows, Table
+from treekit.kernels.surrogate_splits import SURROGATE
 
 __all__ = ["grow_held", "grow_tree"]
 

@@ -32,9 +32,7 @@ from treekit.grow.defaults import (
 from treekit.grow.fingerprint import fingerprint
 from treekit.grow.plugins import Origin, compiled
 from treekit.kernels.compile import Linked
-from treekit.kernels.found import finite
-from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
-from treekit.kernels.pointers import (
+from treekit.kernels.function_pointers import (
     CELLS,
     MATRIX,
     Pointer,
@@ -42,6 +40,8 @@ from treekit.kernels.pointers import (
     stack_cells,
     stack_matrix,
 )  # fmt: skip
+from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
+from treekit.kernels.records import finite
 
 __all__ = ["CompiledCriterion", "compile_criterion"]
 

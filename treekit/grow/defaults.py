@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from treekit.kernels.component import first_component
-from treekit.kernels.pointers import Pointer
+from treekit.kernels.axis_splits import first_component
+from treekit.kernels.function_pointers import Pointer
 
 __all__ = [
     "cell_key",

@@ -33,7 +33,7 @@ from treekit.grow.named import (
     registered,
     unchanging,
 )
-from treekit.kernels.pointers import Pointer
+from treekit.kernels.function_pointers import Pointer
 
 __all__ = ["fingerprint"]
 

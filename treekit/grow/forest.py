@@ -15,7 +15,7 @@ import numpy.typing as npt
 from treekit.grow.bootstrap import Bootstrap, make_bootstrap
 from treekit.grow.builder import grow_held
 from treekit.grow.recipe import GrownTree, Recipe
-from treekit.kernels.node import Rows
+from treekit.kernels.records import Rows
 from treekit.model.fixed_point import MASS
 from treekit.model.tree import Tree
 

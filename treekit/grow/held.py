@@ -12,7 +12,7 @@ import numpy.typing as npt
 from treekit.data.binning import Coding, make_table
 from treekit.data.schema import Dtype
 from treekit.grow.target import Target, class_blocks
-from treekit.kernels.node import Rows, Table
+from treekit.kernels.records import Rows, Table
 from treekit.model.fixed_point import threshold_between
 
 __all__ = ["Held", "held_table", "held_target"]

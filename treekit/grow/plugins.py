@@ -21,8 +21,7 @@ from treekit.errors import TreekitWarning
 from treekit.grow.asking import Origin, asked
 from treekit.grow.copies import fresh
 from treekit.grow.fingerprint import fingerprint
-from treekit.kernels.compile import Linked
-from treekit.kernels.kept import keep
+from treekit.kernels.compile import Linked, keep
 
 __all__ = [
     "Complaint",

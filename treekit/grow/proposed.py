@@ -14,7 +14,8 @@ import numpy as np
 from treekit import splitting
 from treekit.grow.asking import frozen
 from treekit.grow.plugins import current
-from treekit.kernels.found import (
+from treekit.kernels.function_pointers import read_only
+from treekit.kernels.records import (
     AFTER,
     BAD_SCORE,
     BAD_SPLIT,
@@ -26,9 +27,10 @@ from treekit.kernels.found import (
     MISSING_BRANCH,
     SCORE,
     THRESHOLD_VALUE,
+    Node,
+    Rows,
+    Table,
 )
-from treekit.kernels.node import Node, Rows, Table
-from treekit.kernels.pointers import read_only
 
 __all__ = ["are_intervals", "copied_node", "frozen_node", "is_sum", "score_of", "write_split"]
 

@@ -13,8 +13,8 @@ from treekit.grow.criterion import CompiledCriterion
 from treekit.grow.held import Held
 from treekit.grow.splitter import CompiledSplitter
 from treekit.grow.target import Target
-from treekit.kernels.node import PLAIN, Limits, Rows, Table, Ways
-from treekit.kernels.pointers import Pointer
+from treekit.kernels.function_pointers import Pointer
+from treekit.kernels.records import PLAIN, Limits, Rows, Table, Ways
 from treekit.model.tree import Tree
 
 __all__ = ["GrownTree", "Recipe", "SurrogateRule"]
@@ -22,7 +22,7 @@ __all__ = ["GrownTree", "Recipe", "SurrogateRule"]
 
 @dataclass(frozen=True)
 class SurrogateRule:
-    """Which surrogates a node keeps; see `treekit.kernels.surrogates.Surrogacy`."""
+    """Which surrogates a node keeps; see `treekit.kernels.surrogate_splits.Surrogacy`."""
 
     most: int
     of_known: bool = False
@@ -56,7 +56,7 @@ class Recipe:
         Which surrogates nodes keep; criterion and `ways` are then of
         `known_only`, too.  None = trees have none.
     lines : (rows * features,) unsigned, or None
-        The codes of `table` row by row; see `treekit.kernels.lines`.
+        The codes of `table` row by row; see `treekit.kernels.node_statistics`.
     compiled : list
         The machine code of `grow` for these types, once it is known.
     """

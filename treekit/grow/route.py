@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.grid import grid_of
-from treekit.kernels.grow import NODE
-from treekit.kernels.node import Rows, Table
-from treekit.kernels.route import route as route_kernel
-from treekit.kernels.splits import Splits
+from treekit.kernels.grow_tree import NODE
+from treekit.kernels.records import Rows, Table
+from treekit.kernels.route_rows import Splits
+from treekit.kernels.route_rows import route as route_kernel
 from treekit.model.fixed_point import MASS, mass_bounds
 from treekit.model.tree import Split, Tree
 

@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.target import Target
-from treekit.kernels.bitset import words_for
-from treekit.kernels.cuts import STEPS
-from treekit.kernels.drawn import KEYS
-from treekit.kernels.node import Scratch, Table
-from treekit.kernels.rank_groups import PLACES
-from treekit.kernels.ranks import START
+from treekit.kernels.axis_splits import STEPS
+from treekit.kernels.quantile_splits import PLACES, words_for
+from treekit.kernels.quantile_statistics import START
+from treekit.kernels.random_splits import KEYS
+from treekit.kernels.records import Scratch, Table
 
 __all__ = ["make_scratch"]
 
@@ -69,7 +68,7 @@ def _for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
 
     Words hold the codes present, then the rows on either side; counts are of codes,
     too; `ordered` has both sides of each cut, and `start` the rows of a node
-    (`treekit.kernels.ranks`).
+    (`treekit.kernels.quantile_statistics`).
     """
     cuts = min(codes, room)
     return scratch._replace(

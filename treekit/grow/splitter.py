@@ -33,10 +33,9 @@ from treekit.grow.proposed import (
 )
 from treekit.isolation import FOREIGN, cause
 from treekit.kernels.compile import Finder
-from treekit.kernels.found import KIND
-from treekit.kernels.node import PLAIN, Node, Rows, Scratch, Table
-from treekit.kernels.pointers import Pointer
-from treekit.kernels.ranks import summarise
+from treekit.kernels.function_pointers import Pointer
+from treekit.kernels.quantile_statistics import summarise
+from treekit.kernels.records import KIND, PLAIN, Node, Rows, Scratch, Table
 
 __all__ = ["CompiledSplitter", "compile_splitter"]
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from treekit.data.binning import Coding
 from treekit.data.schema import Dtype
 from treekit.grow.recipe import SurrogateRule
-from treekit.kernels.grow import Grown
-from treekit.kernels.node import Table
-from treekit.kernels.surrogates import Surrogacy
+from treekit.kernels.grow_tree import Grown
+from treekit.kernels.records import Table
+from treekit.kernels.surrogate_splits import Surrogacy
 from treekit.model.fixed_point import threshold_between
 from treekit.model.tree import gathered
 

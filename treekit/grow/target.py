@@ -28,7 +28,7 @@ from treekit.grow.grid import (
     reach,
     step_of,
 )
-from treekit.kernels.node import Rows
+from treekit.kernels.records import Rows
 
 __all__ = [
     "Target",

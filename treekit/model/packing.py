@@ -1,8 +1,8 @@
-"""Trees as packed nodes: the form that `treekit.kernels.predict` walks.
+"""Trees as packed nodes: the form that `treekit.kernels.score_batch` walks.
 
-The first levels of trees as complete ones: what `treekit.kernels.predict` walks first.
+The first levels of trees as complete ones: what `treekit.kernels.score_batch` walks first.
 
-A single tree of thresholds as `treekit.kernels.straight` walks it.
+A single tree of thresholds as `treekit.kernels.score_batch` walks it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from treekit.model.fixed_point import mass_bounds
 from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 if TYPE_CHECKING:
-    from treekit.kernels.derived import PackedColumns
-    from treekit.kernels.packed import PackedTrees, Tops
+    from treekit.kernels.score_batch import PackedColumns, PackedTrees, Tops
     from treekit.model.model import Model
 
 __all__ = [
@@ -48,7 +47,7 @@ __all__ = [
 # ---------------------------------------------------------------- pack
 
 _CELL = 8
-"""Places between two cells of a row; `treekit.kernels.keys.GROUP`, which imports numba."""
+"""Places between two cells of a row; `treekit.kernels.feature_codes.GROUP`, which imports numba."""
 
 
 class PackedModel(NamedTuple):
@@ -88,7 +87,7 @@ def pack(model: Model) -> PackedModel:
     Keys are 32 bits wide if the input type is float32 and a node's cell and
     child fit beside them, else 64.
     """
-    from treekit.kernels.packed import PackedTrees
+    from treekit.kernels.score_batch import PackedTrees
 
     schema = model.schema
     divides = model.missing == "fractional"
@@ -195,7 +194,7 @@ def _cells(
 
 
 def _packed_columns(derived: DerivedColumns, columns: npt.NDArray[np.int64]) -> PackedColumns:
-    from treekit.kernels.derived import UNKNOWN, PackedColumns
+    from treekit.kernels.score_batch import UNKNOWN, PackedColumns
 
     arrays = derived._asdict()
     for name in ("below", "above", "lost", "level_branch"):
@@ -281,7 +280,7 @@ def make_tops(
     levels : (trees,) int64
         How many of each; where they are more than it has, its leaves are repeated.
     """
-    from treekit.kernels.packed import Tops
+    from treekit.kernels.score_batch import Tops
 
     below = levels < depth
     start = np.cumsum(1 << levels) - (1 << levels)
@@ -307,7 +306,7 @@ def make_tops(
 
 def joined_tops(parts: Sequence[Tops]) -> Tops:
     """Those of all trees, of which each part has some."""
-    from treekit.kernels.packed import Tops
+    from treekit.kernels.score_batch import Tops
 
     sizes = [len(part.key) for part in parts]
     before = np.repeat(np.cumsum(sizes) - sizes, [len(part.start) for part in parts])
@@ -319,7 +318,7 @@ def joined_tops(parts: Sequence[Tops]) -> Tops:
 
 
 class StraightTree(NamedTuple):
-    """What `treekit.kernels.straight.leaves_of_rows` takes, and what leaves are called.
+    """What `treekit.kernels.score_batch.leaves_of_rows` takes, and what leaves are called.
 
     Attributes
     ----------

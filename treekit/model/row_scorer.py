@@ -174,7 +174,7 @@ def _walker(model: Model) -> tuple[Callable[..., int] | None, tuple[Any, ...]]:
     trees = model.packed.trees
     if trees.derived is not None:
         return None, ()
-    from treekit.kernels.single import REFUSE_MISSING, REFUSE_UNKNOWN, sum_row
+    from treekit.kernels.score_row import REFUSE_MISSING, REFUSE_UNKNOWN, sum_row
 
     schema = model.schema
     refuse = REFUSE_MISSING * (model.missing == "error")

@@ -1,7 +1,7 @@
 """Scoring in this process: integer sums of the leaves, then one decision.
 
 `sums` works on an encoded matrix (see `treekit.data.encoding`); `predict` and
-`predict_proba` take any table.  The loops are in `treekit.kernels.predict`.
+`predict_proba` take any table.  The loops are in `treekit.kernels.score_batch`.
 
 Encoded matrices that a model may score: of its width and type, and of cells that it allows.
 """
@@ -22,7 +22,7 @@ from treekit.model.links import values_of
 from treekit.model.model import least_cost
 
 if TYPE_CHECKING:
-    from treekit.kernels.packed import PackedTrees
+    from treekit.kernels.score_batch import PackedTrees
     from treekit.model.model import Model
 
 __all__ = [
@@ -163,8 +163,8 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
     DataError
         If the shape or type is wrong, or the model's policy refuses a cell.
     """
-    from treekit.kernels.divided import add_divided_units
-    from treekit.kernels.predict import add_units
+    from treekit.kernels.score_batch import add_units
+    from treekit.kernels.score_fractional import add_divided_units
 
     if model.straight is not None:
         return model.units.take(_leaves(model, matrix, n_threads)[:, 0], axis=0)
@@ -199,9 +199,8 @@ def _leaves(
     model: Model, matrix: Matrix, n_threads: int, *, nodes: bool = False
 ) -> npt.NDArray[np.int32]:
     """(rows, trees) int32: the leaf of each row, as a row of `Model.units` or as a node."""
-    from treekit.kernels.divided import largest_parts
-    from treekit.kernels.predict import leaf_rows
-    from treekit.kernels.straight import leaves_of_rows
+    from treekit.kernels.score_batch import leaf_rows, leaves_of_rows
+    from treekit.kernels.score_fractional import largest_parts
 
     cells = accepted(model, matrix)
     result = np.empty((len(cells), model.n_trees), dtype=np.int32)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from treekit.data.schema import Task
 from treekit.errors import DataError
 from treekit.grow.recipe import GrownTree
-from treekit.kernels.node import Table
+from treekit.kernels.records import Table
 from treekit.pruners.losses import Losses
 
 __all__ = ["Context"]

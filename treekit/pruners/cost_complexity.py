@@ -16,7 +16,7 @@ import numpy.typing as npt
 from treekit.contracts import PrunerFunctions
 from treekit.errors import SettingError
 from treekit.grow.recipe import GrownTree
-from treekit.kernels.prune import weakest_links
+from treekit.kernels.pruning import weakest_links
 from treekit.model.tree import Tree
 from treekit.pruners.collapse import collapse
 from treekit.pruners.context import Context

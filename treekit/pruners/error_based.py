@@ -11,8 +11,13 @@ import numpy.typing as npt
 from treekit.contracts import PrunerFunctions
 from treekit.grow.grid import grid_of
 from treekit.grow.route import splits_of
-from treekit.kernels.prune import cheapest_cuts, sums_below
-from treekit.kernels.raising import Bound, pessimistic_errors, prune_and_raise
+from treekit.kernels.pruning import (
+    Bound,
+    cheapest_cuts,
+    pessimistic_errors,
+    prune_and_raise,
+    sums_below,
+)
 from treekit.model.tree import Split, Tree
 from treekit.pruners.collapse import collapse, graft, kept_nodes
 from treekit.pruners.context import Context

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import PrunerFunctions
-from treekit.kernels.prune import cheapest_cuts
+from treekit.kernels.pruning import cheapest_cuts
 from treekit.model.tree import Split, Tree
 from treekit.pruners.collapse import collapse
 from treekit.pruners.context import Context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.contracts import PrunerFunctions
-from treekit.kernels.prune import cheapest_cuts
+from treekit.kernels.pruning import cheapest_cuts
 from treekit.model.tree import Tree
 from treekit.pruners.collapse import collapse, kept_nodes
 from treekit.pruners.context import Context

@@ -127,8 +127,8 @@ def _tree_conditions(model: Model, tree: Tree, column: npt.NDArray[np.int64]) ->
 
 def _merged_conditions(model: Model, plain: Tree, n_levels: npt.NDArray[np.int64]) -> Conditions:
     """At most one condition a column: the box of each leaf."""
-    from treekit.kernels.boxes import make_walk
-    from treekit.kernels.paths import CONDITION, leaf_conditions
+    from treekit.kernels.reachability import make_walk
+    from treekit.kernels.tree_passes import CONDITION, leaf_conditions
 
     # A test may be unknown even where nothing is missing: infinities that cancel.
     bar = np.zeros(len(n_levels), dtype=np.int64)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from treekit.kernels.axis import find_axis, find_axis_of_numbers
+from treekit.kernels.axis_splits import find_axis, find_axis_of_numbers
 from treekit.kernels.compile import Finder
-from treekit.kernels.rank_axis import find_rank_axis
+from treekit.kernels.quantile_splits import find_rank_axis
 
 __all__ = ["AXIS"]
 

@@ -30,7 +30,7 @@ def _oblique(**settings: Any) -> SplitterFunctions:
 
 def _random() -> SplitterFunctions:
     from treekit.kernels.compile import Finder
-    from treekit.kernels.random import find_random
+    from treekit.kernels.random_splits import find_random
 
     return SplitterFunctions(find=Finder(find_random, bounded=True, keys=True), coding="exact")
 

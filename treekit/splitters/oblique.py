@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treekit.contracts import SplitterFunctions
 from treekit.kernels.compile import Finder
-from treekit.kernels.oblique import (
+from treekit.kernels.oblique_splits import (
     COORDINATE,
     LINEAR,
     PRINCIPAL,

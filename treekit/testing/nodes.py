@@ -14,7 +14,7 @@ from treekit import registry
 from treekit.contracts import SplitterFunctions
 from treekit.data.binning import make_table
 from treekit.errors import DataError
-from treekit.kernels.node import PLAIN, Node
+from treekit.kernels.records import PLAIN, Node
 from treekit.splitting import branch_stats, missing_to
 from treekit.testing.tables import Small, small_tables
 from treekit.testing.training import Trainer

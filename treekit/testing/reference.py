@@ -35,7 +35,7 @@ PARTS = (
     Part("Hooks", "treekit.hookspecs"),
     Part("Records", "treekit.contracts"),
     Part("What a splitter works with", "treekit.splitting"),
-    Part("What a node's rows and columns are", "treekit.kernels.node", ("Table", "Rows")),
+    Part("What a node's rows and columns are", "treekit.kernels.records", ("Table", "Rows")),
     Part("What a pruner works with", "treekit.pruners.context"),
     Part("How a pruner cuts", "treekit.pruners.collapse"),
     Part("What an exporter works with", "treekit.exporting"),

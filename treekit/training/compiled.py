@@ -21,8 +21,8 @@ from treekit.grow.plugins import Origin
 from treekit.grow.scratch import make_scratch
 from treekit.grow.splitter import CompiledSplitter, compile_splitter
 from treekit.grow.target import Target
-from treekit.kernels.node import Table
-from treekit.kernels.pointers import Pointer
+from treekit.kernels.function_pointers import Pointer
+from treekit.kernels.records import Table
 from treekit.training.part import Part
 
 __all__ = ["before_pointer", "criterion_pointers", "origin_of", "splitter_pointer"]

@@ -16,7 +16,7 @@ from treekit.grow.before import always
 from treekit.grow.held import Held, held_table, held_target
 from treekit.grow.recipe import Recipe, SurrogateRule
 from treekit.kernels.compile import Finder
-from treekit.kernels.node import Limits, Table, Ways
+from treekit.kernels.records import Limits, Table, Ways
 from treekit.model.tree import MAX_DEPTH
 from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
 from treekit.training.plan import Plan

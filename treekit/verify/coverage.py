@@ -16,8 +16,7 @@ from treekit.verify.probes import Probes, chunks
 from treekit.verify.routed import Routed, is_plain, matrix_of, nothing_touched, route_rows, routed
 
 if TYPE_CHECKING:
-    from treekit.kernels.coverage import Marks
-    from treekit.kernels.reachable import Can
+    from treekit.kernels.reachability import Can, Marks
 
 __all__ = ["Coverage", "Part", "measure"]
 
@@ -103,8 +102,7 @@ def _no_marks_like(marks: Marks) -> Marks:
 
 
 def _mark(model: Model, tree: Tree, cells: npt.NDArray[np.float64], marks: Marks) -> None:
-    from treekit.kernels.boxes import make_walk
-    from treekit.kernels.coverage import mark
+    from treekit.kernels.reachability import make_walk, mark
 
     schema = model.schema
     walk = make_walk(tree, schema.n_levels, schema.nominal, 0, 0)

@@ -32,7 +32,7 @@ def face_rows(
     -------
     As `treekit.verify.bounds.rule_rows`.
     """
-    from treekit.kernels.witness import REACHED
+    from treekit.kernels.witness_search import REACHED
 
     of = routed(model)
     leaves = np.flatnonzero(of.routes.nodes["n_children"] == 0)
@@ -48,7 +48,7 @@ def face_rows(
 
 def _face_wishes(of: Routed, leaves: Index) -> npt.NDArray[np.void]:
     """For each leaf, what a row may do at each node on the way to it."""
-    from treekit.kernels.witness import ABOVE, ANY, AT_MOST, UNKNOWN
+    from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, UNKNOWN
 
     parts = [no_wishes()]
     takes_missing = of.model.missing != "error"

@@ -1,7 +1,7 @@
 """Rows that grew out of others, and what they touch.
 
 For all that is wished of a node that some row reaches, that row is changed
-(`treekit.kernels.witness`); one whose wish came true may reach new nodes.
+(`treekit.kernels.witness_search`); one whose wish came true may reach new nodes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from treekit.verify.routed import Routed, matrix_of, nothing_touched, route_rows
 from treekit.verify.spread import random_rows
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachable import Can
-    from treekit.kernels.touched import Touched
+    from treekit.kernels.reachability import Can, Touched
 
 __all__ = ["Hunt", "drawn"]
 
@@ -44,7 +43,7 @@ class Hunt:
     best : (wishes, features) float64
         The row of each wish that came true.
     outcome : (wishes,) int64
-        0, or as `treekit.kernels.witness` says.
+        0, or as `treekit.kernels.witness_search` says.
     until : float
         When to stop, as `time.monotonic` counts.
     """
@@ -92,8 +91,7 @@ class Hunt:
 
     def _round(self, left: Index) -> bool:
         """Try to grant some wishes; whether any came true that had not, or better."""
-        from treekit.kernels.changes import make_bits
-        from treekit.kernels.witness import ABOVE, AT_MOST, UNKNOWN, grant
+        from treekit.kernels.witness_search import ABOVE, AT_MOST, UNKNOWN, grant, make_bits
 
         wishes = self.wishes[left]
         either = np.flatnonzero(wishes["sharp"] & (wishes["goal"] != UNKNOWN))

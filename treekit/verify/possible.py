@@ -13,8 +13,7 @@ from treekit.model.tree import Split, Tree
 from treekit.verify.routed import Routed, trees_of
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachable import Can
-    from treekit.kernels.touched import Touched
+    from treekit.kernels.reachability import Can, Touched
 
 __all__ = ["next_to_thresholds", "reachable"]
 
@@ -25,7 +24,7 @@ _ROWS = 50_000
 
 def next_to_thresholds(of: Routed, cells: Array, touched: Touched) -> npt.NDArray[np.bool_]:
     """(tests, 2) bool: on which sides the nearest sum is as near as one step of a number."""
-    from treekit.kernels.touched import are_next
+    from treekit.kernels.reachability import are_next
 
     found = np.zeros((len(of.owner), 2), dtype=np.bool_)
     tests, sides = np.nonzero((touched.side >= 0) & of.linear[:, None])
@@ -40,8 +39,7 @@ def next_to_thresholds(of: Routed, cells: Array, touched: Touched) -> npt.NDArra
 
 def reachable(of: Routed) -> Can:
     """What inputs can touch, as far as boxes and the corners of sums exclude the rest."""
-    from treekit.kernels.boxes import make_walk
-    from treekit.kernels.reachable import Can, can_touch
+    from treekit.kernels.reachability import Can, can_touch, make_walk
 
     model, tests = of.model, of.tests
     n, n_tests = len(of.routes.nodes), len(of.owner)

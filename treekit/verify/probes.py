@@ -1,7 +1,7 @@
 """Rows that prove a model's artifacts: every leaf, and every way a split can turn.
 
-See `treekit.kernels.probes` for how a row that reaches a node is constructed,
-and `treekit.kernels.wrongturns` for how it is made to tell.
+See `treekit.kernels.witness_search` for how a row that reaches a node is constructed,
+and `treekit.kernels.witness_search` for how it is made to tell.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from treekit.verify.unanimous import divided_rows
 from treekit.verify.witness import search
 
 if TYPE_CHECKING:
-    from treekit.kernels.coverage import Marks
-    from treekit.kernels.reachable import Can
-    from treekit.kernels.wrongturns import Probing
+    from treekit.kernels.reachability import Can, Marks
+    from treekit.kernels.witness_search import Probing
 
 __all__ = ["Pool", "Probes", "accepts_any", "make_probes", "pool_of"]
 
@@ -172,7 +171,7 @@ def pool_of(model: Model) -> Pool:
 
 def _rows_needed(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
     """(nodes,) int64: at least as many rows as the probes of each node are."""
-    from treekit.kernels.probes import MOST_WRONG_BRANCHES
+    from treekit.kernels.witness_search import MOST_WRONG_BRANCHES
 
     needed = np.ones(tree.n_nodes, dtype=np.int64)
     inner = np.flatnonzero(tree.kind != Split.LEAF)
@@ -211,8 +210,8 @@ def _tree_rows(
     wrong_turns: npt.NDArray[np.int64],
     rng: np.random.Generator,
 ) -> tuple[Array, Marks]:
-    from treekit.kernels.boxes import make_walk
-    from treekit.kernels.probes import probe_rows
+    from treekit.kernels.reachability import make_walk
+    from treekit.kernels.witness_search import probe_rows
 
     tree, schema = model.trees[number], model.schema
     capacity = int(_rows_needed(tree, schema)[wanted].sum())
@@ -230,14 +229,14 @@ def _tree_rows(
 
 
 def _no_marks(tree: Tree) -> Marks:
-    from treekit.kernels.coverage import Marks
+    from treekit.kernels.reachability import Marks
 
     sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
     return Marks(*(np.zeros(size, dtype=np.bool_) for size in sizes))
 
 
 def _probing(model: Model, number: int, wanted: npt.NDArray[np.bool_], pool: Pool) -> Probing:
-    from treekit.kernels.wrongturns import Probing
+    from treekit.kernels.witness_search import Probing
 
     tree, dtype = model.trees[number], model.schema.dtype
     leaf = tree.kind == Split.LEAF

@@ -18,7 +18,7 @@ _LONGEST = 20_000_000
 """Characters; parsing takes some hundred bytes for each."""
 
 Question = tuple[int, int, float, tuple[int, ...]]
-"""Feature, kind and value as in `treekit.kernels.sametrees.Binary`, and the set."""
+"""Feature, kind and value as in `treekit.kernels.tree_equivalence.Binary`, and the set."""
 
 
 def nested_tables(text: str, schema: Schema, derived: DerivedColumns | None) -> Tables:

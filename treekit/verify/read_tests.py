@@ -29,7 +29,7 @@ _FUNCTION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _COLUMN = re.compile(rf"^    (\w+_in_\w+) = {_WHOLE},$", re.MULTILINE)
-_NO, _YES = 0, 1  # of a missing value, and the kinds of `treekit.kernels.sametrees.Binary`
+_NO, _YES = 0, 1  # of a missing value, and the kinds of `treekit.kernels.tree_equivalence.Binary`
 _NUMBER = r"(-?[0-9][0-9.e+-]*f?)"  # `of_literals` reads it, and strictly
 _KEY = r"(0x[0-9a-f]+u /\* -?[0-9][0-9.e+-]* \*/)"
 """Where rows are keys, a missing value is the largest of all, and not NaN."""

@@ -20,8 +20,7 @@ from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
 if TYPE_CHECKING:
-    from treekit.kernels.routes import Routes
-    from treekit.kernels.touched import Touched
+    from treekit.kernels.reachability import Routes, Touched
 
 __all__ = [
     "Routed",
@@ -54,7 +53,7 @@ def is_plain(model: Model) -> bool:
 
 @dataclass(frozen=True)
 class Routed:
-    """A model as `treekit.kernels.routes` wants it.
+    """A model as `treekit.kernels.reachability` wants it.
 
     Attributes
     ----------
@@ -95,7 +94,8 @@ class Routed:
 
 def routed(model: Model) -> Routed:
     """Join the trees of a model and what their nodes ask."""
-    from treekit.kernels.routes import NODE, TERM, TEST, Routes
+    from treekit.kernels.reachability import ROUTE_NODE as NODE
+    from treekit.kernels.reachability import TERM, TEST, Routes
 
     nodes, roots = join(model.trees)
     tests = asked(model)
@@ -157,7 +157,7 @@ def matrix_of(model: Model, rows: Array) -> Array:
 
 def nothing_touched(of: Routed) -> Touched:
     """The start of `route_rows`."""
-    from treekit.kernels.touched import Touched
+    from treekit.kernels.reachability import Touched
 
     n, n_tests = len(of.routes.nodes), len(of.owner)
     return Touched(
@@ -171,6 +171,6 @@ def nothing_touched(of: Routed) -> Touched:
 
 def route_rows(of: Routed, cells: Array, first: int, touched: Touched) -> None:
     """Note what rows (as of `matrix_of`), numbered from `first`, touch."""
-    from treekit.kernels.touched import follow
+    from treekit.kernels.reachability import follow
 
     follow(of.routes, of.roots, cells, first, touched)

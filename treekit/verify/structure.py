@@ -1,7 +1,7 @@
 """The proof that tables of nodes answer as a model's trees do, on every path.
 
 Rows sample; this does not.  Every leaf of every tree is a box of inputs, and
-the tables are walked with all of it at once (`treekit.kernels.sametrees`).
+the tables are walked with all of it at once (`treekit.kernels.tree_equivalence`).
 Sums and surrogate splits are columns of their own in it, which the tables must
 define as `treekit.model.derived_features` does.  What it leaves to rows is the code around the
 tables: the loop that walks them, and how sums become answers.  Of C files
@@ -28,8 +28,8 @@ from treekit.model.tree import Split, Tree
 from treekit.verify.probes import accepts_any
 
 if TYPE_CHECKING:
-    from treekit.kernels.boxes import Walk
-    from treekit.kernels.sametrees import Binary
+    from treekit.kernels.reachability import Walk
+    from treekit.kernels.tree_equivalence import Binary
 
 __all__ = ["Structure", "Tables", "lowered", "proved", "same_columns", "tables_of"]
 
@@ -47,7 +47,7 @@ class Tables:
     Attributes
     ----------
     feature, kind, value, yes, no, root : arrays
-        As in `treekit.kernels.sametrees.Binary`; features behind those of the
+        As in `treekit.kernels.tree_equivalence.Binary`; features behind those of the
         row are derived columns.
     set_start : (nodes + 1,) int64
     set_codes : (codes,) int64
@@ -126,7 +126,7 @@ def proved(model: Model, tables: Tables) -> Structure:
         return Structure(False, f"not proved: {error}")
     walk, roots = _walk(model)
     rows = np.empty((_MOST_ROWS, model.schema.n_features))
-    from treekit.kernels.sametrees import same_answers
+    from treekit.kernels.tree_equivalence import same_answers
 
     trees, paths, differing = same_answers(walk, roots, said, binary, ends, _STEPS, rows)
     some = f"{model.n_trees:,} trees" if model.n_trees > 1 else "the tree"
@@ -141,7 +141,7 @@ def proved(model: Model, tables: Tables) -> Structure:
 
 def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
     """The tables as the kernel takes them; refused if they are no tables of trees."""
-    from treekit.kernels.sametrees import END, Binary, depth_of
+    from treekit.kernels.tree_equivalence import END, Binary, depth_of
 
     derived = derive(model)
     n_columns = model.schema.n_features + derived.n_columns
@@ -195,7 +195,7 @@ def same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool:
 
 def _walk(model: Model) -> tuple[Walk, Array]:
     """All trees joined, with a column for each sum and surrogate split; thresholds for doubles."""
-    from treekit.kernels.boxes import make_walk
+    from treekit.kernels.reachability import make_walk
 
     schema, derived = model.schema, derive(model)
     nodes, roots = join(model.trees)

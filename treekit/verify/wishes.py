@@ -20,8 +20,8 @@ _MOST_WRONG_BRANCHES = 8
 
 
 def wishes_of(of: Routed) -> Wishes:
-    """(wishes,) `treekit.kernels.witness.WISH`: for each wrong branch one of each."""
-    from treekit.kernels.witness import ABOVE, ANY, AT_MOST, SET, UNKNOWN
+    """(wishes,) `treekit.kernels.witness_search.WISH`: for each wrong branch one of each."""
+    from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, SET, UNKNOWN
 
     model, tests = of.model, of.tests
     linear, levels = np.flatnonzero(of.linear), np.flatnonzero(~of.linear)
@@ -65,8 +65,10 @@ def wishes(
     term: Index | int = -1,
     sharp: bool = False,
 ) -> Wishes:
-    """One wish for each node, or pair of node and target; see `treekit.kernels.witness.WISH`."""
-    from treekit.kernels.witness import WISH
+    """One wish for each node, or pair of node and target; see
+    `treekit.kernels.witness_search.WISH`.
+    """
+    from treekit.kernels.witness_search import WISH
 
     made = np.zeros(len(node), dtype=WISH)
     made["node"], made["test"], made["goal"], made["value"] = node, test, goal, value
@@ -82,7 +84,7 @@ def no_wishes() -> Wishes:
 
 def level_wishes(of: Routed, tests: Index, target: Index | None = None) -> Wishes:
     """For each of some tests by levels, each level."""
-    from treekit.kernels.witness import LEVEL
+    from treekit.kernels.witness_search import LEVEL
 
     counts = np.diff(of.tests.level_start)[tests]
     test = np.repeat(tests, counts)
@@ -102,7 +104,7 @@ def _terms_of_sums(of: Routed) -> tuple[Index, Index]:
 
 def _around_wishes(of: Routed) -> Wishes:
     """Values around the thresholds of single columns, on which a wrong comparison would show."""
-    from treekit.kernels.witness import SET
+    from treekit.kernels.witness_search import SET
 
     starts = of.tests.term_start
     single = np.flatnonzero(of.linear & (np.diff(starts) == 1))
@@ -114,7 +116,7 @@ def _around_wishes(of: Routed) -> Wishes:
 
 def _lost_wishes(of: Routed) -> Wishes:
     """Missing values at the conditions of rules, which say themselves what they do."""
-    from treekit.kernels.witness import SET
+    from treekit.kernels.witness_search import SET
 
     at = np.flatnonzero(of.routes.nodes["kind"][of.owner] == Split.RULE)
     return wishes(of.owner[at], at, SET, np.nan)

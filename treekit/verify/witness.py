@@ -27,7 +27,7 @@ from treekit.verify.unanimous import divided_rows
 from treekit.verify.wishes import uniform_nodes, wishes_of
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachable import Can
+    from treekit.kernels.reachability import Can
 
 __all__ = ["Witnesses", "search"]
 
@@ -70,7 +70,7 @@ def search(
     until: float = math.inf,
 ) -> Witnesses:
     """Search for rows, at most some `max_rows` besides the random ones, until a time."""
-    from treekit.kernels.witness import EXACT, SHARP, TELLS, UNKNOWN
+    from treekit.kernels.witness_search import EXACT, SHARP, TELLS, UNKNOWN
 
     of = routed(model)
     can = reachable(of)
@@ -116,7 +116,7 @@ def _rounding(of: Routed, rows: Array, rng: np.random.Generator) -> Array:
 
 def _wrong_turns(hunt: Hunt) -> npt.NDArray[np.int64]:
     """Wishes whose row tells; whose row cannot; and whose row does not, though it might."""
-    from treekit.kernels.witness import REACHED, TELLS
+    from treekit.kernels.witness_search import REACHED, TELLS
 
     once = ~hunt.wishes["sharp"]
     reached = (hunt.outcome == REACHED) & once

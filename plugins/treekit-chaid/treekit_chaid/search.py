@@ -57,7 +57,7 @@ def categories(codes, n_codes, cells, values, nominal, lost, width, centre, bins
     codes : (rows,) int64
         `n_codes` = missing.
     cells, values : arrays
-        The rows' targets, as `treekit.kernels.node.Rows` has them.
+        The rows' targets, as `treekit.kernels.records.Rows` has them.
     nominal : bool
     lost : bool
         Whether missing values are a category.

@@ -37,8 +37,8 @@ class Generalised(NamedTuple):
 
 
 def rate_bound(confidence: float) -> Any:
-    """The upper limit of errors at a confidence factor (`treekit.kernels.raising.Bound`)."""
-    from treekit.kernels.raising import Bound
+    """The upper limit of errors at a confidence factor (`treekit.kernels.pruning.Bound`)."""
+    from treekit.kernels.pruning import Bound
 
     z = NormalDist().inv_cdf(1.0 - confidence)
     return Bound(confidence, z, False, 1.0 - np.eye(2))
@@ -46,7 +46,7 @@ def rate_bound(confidence: float) -> Any:
 
 def base_rates(ground: Ground, bound: Any) -> list[float]:
     """Pessimistic error rate of each class said of all rows: what rules are to be better than."""
-    from treekit.kernels.dropping import error_rate
+    from treekit.kernels.rule_bitsets import error_rate
 
     total = float(ground.totals.sum())
     return [float(error_rate(total, own, bound)) for own in ground.totals.tolist()]
@@ -70,7 +70,7 @@ def generalise(paths: Paths, met: Bits, ground: Ground, bound: Any) -> Generalis
     -----
     A path of d conditions takes up to d rounds over the words of these: O(d² rows / 64).
     """
-    from treekit.kernels.dropping import drop_conditions
+    from treekit.kernels.rule_bitsets import drop_conditions
 
     kept = np.zeros(len(paths.node), dtype=np.bool_)
     rate = np.empty(len(paths.end))

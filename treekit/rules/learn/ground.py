@@ -73,7 +73,7 @@ class Ground:
     def _weight(self, sets: Bits) -> Numbers:
         if self.counted:
             return np.asarray(np.bitwise_count(sets).sum(axis=1, dtype=np.int64), np.float64)
-        from treekit.kernels.dropping import weigh
+        from treekit.kernels.rule_bitsets import weigh
 
         sums = np.empty(len(sets))
         weigh(sets, self.w, sums)

@@ -1,0 +1,335 @@
+"""Columns to codes: a radix sort of keys, where bins begin, and each row's code.
+
+The key of a float is the unsigned integer of its width that is ordered as the
+floats are: all bits of a negative number are flipped, the sign bit of another
+one.  Both zeros have one key; NaN has none and is left out.  Digits are of 11
+bits (Terdiman 2000, *Radix Sort Revisited*): a float32 takes three passes, and
+digits that all keys share take none.
+
+Rows as unsigned keys in the order of the numbers: what a walk compares.
+
+Eight rows are one group.  A group holds a cell for each of its rows side by side,
+so that one address serves eight walks: first eight zeros, which are what a leaf
+asks, then two cells a column, the *right* one, whose missing value is the largest
+key, and the *left* one, whose missing value is 0.  A node names the cell on whose
+side missing values go, and a step down needs no test for them.
+
+The left cell of a nominal column is 1 + its code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import kernel
+
+__all__ = [
+    "DIGITS",
+    "GROUP",
+    "assign_bins",
+    "assign_ranks",
+    "bin_starts",
+    "encode",
+    "encode_row",
+    "first_cell",
+    "group_width",
+    "sort_keys",
+]
+
+
+# ---------------------------------------------------------------- coding
+
+DIGITS = 2048
+"""Values of one digit of the radix sort."""
+
+_BITS = np.uint64(11)
+_MASK = np.uint64(DIGITS - 1)
+_PADDED = 256
+
+
+@kernel
+def sort_keys(bits, sign, infinity, weights, keys, rows, other_keys, other_rows, counts):
+    """Keys of a column's known values, ascending; those of equal keys in table order.
+
+    Parameters
+    ----------
+    bits : (rows,) uint32 or uint64
+        The column's floats, bit by bit.
+    sign, infinity : uint64
+        The sign bit, and the bits of infinity, of this width.
+    weights : (rows,) float64
+        Rows without weight are left out; empty = none of them.
+    keys, other_keys : (rows,) of the type of `bits`
+        Room for the keys; either may hold the answer.
+    rows, other_rows : (rows,) uint32
+        Room for the row of each key; empty if it is not asked for.
+    counts : (digits, DIGITS) uint32
+        Working memory.
+
+    Returns
+    -------
+    keys, rows : (known,) arrays
+        The second empty where it was not asked for.
+    """
+    weighted, carried = len(weights) > 0, len(rows) > 0
+    n = np.uint64(0)
+    for i in range(np.uint64(len(bits))):
+        b = np.uint64(bits[i])
+        if (b & ~sign) > infinity:
+            continue
+        if weighted and not weights[i] > 0.0:
+            continue
+        keys[n] = _key(b, sign)
+        if carried:
+            rows[n] = i
+        n += np.uint64(1)
+    n_digits = np.uint64(counts.shape[0])
+    counts[:] = 0
+    for i in range(n):
+        key = np.uint64(keys[i])
+        for d in range(n_digits):
+            counts[d, (key >> (d * _BITS)) & _MASK] += np.uint32(1)
+    for d in range(n_digits):
+        shift = d * _BITS
+        if n == 0 or counts[d, (np.uint64(keys[np.uint64(0)]) >> shift) & _MASK] == n:
+            continue
+        first = np.uint32(0)
+        for v in range(np.uint64(DIGITS)):
+            count = counts[d, v]
+            counts[d, v] = first
+            first += count
+        for i in range(n):
+            key = np.uint64(keys[i])
+            digit = (key >> shift) & _MASK
+            to = np.uint64(counts[d, digit])
+            counts[d, digit] = np.uint32(to + np.uint64(1))
+            other_keys[to] = key
+            if carried:
+                other_rows[to] = rows[i]
+        keys, other_keys = other_keys, keys
+        rows, other_rows = other_rows, rows
+    return keys[:n], rows[: n if carried else np.uint64(0)]
+
+
+@kernel
+def _key(b, sign):
+    """The key of a float's bits."""
+    if b == sign:
+        return sign  # -0.0 is 0.0
+    ones = (sign << np.uint64(1)) - np.uint64(1)
+    return b ^ ones if b & sign else b | sign
+
+
+@kernel
+def bin_starts(keys, rows, weights, total, starts, quantiles):
+    """Where bins begin in ascending keys: at each distinct key, or at quantiles.
+
+    Bins are of about equal weight; equal keys stay together.
+
+    Parameters
+    ----------
+    keys : (known,) uint32 or uint64
+    rows, weights : (known,) uint32 and (all rows,) float64
+        The row of each key, and what rows weigh; empty = 1.
+    total : float
+        Sum of the weights.
+    starts, quantiles : (bins,) int64
+        Room for so many bins.
+
+    Returns
+    -------
+    starts : (up to bins,) int64
+        Ascending; those of the distinct keys if there are no more than bins.
+    """
+    weighted = len(weights) > 0
+    most = np.uint64(len(starts))
+    step = total / float(most)
+    n_distinct, n_quantiles, wanted = np.uint64(0), np.uint64(1), np.uint64(1)
+    quantiles[np.uint64(0)] = 0
+    last, so_far = np.uint64(0), 0.0
+    for i in range(np.uint64(len(keys))):
+        weight = 1.0
+        if weighted:
+            weight = weights[np.uint64(rows[i])]
+        so_far += weight
+        if i > 0 and keys[i] == keys[i - np.uint64(1)]:
+            continue
+        last = i
+        if n_distinct < most:
+            starts[n_distinct] = i
+        n_distinct += np.uint64(1)
+        below = so_far - weight
+        begins = False
+        while wanted < most and below >= float(wanted) * step:
+            wanted += np.uint64(1)
+            begins = i > 0
+        if begins:
+            quantiles[n_quantiles] = i
+            n_quantiles += np.uint64(1)
+    if n_distinct <= most:
+        return starts[:n_distinct]
+    if wanted < most and quantiles[n_quantiles - np.uint64(1)] != last:
+        quantiles[n_quantiles] = last
+        n_quantiles += np.uint64(1)
+    return quantiles[:n_quantiles]
+
+
+@kernel
+def assign_bins(bits, sign, infinity, high, n_bins, codes):
+    """Code of each row: the first bin whose largest key is not below its own.
+
+    Rows above all bins (they have no weight) are in the last one; missing
+    ones have the code `n_bins`.
+
+    Parameters
+    ----------
+    bits, sign, infinity
+        See `sort_keys`.
+    high : (256,) of the type of `bits`
+        Largest key of each bin, then the largest of the type.
+    n_bins : int
+        1 to 255.
+    codes : (rows,) unsigned
+        Filled.
+    """
+    last = np.uint64(n_bins - 1)
+    for i in range(np.uint64(len(bits))):
+        b = np.uint64(bits[i])
+        key = _key(b, sign)
+        at = np.uint64(0)
+        step = np.uint64(_PADDED // 2)
+        while step > 0:  # of constant length: unrolled, without a branch
+            at += step * np.uint64(high[at + step - np.uint64(1)] < key)
+            step >>= np.uint64(1)
+        at = min(at, last)
+        codes[i] = np.uint64(n_bins) if (b & ~sign) > infinity else at
+
+
+@kernel
+def assign_ranks(keys, rows, codes, values):
+    """Code of each of the `rows`: how many distinct keys are below its own.
+
+    Parameters
+    ----------
+    keys, rows : (known,) arrays
+        Ascending keys, and the row of each.
+    codes : (all rows,) unsigned
+        Filled for these rows.
+    values : (known,) of the type of `keys`
+        Receives the distinct keys; may be `keys`.
+
+    Returns
+    -------
+    n_distinct : int
+    """
+    n = np.uint64(0)
+    for i in range(np.uint64(len(keys))):
+        key = keys[i]
+        if n == 0 or values[n - np.uint64(1)] != key:
+            values[n] = key
+            n += np.uint64(1)
+        codes[np.uint64(rows[i])] = n - np.uint64(1)
+    return n
+
+
+# ---------------------------------------------------------------- keys
+
+Array = npt.NDArray[Any]
+
+GROUP = 8
+"""Rows of a group, and places between two cells of one row."""
+
+
+@kernel
+def group_width(n_columns: Any) -> Any:
+    """Keys of a group of rows of which `n_columns` are asked."""
+    return np.uint64(GROUP) * (np.uint64(2) * np.uint64(n_columns) + np.uint64(1))
+
+
+@kernel
+def first_cell(row: Any, width: Any) -> Any:
+    """Where the first cell (the zero) of a row is, in groups of `width` keys."""
+    return (row // np.uint64(GROUP)) * width + row % np.uint64(GROUP)
+
+
+@kernel
+def encode(rows: Array, columns: Array, n_codes: Array, keys: Array) -> None:
+    """Write the keys of some rows, a group after the other.
+
+    Parameters
+    ----------
+    rows : (rows, features) float32 or float64
+    columns : (columns,) uint64
+        Which columns are asked.
+    n_codes : (columns,) uint64
+        Levels of their vocabularies, and one for missing; 0 for numeric columns.
+    keys : (at least groups * group_width(columns),) uint32 or uint64, written
+        As wide as the cells.  Rows that a last group lacks repeat the last row.
+    """
+    n, group = np.uint64(len(rows)), np.uint64(GROUP)
+    width = group_width(len(columns))
+    whole = n - n % group
+    for start in range(np.uint64(0), whole, group):
+        _encode_group(rows, start, columns, n_codes, keys, (start // group) * width)
+    if whole < n:
+        last = np.empty((group, np.uint64(rows.shape[1])), rows.dtype)
+        for lane in range(group):
+            last[lane] = rows[min(whole + lane, n - np.uint64(1))]
+        _encode_group(last, np.uint64(0), columns, n_codes, keys, (whole // group) * width)
+
+
+@kernel
+def _encode_group(
+    rows: Array, start: Any, columns: Array, n_codes: Array, keys: Array, at: Any
+) -> None:
+    word, group = keys.dtype.type, np.uint64(GROUP)
+    missing = word(~word(0))
+    top = word(missing - (missing >> np.uint64(1)))
+    bits = rows.view(keys.dtype)
+    for lane in range(group):
+        keys[at + lane] = word(0)
+    for i in range(np.uint64(len(columns))):
+        f, right = columns[i], at + group * (np.uint64(2) * i + np.uint64(1))
+        left = right + group
+        if n_codes[i] == 0:
+            for lane in range(group):
+                b = bits[start + lane, f]
+                # Floats order as integers do, the negative ones backwards; -0.0 is 0.0.
+                key = word(~b) if b > top else word(b | top)
+                known = rows[start + lane, f] == rows[start + lane, f]
+                keys[right + lane] = key if known else missing
+                keys[left + lane] = key if known else word(0)
+        else:
+            n_levels = n_codes[i] - np.uint64(1)
+            for lane in range(group):
+                cell = rows[start + lane, f]
+                # Whatever is not a code of the vocabulary is missing.
+                known = cell >= 0 and cell < n_levels and cell == np.floor(cell)
+                code = word(cell) if known else missing
+                keys[right + lane] = code
+                keys[left + lane] = word(code + word(1))
+
+
+@kernel
+def encode_row(row: Array, columns: Array, n_codes: Array, keys: Array) -> None:
+    """Write the keys of one row (features,), the first of a group that has no other."""
+    word, group = keys.dtype.type, np.uint64(GROUP)
+    missing = word(~word(0))
+    top = word(missing - (missing >> np.uint64(1)))
+    bits = row.view(keys.dtype)
+    keys[np.uint64(0)] = word(0)
+    for i in range(np.uint64(len(columns))):
+        b, cell = bits[columns[i]], row[columns[i]]
+        right = group * (np.uint64(2) * i + np.uint64(1))
+        if n_codes[i] == 0:
+            key = word(~b) if b > top else word(b | top)
+            keys[right] = key if cell == cell else missing
+            keys[right + group] = key if cell == cell else word(0)
+        else:
+            known = cell >= 0 and cell < n_codes[i] - np.uint64(1) and cell == np.floor(cell)
+            code = word(cell) if known else missing
+            keys[right] = code
+            keys[right + group] = word(code + word(1))

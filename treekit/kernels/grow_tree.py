@@ -1,0 +1,915 @@
+"""Growing one tree: the loop over nodes.
+
+No recursion; depth and rows are bounded by memory alone (row numbers are
+uint32).  Depth-first by a stack, or best-first by a heap when the number of
+leaves is bounded.
+
+A heap of waiting nodes, for best-first growth: the largest priority on top.
+
+A split on several intervals of a number, as a nest of binary tests.
+
+A splitter may part a numeric column into intervals at once.  The tree says so
+by thresholds: the middle cut first, then those on either side of it, so that
+all that reads trees (predictions, rules, every export) knows such a split
+already.  The tests below the first are forced: nobody searches there, they gain
+nothing of their own, and in the count of levels the nest is one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.function_pointers import borrowed
+from treekit.kernels.monotonic import LOWEST, hand_bounds
+from treekit.kernels.node_statistics import are_sparse, place_of
+from treekit.kernels.oblique_splits import project
+from treekit.kernels.partition_rows import (
+    cumulative_shares,
+    hand_down,
+    last_code,
+    longer,
+    mark,
+    more_rows,
+    nearly_below,
+    partition,
+    total,
+    total_held,
+    total_of_two,
+    variance,
+)
+from treekit.kernels.records import (
+    AFTER,
+    BAD_NUMBER,
+    BAD_PRIORITY,
+    BAD_SPLIT,
+    BRANCHES,
+    CUT,
+    FEATURE,
+    FOUND,
+    KIND,
+    LEVELS,
+    MISSING_BRANCH,
+    NUMBERS,
+    SCORE,
+    THRESHOLD_VALUE,
+    TOLERANCE,
+    Node,
+    Rows,
+    Scratch,
+    Table,
+    finite,
+)
+from treekit.kernels.surrogate_splits import find_surrogates, send_missing
+
+__all__ = [
+    "INTERVALS",
+    "NODE",
+    "PENDING",
+    "Grown",
+    "grow",
+    "hand_cuts",
+    "nest_stats",
+    "next_test",
+    "rounded",
+    "sift_down",
+    "sift_up",
+]
+
+
+# ---------------------------------------------------------------- grow
+
+NODE = np.dtype(
+    [
+        ("kind", np.int32),
+        ("feature", np.int32),
+        ("first_child", np.int32),
+        ("n_children", np.int32),
+        ("missing", np.int32),
+        ("depth", np.int32),
+        ("cut", np.int64),
+        ("after", np.int64),
+        ("level_start", np.int64),
+        ("n_levels", np.int64),
+        ("begin", np.int64),
+        ("end", np.int64),
+        ("held_begin", np.int64),
+        ("held_end", np.int64),
+        ("threshold", np.float64),
+        ("weight", np.float64),
+        ("gain", np.float64),
+        ("priority", np.float64),
+    ],
+    align=True,
+)
+"""A node in growth.
+
+`begin`, `end` are its slice of the training rows, `held_begin`, `held_end` of
+the held-out ones; `cut`, `after` as in `treekit.kernels.axis_splits`.
+"""
+
+
+class Grown(NamedTuple):
+    """A tree in growth, or grown; arrays may be longer than its n nodes.
+
+    Attributes
+    ----------
+    nodes : (capacity,) NODE
+    stats, held_stats : (capacity, S) float64
+    levels : (pool,) int32
+        Branches of levels, a slice for each node.
+    found : (surrogates,) SURROGATE, or None
+    replies : (pool,) int32, or None
+        Surrogates, where trees have them, and branches of their levels.
+    """
+
+    nodes: npt.NDArray[np.void]
+    stats: npt.NDArray[np.float64]
+    held_stats: npt.NDArray[np.float64]
+    levels: npt.NDArray[np.int32]
+    found: npt.NDArray[np.void] | None = None
+    replies: npt.NDArray[np.int32] | None = None
+
+
+@kernel
+def grow(
+    table,
+    rows,
+    held_table,
+    held,
+    spare,
+    room,
+    limits,
+    noise,
+    quantile,
+    steps,
+    surrogates,
+    nest,
+    sums,
+    ways,
+    midpoints,
+    find,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    impurity,
+    priority,
+    use_priority,
+    before,
+    use_before,
+    rng,
+    scratch,
+):
+    """Grow one tree; `rows` and `held` are permuted into leaf order.
+
+    Every node is evaluated when it is made; those with a split wait, on a
+    stack or (`max_leaves`) on a heap, to be opened.
+
+    Parameters
+    ----------
+    held_table : Table
+        The columns of the held-out rows: `table` itself, or those of another
+        table, whose numeric columns have codes of their own.
+    spare : Rows
+        Working memory as long as the longer of `rows` and `held`.
+    room : Grown
+        Zeroed arrays to grow in; longer ones are made when they are full.
+    noise : float
+        Bound on the rounding of one row's dense statistics, 0 if they are exact.
+    quantile : float or None
+        Level of a rank target; None = statistics add up, and the code for
+        ranks is not compiled.
+    steps : (columns of values,) float64 or None
+        The grid on which rows are cut into parts that go down every branch of
+        a split whose value they miss; None = they go one way, and the code
+        for parts is not compiled.
+    surrogates : Surrogacy or None
+        Nodes have surrogates; None = that is not compiled.
+    nest : (cuts,) int64, or None
+        Working memory for splits on intervals (`treekit.kernels.grow_tree`); None =
+        the splitter makes none, and the code for them is not compiled.
+    sums : (0,) array, or None
+        None = the splitter makes no sums of columns, and the code for them is not compiled.
+    ways : Ways
+    midpoints : bool
+        Thresholds will lie halfway to the next value present in the node, not
+        to the next one of the table.
+
+    Returns
+    -------
+    Grown, n, status
+        Status 0; or why growth stopped, as in `treekit.kernels.records`, and n is
+        the node where it did.
+    """
+    zero, one = np.uint64(0), np.uint64(1)
+    ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
+    held_ids, held_cells, held_values = held.ids, held.cells, held.values
+    ids2, cells2, values2 = borrowed(spare.ids), borrowed(spare.cells), borrowed(spare.values)
+    codes, n_codes = borrowed(table.codes), borrowed(table.n_codes)
+    table = Table(
+        codes,
+        n_codes,
+        borrowed(table.nominal),
+        borrowed(table.value_start),
+        borrowed(table.low),
+        borrowed(table.high),
+    )
+    scratch = _borrowed(scratch)
+    # Of arrays that grow there is an owner, which is handed back, and a view to work on.
+    all_nodes, all_stats, all_held, all_levels = (
+        room.nodes,
+        room.stats,
+        room.held_stats,
+        room.levels,
+    )
+    n_rows, n_features = np.uint64(codes.shape[1]), np.uint64(codes.shape[0])
+    all_codes, lines = borrowed(codes.reshape(codes.size)), scratch.lines
+    held_codes = borrowed(held_table.codes)
+    n_held, held_codes = np.uint64(held_codes.shape[1]), held_codes.reshape(held_codes.size)
+    nodes, stats, held_stats = borrowed(all_nodes), borrowed(all_stats), borrowed(all_held)
+    pool = borrowed(all_levels)
+    found, replies, n_found = room.found, room.replies, 0
+    max_depth, max_leaves = limits.max_depth, limits.max_leaves
+    min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
+    min_leaf, min_gain, n_try = limits.min_weight_leaf, limits.min_gain, limits.n_try
+    min_impurity = limits.min_impurity * (1.0 + TOLERANCE)
+    min_variance = limits.min_variance * (1.0 + TOLERANCE)
+    found_levels, branch_of = scratch.levels, scratch.work[0]
+    dense = len(cells) == 0
+    least = 0.0  # what the other classes of a pure node may weigh
+    if steps is not None:
+        least = 1e-6 * min_leaf
+    top, held_top = np.int64(-1), np.int64(-1)
+    if max_leaves > 0:
+        top, held_top = np.int64(len(ids)), np.int64(len(held_ids))
+    allow_empty, value_below = ways.empty, ways.value_below
+    out = np.zeros(FOUND, np.int64)
+    numbers = np.zeros(NUMBERS, np.float64)
+    ends = np.zeros(2, np.int64)
+    held_ends = np.zeros(2, np.int64)
+    waiting = np.zeros(64, np.int64)
+    sides, held_sides, two = np.empty(0, codes.dtype), np.empty(0, codes.dtype), np.uint32(2)
+    n, fresh, used, leaves, n_waiting = 1, 0, 0, 1, 0
+    # Of the nest that is being opened: what is left to open, its root, what was there before.
+    n_nested, nest_root, n_before, found_before = 0, 0, 0, 0
+    signs, told = scratch.offers[np.uint64(3)], scratch.best[stats.shape[1] + 2 + LOWEST :]
+    bounded = False
+    for j in range(np.uint64(len(signs))):
+        bounded = bounded or signs[j] != 0.0
+    bounds = np.empty((len(nodes) if bounded else 1, 2))
+    bounds[zero, zero], bounds[zero, np.uint64(1)] = -np.inf, np.inf
+    root = nodes[zero]
+    root.end, root.held_end = len(ids), len(held_ids)
+    root.weight = total(cells, values, 0, len(ids), stats[zero], quantile)
+    total_held(held_cells, held_values, 0, len(held_ids), stats[zero], held_stats[zero], quantile)
+    while True:
+        last = n
+        if nest is not None:
+            last = fresh if n_nested > 0 else n
+        for node in range(fresh, last):
+            this = nodes[np.uint64(node)]
+            if nest is not None:
+                if this.kind != 0:
+                    continue  # a test within a nest
+            own_stats = stats[np.uint64(node)]
+            begin, end, weight = this.begin, this.end, this.weight
+            if (
+                (max_depth >= 0 and this.depth >= max_depth)
+                or weight < min_split
+                or end - begin < 2
+                or _is_pure(own_stats, values, begin, end, dense, noise, least, quantile)
+            ):
+                continue
+            own = impurity(own_stats)
+            if not finite(own):
+                for k in range(np.uint64(len(own_stats))):
+                    scratch.best[k + np.uint64(2)] = own_stats[k]
+                return (
+                    Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                    node,
+                    np.int64(BAD_NUMBER),
+                )
+            if own <= min_impurity or (
+                min_variance >= 0.0 and variance(values, begin, end, own_stats) <= min_variance
+            ):
+                continue
+            it = Node(
+                table,
+                Rows(ids[begin:end], cells if dense else cells[begin:end], values[begin:end]),
+                own_stats,
+                weight,
+                own,
+                np.int64(this.depth),
+                min_leaf,
+                n_try,
+                ways,
+                quantile,
+            )
+            if bounded:
+                told[zero] = bounds[np.uint64(node), zero]
+                told[np.uint64(1)] = bounds[np.uint64(node), np.uint64(1)]
+            out[KIND] = 0
+            find(
+                it,
+                scratch,
+                scan,
+                many,
+                key,
+                choose,
+                penalty,
+                n_keys,
+                use_choose,
+                use_penalty,
+                score,
+                rng,
+                out,
+                numbers,
+            )
+            if out[KIND] < 0:
+                return (
+                    Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                    node,
+                    out[KIND],
+                )
+            floor = max(1e-12 * own, _least_gain(noise * (end - begin) / weight, quantile))
+            # A negative bound asks for splits that gain nothing, too.
+            if out[KIND] == 0 or not numbers[SCORE] > (
+                max(min_gain, floor) if min_gain >= 0.0 else min_gain
+            ):
+                continue
+            levels = out[LEVELS]
+            if used + levels > len(pool):
+                all_levels = longer(all_levels, max(2 * len(pool), used + levels))
+                pool = borrowed(all_levels)
+            for level in range(np.uint64(levels)):
+                pool[np.uint64(used) + level] = found_levels[level]
+            this.kind = out[KIND]
+            this.feature = out[FEATURE]
+            this.cut = out[CUT]
+            this.after = out[AFTER]
+            this.missing = out[MISSING_BRANCH]
+            this.n_children = out[BRANCHES]
+            this.level_start = used
+            this.n_levels = levels
+            this.gain = numbers[SCORE]
+            this.threshold = numbers[THRESHOLD_VALUE]
+            this.priority = rounded(numbers[SCORE] * weight)
+            used += levels
+            if n_waiting == len(waiting):
+                waiting = longer(waiting, 2 * n_waiting)
+            waiting[np.uint64(n_waiting)] = node
+            n_waiting += 1
+            if max_leaves > 0:
+                if use_priority:
+                    said = priority(own_stats)
+                    if not finite(said):
+                        return (
+                            Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                            node,
+                            np.int64(BAD_PRIORITY),
+                        )
+                    this.priority = rounded(said)
+                sift_up(waiting, n_waiting, nodes)
+        fresh = last
+        within = n_nested > 0
+        if within:
+            n_nested -= 1
+            if nest is not None:
+                node = nest[np.uint64(n_nested)]
+        else:
+            if n_waiting == 0:
+                break
+            n_waiting -= 1
+            node = waiting[np.uint64(n_waiting)]
+            if max_leaves > 0:
+                node, waiting[zero] = waiting[zero], node
+                sift_down(waiting, n_waiting, nodes)
+        branches = np.int64(nodes[np.uint64(node)].n_children)
+        opened = 0 if within else branches - 1
+        if max_leaves > 0 and leaves + opened > max_leaves:
+            _close(nodes, node)
+            continue
+        first_cut, cuts, below, lost_in = np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
+        if nest is not None:
+            if not within:
+                nest_root, n_before, found_before = np.int64(node), n, n_found
+            if nodes[np.uint64(node)].kind == INTERVALS:
+                this = nodes[np.uint64(node)]
+                first_cut, cuts, lost_in = this.level_start, this.n_levels, np.int64(this.missing)
+                below = next_test(nodes, node, pool)
+                branches = np.int64(2)
+        if branches > len(ends):
+            ends = np.zeros(2 * branches, np.int64)
+            held_ends = np.zeros(2 * branches, np.int64)
+        if n + branches > len(nodes):
+            capacity = max(2 * len(nodes), n + branches)
+            all_nodes = longer(all_nodes, capacity)
+            all_stats = more_rows(all_stats, capacity)
+            all_held = more_rows(all_held, capacity)
+            nodes, stats, held_stats = borrowed(all_nodes), borrowed(all_stats), borrowed(all_held)
+        this = nodes[np.uint64(node)]
+        cut = np.int64(-1) if this.kind == 4 else this.cut
+        levels_of = pool[this.level_start : this.level_start + this.n_levels]
+        begin, held_begin = this.begin, this.held_begin
+        feature = np.uint64(this.feature)
+        missing_code, held_code = n_codes[feature], held_table.n_codes[feature]
+        sparse = are_sparse(np.uint64(this.end - begin), n_rows, lines)
+        source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
+        held_source, held_first, held_step = held_codes, feature * n_held, one
+        if sums is not None:
+            if this.kind == 5:  # the side of each row, as a column of codes
+                if len(sides) == 0:
+                    sides = np.empty(codes.shape[1], codes.dtype)
+                    held_sides = np.empty(held_table.codes.shape[1], codes.dtype)
+                project(table, levels_of, this.threshold, ids, begin, this.end, sides)
+                project(
+                    held_table,
+                    levels_of,
+                    this.threshold,
+                    held_ids,
+                    held_begin,
+                    this.held_end,
+                    held_sides,
+                )
+                source, held_source, missing_code, held_code = sides, held_sides, two, two
+                first, step, held_first = zero, one, zero
+                cut, levels_of = np.int64(0), levels_of[:0]
+        held_cut = cut
+        if len(held_ids) > 0 and this.kind == 1:
+            after = this.after if midpoints else this.cut + 1
+            at = this.threshold
+            if value_below and np.isnan(at):
+                at = nearly_below(table, feature, this.cut, after, ways.resolution)
+            held_cut = last_code(table, held_table, feature, this.cut, after, at)
+        if surrogates is not None:
+            if this.kind <= 2:
+                first_found = n_found
+                found, n_found, replies = find_surrogates(
+                    node,
+                    table,
+                    feature,
+                    cut,
+                    levels_of,
+                    ids,
+                    values,
+                    begin,
+                    this.end,
+                    scratch,
+                    surrogates,
+                    found,
+                    n_found,
+                    replies,
+                )
+                send_missing(
+                    table,
+                    table,
+                    feature,
+                    cut,
+                    levels_of,
+                    this.missing,
+                    midpoints,
+                    found,
+                    first_found,
+                    n_found,
+                    replies,
+                    ids,
+                    begin,
+                    this.end,
+                    surrogates.routed,
+                )
+                send_missing(
+                    table,
+                    held_table,
+                    feature,
+                    held_cut,
+                    levels_of,
+                    this.missing,
+                    midpoints,
+                    found,
+                    first_found,
+                    n_found,
+                    replies,
+                    held_ids,
+                    held_begin,
+                    this.held_end,
+                    surrogates.held_routed,
+                )
+                source, held_source = surrogates.routed[0], surrogates.held_routed[0]
+                first, step, held_first = zero, one, zero
+                missing_code = held_code = np.uint32(2)
+                cut = held_cut = np.int64(0)
+                levels_of = pool[:0]
+        if steps is None:
+            partition(
+                source,
+                first,
+                step,
+                np.int64(missing_code),
+                cut,
+                np.int64(this.missing),
+                levels_of,
+                branches,
+                ids,
+                cells,
+                values,
+                begin,
+                this.end,
+                branch_of,
+                ids2,
+                cells2,
+                values2,
+                ends,
+            )
+            if len(held_ids) > 0:
+                partition(
+                    held_source,
+                    held_first,
+                    held_step,
+                    np.int64(held_code),
+                    held_cut,
+                    np.int64(this.missing),
+                    levels_of,
+                    branches,
+                    held_ids,
+                    held_cells,
+                    held_values,
+                    held_begin,
+                    this.held_end,
+                    branch_of,
+                    ids2,
+                    cells2,
+                    values2,
+                    held_ends,
+                )
+        else:
+            upto = np.empty(branches)
+            lost = np.int64(0) if this.kind == 4 else branches
+            mark(
+                source, first, step, missing_code, cut, lost, levels_of, ids, begin, this.end,
+                branch_of,
+            )  # fmt: skip
+            cumulative_shares(branch_of, values, begin, this.end, upto)
+            ids, cells, values, ids2, cells2, values2, begin, top = hand_down(
+                branch_of,
+                upto,
+                steps,
+                ids,
+                cells,
+                values,
+                begin,
+                this.end,
+                ids2,
+                cells2,
+                values2,
+                ends,
+                nodes,
+                waiting,
+                n_waiting,
+                False,
+                top,
+            )
+            if len(held_ids) > 0:
+                end = this.held_end
+                mark(
+                    held_source,
+                    held_first,
+                    held_step,
+                    held_code,
+                    held_cut,
+                    lost,
+                    levels_of,
+                    held_ids,
+                    held_begin,
+                    end,
+                    branch_of,
+                )
+                held_ids, held_cells, held_values, ids2, cells2, values2, held_begin, held_top = (
+                    hand_down(
+                        branch_of,
+                        upto,
+                        steps,
+                        held_ids,
+                        held_cells,
+                        held_values,
+                        held_begin,
+                        end,
+                        ids2,
+                        cells2,
+                        values2,
+                        held_ends,
+                        nodes,
+                        waiting,
+                        n_waiting,
+                        True,
+                        held_top,
+                    )
+                )
+        empty = False
+        for b in range(np.uint64(branches)):
+            at = np.uint64(n) + b
+            child = nodes[at]
+            child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
+            child.depth = this.depth + (0 if within else 1)
+            child.begin, child.end = begin, ends[b]
+            child.held_begin, child.held_end = held_begin, held_ends[b]
+            if steps is not None or quantile is not None or branches > 2:
+                child.weight = total(cells, values, begin, ends[b], stats[at], quantile)
+            total_held(
+                held_cells,
+                held_values,
+                held_begin,
+                held_ends[b],
+                stats[at],
+                held_stats[at],
+                quantile,
+            )
+            empty = empty or (ends[b] == begin and not (allow_empty and this.kind == 3))
+            begin, held_begin = ends[b], held_ends[b]
+        if steps is None and quantile is None and branches == 2:
+            opened_at = nodes[np.uint64(n)].begin
+            total_of_two(cells, values, opened_at, ends, stats, node, n, nodes)
+        if empty:
+            return (
+                Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                node,
+                np.int64(BAD_SPLIT),
+            )
+        if bounded:
+            if n + branches > len(bounds):
+                bounds = more_rows(bounds, len(nodes))
+            hand_bounds(
+                bounds,
+                node,
+                n,
+                branches,
+                signs[feature] if this.kind == 1 else 0.0,
+                stats[np.uint64(n), np.uint64(1)] / nodes[np.uint64(n)].weight,
+                stats[np.uint64(n + 1), np.uint64(1)] / nodes[np.uint64(n + 1)].weight,
+            )
+        if nest is not None:
+            this.first_child = n
+            if cuts > 0:
+                n_nested = hand_cuts(nodes, node, first_cut, cuts, below, lost_in, nest, n_nested)
+            if n_nested > 0 or within:
+                n += branches
+                leaves += opened
+                if n_nested == 0 and use_before:
+                    top_node = np.uint64(nest_root)
+                    parts, held_parts = nest_stats(
+                        nodes, nest_root, n - n_before, stats, held_stats
+                    )
+                    if not before(stats[top_node], parts, held_stats[top_node], held_parts):
+                        leaves -= len(parts) - 1
+                        n, n_found = n_before, found_before
+                        _close(nodes, nest_root)
+                continue
+        if use_before and not before(
+            stats[np.uint64(node)],
+            stats[n : n + branches],
+            held_stats[np.uint64(node)],
+            held_stats[n : n + branches],
+        ):
+            _close(nodes, node)
+            continue
+        this.first_child = n
+        n += branches
+        leaves += branches - 1
+    if surrogates is not None:
+        found = found[:n_found]
+    return Grown(all_nodes, all_stats, all_held, all_levels, found, replies), n, np.int64(0)
+
+
+@inlined
+def _borrowed(scratch):
+    """Working memory whose arrays are not counted at each node; the caller keeps it alive."""
+    return Scratch(
+        borrowed(scratch.features),
+        borrowed(scratch.state),
+        borrowed(scratch.words),
+        borrowed(scratch.lanes),
+        borrowed(scratch.packed),
+        borrowed(scratch.work),
+        borrowed(scratch.counts),
+        borrowed(scratch.compact),
+        borrowed(scratch.flat),
+        borrowed(scratch.ordered),
+        borrowed(scratch.keys),
+        borrowed(scratch.start),
+        borrowed(scratch.best),
+        borrowed(scratch.pair),
+        borrowed(scratch.offers),
+        borrowed(scratch.levels),
+        borrowed(scratch.options),
+        borrowed(scratch.lines),
+    )
+
+
+@inlined
+def _is_pure(stats, values, begin, end, dense, noise, least, quantile):
+    """All rows alike: one cell, one number, or one ratio of numbers up to their rounding."""
+    if dense:
+        return _alike(values, begin, end, noise, quantile)
+    total, largest = 0.0, 0.0
+    for k in range(np.uint64(len(stats))):
+        total += stats[k]
+        largest = max(largest, stats[k])
+    return total - largest <= least
+
+
+@kernel
+def _alike(values, begin, end, noise, quantile):
+    zero, one = np.uint64(0), np.uint64(1)
+    first = np.uint64(begin)
+    if quantile is not None:  # ascending
+        return values[first, one] == values[np.uint64(end) - one, one]
+    weight = values[first, zero]
+    for i in range(first + one, np.uint64(end)):
+        slack = noise * (weight + values[i, zero])
+        for k in range(one, np.uint64(values.shape[1])):
+            if abs(values[i, k] * weight - values[first, k] * values[i, zero]) > slack:
+                return False
+    return True
+
+
+@kernel
+def _least_gain(rounding, quantile):
+    """What the rounding of a mean row can gain: squared in squared errors, itself in losses."""
+    if quantile is not None:
+        return 4.0 * rounding
+    return 4.0 * rounding * rounding
+
+
+@inlined
+def _close(nodes, node):
+    """Make a node a leaf again."""
+    this = nodes[np.uint64(node)]
+    this.kind = 0
+    this.n_children = 0
+    this.n_levels = 0
+    this.gain = 0.0
+
+
+# ---------------------------------------------------------------- heap
+
+
+@inlined
+def rounded(number):
+    """To 31 bits (Veltkamp 1968), so that equal priorities are equal whatever their rounding."""
+    shifted = number * 4194305.0
+    return shifted - (shifted - number)
+
+
+@inlined
+def sift_up(heap, size, nodes):
+    """Put the last of `size` entries of the heap in its place."""
+    one = np.uint64(1)
+    at = np.uint64(size) - one
+    while at > np.uint64(0):
+        above = (at - one) >> one
+        if not _before(nodes, heap[at], heap[above]):
+            break
+        heap[at], heap[above] = heap[above], heap[at]
+        at = above
+
+
+@inlined
+def sift_down(heap, size, nodes):
+    """Put the first of `size` entries of the heap in its place."""
+    one, end = np.uint64(1), np.uint64(size)
+    at = np.uint64(0)
+    while True:
+        best = at
+        first = (at << one) + one
+        for child in range(first, min(first + np.uint64(2), end)):
+            if _before(nodes, heap[child], heap[best]):
+                best = child
+        if best == at:
+            return
+        heap[at], heap[best] = heap[best], heap[at]
+        at = best
+
+
+@inlined
+def _before(nodes, a, b):
+    """Larger priority first; equal ones in the order in which they were made."""
+    ours, theirs = nodes[np.uint64(a)].priority, nodes[np.uint64(b)].priority
+    return ours > theirs or (ours == theirs and a < b)
+
+
+# ---------------------------------------------------------------- nest
+
+INTERVALS = 6
+"""Kind of a node that will ask intervals; no node of a finished tree has it.
+
+Its cuts, codes in ascending order, lie in the pool.  With a branch more than
+intervals branch 0 is that of missing values, else `missing` is the interval that
+takes them, counted from the node's first.
+"""
+
+PENDING = 64
+"""Tests that may wait while a nest is opened: one a level, and cuts are halved."""
+
+
+@kernel
+def next_test(nodes, node, pool):
+    """Make a node of intervals one test: whether the value is missing, or up to the middle cut.
+
+    Returns
+    -------
+    int
+        Cuts that are left for branch 0; -1 if that is the branch of missing values.
+    """
+    this = nodes[np.uint64(node)]
+    cuts = np.int64(this.n_levels)
+    apart = this.n_children > cuts + 1
+    this.n_children, this.n_levels = 2, 0
+    if apart:
+        this.kind, this.missing = 4, 0
+        return np.int64(-1)
+    middle = cuts // 2
+    this.kind = 1
+    this.cut = pool[np.uint64(this.level_start + middle)]
+    this.after = this.cut + 1
+    this.missing = 0 if this.missing <= middle else 1
+    return middle
+
+
+@kernel
+def hand_cuts(nodes, node, first_cut, cuts, below, lost, pending, n_pending):
+    """Let the children of a test made by `next_test` ask for the cuts that are left.
+
+    Parameters
+    ----------
+    first_cut, cuts, lost : int
+        What the node's cuts were in the pool, and its `missing`.
+    below : int
+        As `next_test` returned it.
+    pending : (PENDING,) int64
+        Receives the children that have cuts, from `n_pending` on.
+
+    Returns
+    -------
+    int
+        How many nodes are pending.
+    """
+    this = nodes[np.uint64(node)]
+    for branch in range(2):
+        start, count, missing = first_cut, cuts, np.int64(0)
+        if below >= 0:
+            start = first_cut if branch == 0 else first_cut + below + 1
+            count = below if branch == 0 else cuts - below - 1
+            missing = lost if branch == 0 else lost - below - 1
+        if count == 0 or (below < 0 and branch == 0):
+            continue
+        number = np.int64(this.first_child) + branch
+        child = nodes[np.uint64(number)]
+        child.kind, child.feature = INTERVALS, this.feature
+        child.level_start, child.n_levels, child.n_children = start, count, count + 1
+        child.missing, child.threshold = missing, np.nan
+        pending[np.uint64(n_pending)] = number
+        n_pending += 1
+    return n_pending
+
+
+@kernel
+def nest_stats(nodes, root, size, stats, held_stats):
+    """Statistics of the branches of a nest, in the order of its intervals.
+
+    Parameters
+    ----------
+    size : int
+        Nodes of the nest below its root; half of them and one are branches.
+
+    Returns
+    -------
+    (branches, S) float64, twice
+        Of the training rows and of the held-out ones.
+    """
+    branches = size // 2 + 1
+    told = np.empty((branches, stats.shape[1]))
+    held = np.empty((branches, stats.shape[1]))
+    waiting = np.empty(PENDING, np.int64)
+    waiting[0] = root
+    n_waiting, branch = 1, 0
+    while n_waiting > 0:
+        n_waiting -= 1
+        node = waiting[np.uint64(n_waiting)]
+        if node != root and nodes[np.uint64(node)].kind == 0:
+            told[np.uint64(branch)] = stats[np.uint64(node)]
+            held[np.uint64(branch)] = held_stats[np.uint64(node)]
+            branch += 1
+        else:
+            for child in range(2):  # the first of them on top
+                number = np.int64(nodes[np.uint64(node)].first_child) + 1 - child
+                waiting[np.uint64(n_waiting)] = number
+                n_waiting += 1
+    return told, held

@@ -1,0 +1,693 @@
+"""Oblique splits: sums of columns at a node, and the best cut along each.
+
+A sum is taken as every artifact takes it: in double, from 0.0, term after term
+in column order, over numbers of the input type; products of float32 numbers
+are exact in double.  A row that lacks one of the columns lacks the sum.
+
+Where to cut obliquely: weights of standardised columns, few of them not 0.
+
+Three ways: a regularised linear classifier (or regression), coordinate search
+with random restarts (Murthy, Kasif and Salzberg 1994, *A system for induction
+of oblique decision trees*), and the principal axes of the node's rows.
+
+The best cut of a node's rows along any numbers: a sum of columns, say.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from treekit.kernels.axis_splits import find_axis
+from treekit.kernels.compile import kernel
+from treekit.kernels.records import (
+    BAD_NUMBER,
+    BRANCHES,
+    CUT,
+    FEATURE,
+    KIND,
+    LEVELS,
+    MISSING_BRANCH,
+    SCORE,
+    THRESHOLD_VALUE,
+    TOLERANCE,
+    Node,
+    Rows,
+)
+
+__all__ = [
+    "COORDINATE",
+    "LINEAR",
+    "PRINCIPAL",
+    "best_cut",
+    "best_turn",
+    "coordinate_search",
+    "find_oblique",
+    "find_oblique_of_numbers",
+    "linear_fit",
+    "principal_axes",
+    "project",
+]
+
+
+# ---------------------------------------------------------------- oblique
+
+OBLIQUE = 5
+LINEAR, COORDINATE, PRINCIPAL = 0, 1, 2
+"""Ways to find directions; see `treekit.kernels.oblique_splits`."""
+
+
+@kernel
+def project(table, terms, threshold, ids, begin, end, sides):
+    """Write the side of each of the rows ``ids[begin:end]`` into `sides`.
+
+    Parameters
+    ----------
+    table : Table
+    terms : (2 * terms,) int32
+        Column, and the bits of its float32 weight, by turns.
+    threshold : float
+    sides : (all rows,) unsigned
+        Receives, at the number of each row, 0 or 1, and 2 if its sum is not known.
+    """
+    weights = terms.view(np.float32)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = np.uint64(ids[i])
+        total = 0.0
+        for t in range(np.uint64(0), np.uint64(len(terms)), np.uint64(2)):
+            feature = np.uint64(terms[t])
+            weight = np.float64(weights[t + np.uint64(1)])
+            total += weight * _value(table, feature, table.codes[feature, row])
+        side = 2
+        if total == total:
+            side = 0 if total <= threshold else 1
+        sides[row] = side
+
+
+@kernel
+def _value(table, feature, code):
+    """The number behind a code of an exactly coded column; NaN = missing."""
+    if np.uint32(code) == table.n_codes[feature]:
+        return np.nan
+    return table.low[np.uint64(table.value_start[feature]) + np.uint64(code)]
+
+
+@kernel
+def find_oblique(
+    node,
+    scratch,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    rng,
+    out,
+    numbers,
+):
+    """Find the best split of one node, by single columns or by sums of them.
+
+    A sum wins only by more than the tolerance of ties, so that trees stay
+    readable.  It is of the columns tried at the node.  Arguments are those of
+    `treekit.kernels.axis_splits.find_axis`; ``scratch.options`` holds
+
+    method
+        `LINEAR`, `COORDINATE` or `PRINCIPAL`.
+    terms
+        Columns in a sum, at most.
+    restarts
+        `COORDINATE`: random starts, besides the best single column.
+    digits
+        Significant decimal digits that weights keep.
+    ridge
+        `LINEAR`: penalty on squared standardised weights.
+
+    and ``scratch.levels`` receives the terms as `project` takes them.
+
+    Cost: rows x columns squared for `LINEAR` and `PRINCIPAL`; for every
+    direction tried a sort of the rows.
+    """
+    find_axis(
+        node,
+        scratch,
+        scan,
+        many,
+        key,
+        choose,
+        penalty,
+        n_keys,
+        use_choose,
+        use_penalty,
+        score,
+        rng,
+        out,
+        numbers,
+    )
+    options = scratch.options
+    method, most_terms = np.int64(options[0]), np.int64(options[1])
+    restarts, digits, ridge = np.int64(options[2]), np.int64(options[3]), options[4]
+    columns = _columns_tried(node, scratch.features)
+    if len(columns) < 2 or out[KIND] < 0:
+        return
+    x = _values(node, columns)
+    centers, scales = _standards(x, node.rows.values)
+    kept = np.flatnonzero(scales > 0.0)
+    if len(kept) < 2:
+        return
+    columns, x, centers, scales = columns[kept], x[kept], centers[kept], scales[kept]
+    directions = _directions(
+        node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge
+    )
+    keys = np.empty(x.shape[1])
+    found = np.empty(4)
+    for i in range(np.uint64(len(directions))):
+        weights = _rounded_weights(directions[i], scales, digits)
+        if np.count_nonzero(weights) < 2:
+            continue
+        _sums(x, weights, keys)
+        best_cut(node, keys, scan, scratch.start, scratch.best, found)
+        if found[0] != found[0]:
+            out[KIND] = BAD_NUMBER
+            return
+        slack = TOLERANCE * max(abs(numbers[SCORE]), node.impurity)
+        if out[KIND] != 0 and not found[0] > numbers[SCORE] + slack:
+            continue
+        if found[0] > -np.inf and found[0] < np.inf:
+            _take(columns, weights, found, scratch.levels, out, numbers)
+
+
+@kernel
+def _columns_tried(node, features):
+    """Numeric columns that `find_axis` tried, in the order that it left `features`; ascending."""
+    table, ids = node.table, node.rows.ids
+    n = np.uint64(len(table.n_codes))
+    wanted = np.zeros(len(table.n_codes), np.bool_)
+    tried = 0
+    for j in range(n):
+        if tried == node.n_try:
+            break
+        f = np.uint64(features[j])
+        codes = table.codes[f]
+        i, rows = np.uint64(1), np.uint64(len(ids))
+        while i < rows and codes[ids[i]] == codes[ids[np.uint64(0)]]:
+            i += np.uint64(1)
+        if i < rows:  # a constant column is no try
+            tried += 1
+            wanted[f] = table.nominal[f] == 0
+    return np.flatnonzero(wanted)
+
+
+@kernel
+def _values(node, columns):
+    """(columns, rows) float64: numbers of the node's rows; NaN = missing or infinite."""
+    table, ids = node.table, node.rows.ids
+    x = np.empty((len(columns), len(ids)))
+    for j in range(np.uint64(len(columns))):
+        feature = np.uint64(columns[j])
+        codes = table.codes[feature]
+        for i in range(np.uint64(len(ids))):
+            value = _value(table, feature, codes[np.uint64(ids[i])])
+            x[j, i] = value if abs(value) < np.inf else np.nan
+    return x
+
+
+@kernel
+def _standards(x, values):
+    """Mean and standard deviation of each row of `x`, over what is known; 0 if constant."""
+    centers, scales = np.zeros(len(x)), np.zeros(len(x))
+    for j in range(np.uint64(len(x))):
+        weight, total, low, high = 0.0, 0.0, np.inf, -np.inf
+        for i in range(np.uint64(x.shape[1])):
+            if x[j, i] == x[j, i]:
+                weight += values[i, np.uint64(0)]
+                total += values[i, np.uint64(0)] * x[j, i]
+                low, high = min(low, x[j, i]), max(high, x[j, i])
+        if not high > low:
+            continue
+        centers[j] = total / weight
+        spread = 0.0
+        for i in range(np.uint64(x.shape[1])):
+            if x[j, i] == x[j, i]:
+                spread += values[i, np.uint64(0)] * (x[j, i] - centers[j]) ** 2
+        scales[j] = math.sqrt(spread / weight)
+    return centers, scales
+
+
+@kernel
+def _directions(node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge):
+    """(directions, columns) float64: weights of standardised columns, few of them not 0."""
+    z = np.empty(x.shape)
+    for j in range(np.uint64(len(x))):
+        for i in range(np.uint64(x.shape[1])):
+            known = x[j, i] == x[j, i]
+            z[j, i] = (x[j, i] - centers[j]) / scales[j] if known else 0.0
+    if method == LINEAR:
+        return linear_fit(z, node.rows.cells, node.rows.values, node.stats, most_terms, ridge)
+    if method == PRINCIPAL:
+        return principal_axes(z, node.rows.values, most_terms)
+    return coordinate_search(
+        z, node, scan, scratch.start, scratch.best, scratch.state, most_terms, restarts
+    )
+
+
+@kernel
+def _rounded_weights(direction, scales, digits):
+    """Weights of the raw columns, the largest 1, each a float32 of few decimal digits."""
+    weights = direction / scales
+    largest = np.abs(weights).max()
+    for j in range(np.uint64(len(weights))):
+        share = weights[j] / largest
+        if share == 0.0 or not abs(share) > 1e-30:
+            weights[j] = 0.0
+            continue
+        step = 10.0 ** (math.floor(math.log10(abs(share))) - digits + 1)
+        weights[j] = np.float64(np.float32(np.rint(share / step) * step))
+    return weights
+
+
+@kernel
+def _sums(x, weights, keys):
+    """The sum of each row, as `project` takes it."""
+    keys[:] = 0.0
+    for j in range(np.uint64(len(weights))):
+        if weights[j] != 0.0:
+            for i in range(np.uint64(len(keys))):
+                keys[i] += weights[j] * x[j, i]
+
+
+@kernel
+def _take(columns, weights, found, levels, out, numbers):
+    """Write an oblique split where `grow` reads it."""
+    bits = levels.view(np.float32)
+    at = np.uint64(0)
+    for j in range(np.uint64(len(columns))):
+        if weights[j] != 0.0:
+            levels[at] = np.int32(columns[j])
+            bits[at + np.uint64(1)] = np.float32(weights[j])
+            at += np.uint64(2)
+    low, high = found[np.uint64(1)], found[np.uint64(2)]
+    middle = low + (high - low) / 2.0
+    out[KIND] = OBLIQUE
+    out[FEATURE] = np.int64(levels[np.uint64(0)])
+    out[CUT] = 0
+    out[BRANCHES] = 2
+    out[LEVELS] = np.int64(at)
+    out[MISSING_BRANCH] = np.int64(found[np.uint64(3)])
+    numbers[THRESHOLD_VALUE] = middle if middle < high else low
+    numbers[SCORE] = found[np.uint64(0)]
+
+
+@kernel
+def find_oblique_of_numbers(
+    node,
+    scratch,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    rng,
+    out,
+    numbers,
+):
+    """Search a table without nominal columns; see
+    `treekit.kernels.axis_splits.find_axis_of_numbers`.
+    """
+    find_oblique(
+        node,
+        scratch,
+        scan,
+        many,
+        None,
+        choose,
+        penalty,
+        n_keys,
+        use_choose,
+        use_penalty,
+        score,
+        rng,
+        out,
+        numbers,
+    )
+
+
+# ---------------------------------------------------------------- directions
+
+MOST_RESPONSES = 8
+"""Classes, or outputs, that are each fitted against the rest; the heaviest ones."""
+
+MOST_AXES = 4
+SEARCHED_ROWS = 2000
+"""Coordinate search looks at so many rows of a node; the cut itself sees all."""
+
+STEPS = 50
+"""Weights changed from one start, at most."""
+
+
+@kernel
+def linear_fit(z, cells, values, stats, most_terms, ridge):
+    """Ridge regression of each class's membership, or of the number, on a few columns.
+
+    Columns enter one by one, each time the one most correlated with what is
+    left (orthogonal matching pursuit, Pati et al. 1993), so that sums of two
+    columns and more are all offered.
+
+    Parameters
+    ----------
+    z : (columns, rows) float64
+        Standardised; 0 = missing.
+    cells, values, stats : arrays
+        Of the node; see `treekit.kernels.records`.
+
+    Returns
+    -------
+    (directions, columns) float64
+    """
+    gram = _gram(z, values)
+    responses = _responses(cells, values, stats)
+    d = len(z)
+    most = min(most_terms, d)
+    found = np.zeros((len(responses) * max(most - 1, 0), d))
+    made = np.uint64(0)
+    for k in range(np.uint64(len(responses))):
+        corr = _correlations(z, values, responses[k])
+        chosen = np.empty(0, np.int64)
+        coefficients = np.zeros(d)
+        for size in range(1, most + 1):
+            left = np.abs(corr - gram @ coefficients)
+            left[chosen] = -1.0
+            chosen = np.sort(np.append(chosen, np.argmax(left)))
+            own = np.empty((size, size))
+            for a in range(np.uint64(size)):
+                for b in range(np.uint64(size)):
+                    own[a, b] = gram[np.uint64(chosen[a]), np.uint64(chosen[b])]
+                own[a, a] += ridge
+            coefficients[chosen] = np.linalg.solve(own, corr[chosen])
+            if size > 1:
+                found[made] = coefficients
+                made += np.uint64(1)
+    return found
+
+
+@kernel
+def principal_axes(z, values, most_terms):
+    """The axes along which the rows spread most, each cut down to its largest loadings.
+
+    They are the left singular vectors of the weighted rows, found as the
+    eigenvectors of their Gram matrix.  Parameters are those of `linear_fit`.
+    """
+    _, axes = np.linalg.eigh(_gram(z, values))
+    d = len(z)
+    count = min(d, MOST_AXES)
+    found = np.zeros((count, d))
+    for k in range(np.uint64(count)):
+        axis = np.ascontiguousarray(axes[:, d - 1 - np.int64(k)])
+        largest = np.argsort(-np.abs(axis))[:most_terms]
+        for j in largest:
+            found[k, np.uint64(j)] = axis[np.uint64(j)]
+    return found
+
+
+@kernel
+def _gram(z, values):
+    """(columns, columns) float64: weighted mean products of standardised columns."""
+    weights = np.ascontiguousarray(values[:, 0])
+    return (z * (weights / weights.sum())) @ z.T
+
+
+@kernel
+def _responses(cells, values, stats):
+    """(responses, rows) float64: what the directions should tell apart."""
+    if len(cells) == 0:
+        count = min(values.shape[1] - 1, MOST_RESPONSES)
+        found = np.empty((count, len(values)))
+        for k in range(np.uint64(count)):
+            found[k] = values[:, np.int64(k) + 1] / values[:, 0]
+        return found
+    present = np.count_nonzero(stats)
+    count = 1 if present == 2 else min(present, MOST_RESPONSES)
+    heaviest = np.argsort(-stats, kind="mergesort")
+    found = np.zeros((count, len(cells)))
+    for k in range(np.uint64(count)):
+        for i in range(np.uint64(len(cells))):
+            found[k, i] = 1.0 if np.int64(cells[i]) == heaviest[k] else 0.0
+    return found
+
+
+@kernel
+def _correlations(z, values, response):
+    """(columns,) float64: weighted mean products with the centred response."""
+    weights = np.ascontiguousarray(values[:, 0])
+    weights = weights / weights.sum()
+    return z @ (weights * (response - (weights * response).sum()))
+
+
+@kernel
+def coordinate_search(z, node, scan, start, best, state, most_terms, restarts):
+    """Climb one weight at a time to a better split (OC1, section 3.1).
+
+    See `treekit.kernels.oblique_splits.best_turn` for the step, which turns the cut about
+    the mean of one column; after it the threshold is chosen anew.
+
+    Parameters
+    ----------
+    z, most_terms
+        As of `linear_fit`.
+    node, scan, start, best
+        See `treekit.kernels.oblique_splits.best_cut`.
+    state : (1,) uint64
+        Of the generator.
+    restarts : int
+        Random starts, besides the best single column.
+
+    Returns
+    -------
+    (restarts + 1, columns) float64
+    """
+    sample = np.arange(0, z.shape[1], 1 + z.shape[1] // SEARCHED_ROWS)
+    node = _sampled(node, sample)
+    p = np.empty((len(z), len(sample)))
+    for j in range(np.uint64(len(z))):
+        for i in range(np.uint64(len(sample))):
+            p[j, i] = z[j, np.uint64(sample[i])]
+    found = np.empty((restarts + 1, len(z)))
+    for k in range(np.uint64(restarts + 1)):
+        weights = np.zeros(len(z))
+        if k == np.uint64(0):
+            weights[np.uint64(_best_column(p, node, scan, start, best))] = 1.0
+        else:
+            for _ in range(most_terms):
+                weights[np.uint64(_uniform(state) * len(z))] = 2.0 * _uniform(state) - 1.0
+        _climb(p, weights, node, scan, start, best, most_terms)
+        found[k] = weights
+    return found
+
+
+@kernel
+def _sampled(node, sample):
+    """The node with some of its rows; limits and statistics in proportion."""
+    rows = node.rows
+    cells = rows.cells if len(rows.cells) == 0 else rows.cells[sample]
+    values = rows.values[sample]
+    stats = np.zeros(len(node.stats))
+    for i in range(np.uint64(len(sample))):
+        if len(cells) > 0:
+            stats[np.uint64(cells[i])] += values[i, np.uint64(0)]
+        else:
+            for k in range(np.uint64(len(stats))):
+                stats[k] += values[i, k]
+    weight = values[:, 0].sum()
+    limit = node.min_weight_leaf * (weight / node.weight)
+    few = Rows(rows.ids[sample], cells, values)
+    return Node(
+        node.table, few, stats, weight, node.impurity, node.depth, limit, node.n_try, node.ways,
+        node.quantile,
+    )  # fmt: skip
+
+
+@kernel
+def _best_column(p, node, scan, start, best):
+    """The column with the best cut of its own."""
+    found = np.empty(4)
+    chosen, score = 0, -np.inf
+    for j in range(np.uint64(len(p))):
+        best_cut(node, p[j], scan, start, best, found)
+        if found[np.uint64(0)] > score:
+            chosen, score = np.int64(j), found[np.uint64(0)]
+    return chosen
+
+
+@kernel
+def _climb(p, weights, node, scan, start, best, most_terms):
+    """Improve `weights` in place by the weight that helps most, until none does."""
+    found = np.empty(4)
+    sums = np.zeros(p.shape[1])
+    for j in range(np.uint64(len(p))):
+        sums += weights[j] * p[j]
+    best_cut(node, sums, scan, start, best, found)
+    score, bound = found[np.uint64(0)], (found[np.uint64(1)] + found[np.uint64(2)]) / 2.0
+    if not score > -np.inf:
+        return
+    for _ in range(STEPS):
+        chosen, bar, weight = np.int64(-1), score * (1.0 + 1e-9), 0.0
+        for m in range(np.uint64(len(p))):
+            if weights[m] == 0.0 and np.count_nonzero(weights) >= most_terms:
+                continue
+            rest = sums - weights[m] * p[m]
+            best_turn(node, rest, bound, p[m], scan, start, best, found)
+            if found[np.uint64(0)] > bar:
+                bar, chosen, weight = found[np.uint64(0)], np.int64(m), found[np.uint64(1)]
+        if chosen < 0:
+            return
+        m = np.uint64(chosen)
+        sums += (weight - weights[m]) * p[m]
+        weights[m] = weight
+        best_cut(node, sums, scan, start, best, found)
+        bound = (found[np.uint64(1)] + found[np.uint64(2)]) / 2.0
+        score = max(bar, found[np.uint64(0)])
+
+
+@kernel
+def _uniform(state):
+    """A number from [0, 1): splitmix64 (Steele, Lea and Flood 2014)."""
+    zero = np.uint64(0)
+    state[zero] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[zero]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+
+
+# ---------------------------------------------------------------- along
+
+
+@kernel
+def best_cut(node, keys, scan, start, best, found):
+    """The best cut of a node's rows along their `keys` (rows,); NaN = unknown.
+
+    Parameters
+    ----------
+    found : (4,) float64
+        Receives the score (-inf: no cut; NaN: from the criterion), the keys on
+        either side of the cut, and the branch of unknown rows.
+    """
+    rows, stats = node.rows, node.stats
+    order = np.argsort(keys)
+    compact = np.zeros((len(keys) + 1, len(stats)))
+    value = np.empty(len(keys) + 1)
+    groups, known_weight = _groups(keys, order, rows.cells, rows.values, compact, value)
+    found[np.uint64(0)] = -np.inf
+    if groups < 2:
+        return
+    at_end = np.uint64(groups)
+    unknown = compact[at_end]
+    lost = unknown.any()
+    share, totals = 1.0, stats.copy()
+    if lost and node.ways.known_only:
+        share, totals, lost = known_weight / node.weight, stats - unknown, False
+    for side in range(1, -1, -1):
+        if side == 0 and not lost:
+            break
+        start[:] = 0.0
+        if side == 0:
+            start[:] = unknown
+        limit = node.min_weight_leaf
+        at = scan(compact, groups - 1, start, totals, limit, node.impurity, best)
+        if at == -2:
+            found[np.uint64(0)] = np.nan
+            return
+        if at < 0 or not best[np.uint64(0)] * share > found[np.uint64(0)]:
+            continue
+        found[np.uint64(0)] = best[np.uint64(0)] * share
+        found[np.uint64(1)] = value[np.uint64(at)]
+        found[np.uint64(2)] = value[np.uint64(at + 1)]
+        branch = side
+        if not lost:
+            branch = 0 if 2.0 * best[np.uint64(1)] >= known_weight else 1
+        found[np.uint64(3)] = branch
+
+
+@kernel
+def _groups(keys, order, cells, values, compact, value):
+    """Statistics of the rows of each distinct key, ascending, and then of unknown ones.
+
+    Returns how many keys there are, and the weight of their rows.
+    """
+    groups, known_weight = np.int64(0), 0.0
+    for j in range(np.uint64(len(order))):
+        row = np.uint64(order[j])
+        key = keys[row]
+        if key == key:
+            known_weight += values[row, np.uint64(0)]
+            if groups == 0 or key != value[np.uint64(groups - 1)]:
+                value[np.uint64(groups)] = key
+                groups += 1
+        at = np.uint64(groups - 1) if key == key else np.uint64(groups)
+        _add(compact[at], cells, values, row, 1.0)
+    return groups, known_weight
+
+
+@kernel
+def best_turn(node, rest, bound, z, scan, start, best, found):
+    """The best weight ``a`` in ``rest + a * z <= bound``, all else being fixed.
+
+    Row i changes sides at ``U_i = (bound - rest_i) / z_i``: leaving the left as
+    `a` grows if z is positive, joining it if z is negative (Murthy, Kasif and
+    Salzberg 1994, section 3.1, where all are positive).  So the rows that
+    change are scanned with a sign.
+
+    Parameters
+    ----------
+    rest, z : (rows,) float64
+    found : (2,) float64
+        Receives the score (-inf: none; NaN: from the criterion) and the weight.
+    """
+    cells, values = node.rows.cells, node.rows.values
+    keys = np.empty(len(z))
+    start[:] = 0.0
+    for i in range(np.uint64(len(z))):
+        keys[i] = (bound - rest[i]) / z[i] if z[i] != 0.0 else np.nan
+        if z[i] > 0.0 or (z[i] == 0.0 and rest[i] <= bound):
+            _add(start, cells, values, i, 1.0)
+    order = np.argsort(keys)
+    compact = np.zeros((len(keys) + 1, len(start)))
+    value = np.empty(len(keys) + 1)
+    groups = np.int64(0)
+    for j in range(np.uint64(len(order))):
+        row = np.uint64(order[j])
+        if not keys[row] == keys[row]:
+            break
+        if groups == 0 or keys[row] != value[np.uint64(groups - 1)]:
+            value[np.uint64(groups)] = keys[row]
+            groups += 1
+        sign = -1.0 if z[row] > 0.0 else 1.0
+        _add(compact[np.uint64(groups - 1)], cells, values, row, sign)
+    found[np.uint64(0)] = -np.inf
+    if groups < 2:
+        return
+    totals = node.stats.copy()
+    at = scan(compact, groups - 1, start, totals, node.min_weight_leaf, node.impurity, best)
+    if at == -2:
+        found[np.uint64(0)] = np.nan
+    elif at >= 0:
+        found[np.uint64(0)] = best[np.uint64(0)]
+        found[np.uint64(1)] = (value[np.uint64(at)] + value[np.uint64(at + 1)]) / 2.0
+
+
+@kernel
+def _add(stats, cells, values, row, sign):
+    """Add a row to `stats`, or take it away."""
+    if len(cells) > 0:
+        stats[np.uint64(cells[row])] += sign * values[row, np.uint64(0)]
+    else:
+        for k in range(np.uint64(len(stats))):
+            stats[k] += sign * values[row, k]

@@ -1,0 +1,624 @@
+"""Moving rows: each node owns a slice of them, in the order of the branches.
+
+And growing arrays, which numba cannot resize.
+
+Rows whose value is missing go down every branch, each part with its share of the weight.
+
+Quinlan 1993, *C4.5*, section 3.2.  Parts are cut on the grid of the statistics
+so that they add up to the row exactly, and with them all sums of a tree: with
+C the cumulative shares of the branches, branch b gets
+``floor(w * C[b + 1]) - floor(w * C[b])`` steps of the grid.
+
+Rows multiply.  A node's children are gathered in spare arrays, then written
+back: over the node itself, which is the top-most slice when the tree grows
+depth first, or else to the end, where slices out of use are squeezed out
+before more memory is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.quantile_statistics import judge, summarise
+
+__all__ = [
+    "cumulative_shares",
+    "hand_down",
+    "last_code",
+    "longer",
+    "mark",
+    "more_rows",
+    "nearly_below",
+    "partition",
+    "send",
+    "total",
+    "total_held",
+    "total_of_two",
+    "variance",
+]
+
+
+# ---------------------------------------------------------------- move
+
+
+@kernel
+def total(cells, values, begin, end, stats, quantile):
+    """Statistics of rows[begin:end] into `stats` (S,); returns their weight.
+
+    Their sum, or where `quantile` is not None those of `treekit.kernels.quantile_statistics`.
+    """
+    if quantile is not None:
+        return summarise(values, None, begin, end, quantile, stats)
+    zero = np.uint64(0)
+    s = np.uint64(len(stats))
+    for k in range(s):
+        stats[k] = 0.0
+    if len(cells) > 0:
+        for i in range(np.uint64(begin), np.uint64(end)):
+            stats[np.uint64(cells[i])] += values[i, zero]
+        weight = 0.0
+        for k in range(s):
+            weight += stats[k]
+        return weight
+    if values.shape[1] == len(stats):  # no cells at all: nothing to add to a cell target
+        for i in range(np.uint64(begin), np.uint64(end)):
+            for k in range(s):
+                stats[k] += values[i, k]
+    return stats[zero]
+
+
+@inlined
+def total_of_two(cells, values, begin, ends, stats, node, first, nodes):
+    """Statistics and weights of both branches of a node; `first` is the left one.
+
+    Those of the branch of fewer rows are added up.  Sums are exact, and so is
+    what they leave to the other branch.
+    """
+    middle = ends[0]
+    left, right = np.uint64(first), np.uint64(first) + np.uint64(1)
+    if middle - begin <= ends[1] - middle:
+        few, many = left, right
+        weight = total(cells, values, begin, middle, stats[few], None)
+    else:
+        few, many = right, left
+        weight = total(cells, values, middle, ends[1], stats[few], None)
+    for k in range(np.uint64(stats.shape[1])):
+        stats[many, k] = stats[np.uint64(node), k] - stats[few, k]
+    nodes[few].weight = weight
+    nodes[many].weight = nodes[np.uint64(node)].weight - weight
+
+
+@kernel
+def total_held(cells, values, begin, end, answer, stats, quantile):
+    """The same for held-out rows, which a quantile of the training rows judges.
+
+    `answer` (S,) are the statistics of the training rows.
+    """
+    if quantile is not None:
+        judge(values, begin, end, answer[np.uint64(1)], stats)
+    else:
+        total(cells, values, begin, end, stats, quantile)
+
+
+@kernel
+def variance(values, begin, end, stats):
+    """Mean squared error of a number, from dense rows[begin:end] whose sums are `stats`.
+
+    Of several numbers the mean.  Deviations first: sums of squares would
+    cancel at large means.
+    """
+    zero, one = np.uint64(0), np.uint64(1)
+    cells = np.uint64(len(stats))
+    squares = 0.0
+    for k in range(one, cells):
+        mean = stats[k] / stats[zero]
+        for i in range(np.uint64(begin), np.uint64(end)):
+            weight = values[i, zero]
+            distance = values[i, k] / weight - mean
+            squares += weight * distance * distance
+    return squares / stats[zero] / np.float64(cells - one)
+
+
+@kernel
+def partition(
+    codes,
+    first,
+    step,
+    n_codes,
+    cut,
+    missing,
+    levels,
+    branches,
+    ids,
+    cells,
+    values,
+    begin,
+    end,
+    branch_of,
+    ids2,
+    cells2,
+    values2,
+    ends,
+):
+    """Move rows[begin:end] into branch order, stable; ``ends[b]`` = end of branch b.
+
+    Parameters
+    ----------
+    codes, first, step : array of unsigned, uint64, uint64
+        Row i has the code ``codes[first + i * step]`` in the column asked.
+    n_codes : int
+        The code that means missing, which takes branch `missing`.
+    cut : int
+        Codes up to it go to branch 0, unless `levels` says more.
+    levels : (levels,) int32
+        Branch of each code, -1 = the missing way; empty for thresholds.
+    branch_of, ids2, cells2, values2 : arrays
+        Working memory.
+    """
+    if branches == 2:
+        _in_two(
+            codes,
+            first,
+            step,
+            n_codes,
+            cut,
+            missing,
+            levels,
+            ids,
+            cells,
+            values,
+            begin,
+            end,
+            ids2,
+            cells2,
+            values2,
+            ends,
+        )
+    else:
+        _in_many(
+            codes,
+            first,
+            step,
+            n_codes,
+            missing,
+            levels,
+            branches,
+            ids,
+            cells,
+            values,
+            begin,
+            end,
+            branch_of,
+            ids2,
+            cells2,
+            values2,
+            ends,
+        )
+
+
+@inlined
+def _in_two(
+    codes,
+    first,
+    step,
+    n_codes,
+    cut,
+    missing,
+    levels,
+    ids,
+    cells,
+    values,
+    begin,
+    end,
+    ids2,
+    cells2,
+    values2,
+    ends,
+):
+    """Left rows move down in place, right rows through a buffer; no branches taken."""
+    one = np.uint64(1)
+    width = np.uint64(values.shape[1])
+    has_cells = len(cells) > 0
+    by_level = len(levels) > 0
+    left = np.uint64(begin)
+    right = np.uint64(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = ids[i]
+        code = np.int64(codes[first + np.uint64(row) * step])
+        side = np.int64(code > cut)
+        if by_level:
+            side = np.int64(levels[np.uint64(min(code, n_codes - 1))])
+            side = side if side >= 0 else missing
+        goes_right = np.uint64(missing if code == n_codes else side)
+        ids2[right] = row
+        ids[left] = row
+        if has_cells:
+            cell = cells[i]
+            cells2[right] = cell
+            cells[left] = cell
+            value = values[i, np.uint64(0)]
+            values2[right, np.uint64(0)] = value
+            values[left, np.uint64(0)] = value
+        else:
+            for k in range(width):
+                value = values[i, k]
+                values2[right, k] = value
+                values[left, k] = value
+        right += goes_right
+        left += one - goes_right
+    for j in range(right):
+        ids[left + j] = ids2[j]
+        if has_cells:
+            cells[left + j] = cells2[j]
+        for k in range(width):
+            values[left + j, k] = values2[j, k]
+    ends[0] = np.int64(left)
+    ends[1] = end
+
+
+@inlined
+def _in_many(
+    codes,
+    first,
+    step,
+    n_codes,
+    missing,
+    levels,
+    branches,
+    ids,
+    cells,
+    values,
+    begin,
+    end,
+    branch_of,
+    ids2,
+    cells2,
+    values2,
+    ends,
+):
+    """A counting sort by branch."""
+    width = np.uint64(values.shape[1])
+    has_cells = len(cells) > 0
+    b0, size = np.uint64(begin), np.uint64(end - begin)
+    for b in range(np.uint64(branches)):
+        ends[b] = 0
+    for i in range(size):
+        code = np.int64(codes[first + np.uint64(ids[b0 + i]) * step])
+        branch = missing
+        if code < n_codes and levels[np.uint64(code)] >= 0:
+            branch = np.int64(levels[np.uint64(code)])
+        branch_of[i] = np.uint32(branch)
+        ends[np.uint64(branch)] += 1
+    at = np.int64(0)
+    for b in range(np.uint64(branches)):
+        count = ends[b]
+        ends[b] = at
+        at += count
+    for i in range(size):
+        branch = np.uint64(branch_of[i])
+        to = np.uint64(ends[branch])
+        ends[branch] += 1
+        ids2[to] = ids[b0 + i]
+        if has_cells:
+            cells2[to] = cells[b0 + i]
+        for k in range(width):
+            values2[to, k] = values[b0 + i, k]
+    for i in range(size):
+        ids[b0 + i] = ids2[i]
+        if has_cells:
+            cells[b0 + i] = cells2[i]
+        for k in range(width):
+            values[b0 + i, k] = values2[i, k]
+    for b in range(np.uint64(branches)):
+        ends[b] += begin
+
+
+@kernel
+def longer(array, size):
+    """A copy of a (n,) array with room for `size` entries."""
+    copy = np.zeros(size, array.dtype)
+    for i in range(np.uint64(len(array))):
+        copy[i] = array[i]
+    return copy
+
+
+@kernel
+def more_rows(array, size):
+    """A copy of a (n, columns) array with room for `size` rows."""
+    copy = np.zeros((size, array.shape[1]), array.dtype)
+    for i in range(np.uint64(len(array))):
+        for k in range(np.uint64(array.shape[1])):
+            copy[i, k] = array[i, k]
+    return copy
+
+
+@inlined
+def last_code(table, held_table, feature, cut, after, threshold):
+    """The last code of `held_table` whose values do not exceed the threshold; -1 = none.
+
+    A threshold of NaN lies halfway between the values of codes `cut` and
+    `after` of `table`.
+    """
+    a = table.high[np.uint64(table.value_start[feature] + cut)]
+    b = table.low[np.uint64(table.value_start[feature] + after)]
+    # Knuth 1969, section 4.2.2, theorem B: the exact error of the rounded sum.
+    double = a + b
+    part = double - a
+    error = (a - (double - part)) + (b - part)
+    start = held_table.value_start[feature]
+    low, high = np.int64(-1), np.int64(held_table.n_codes[feature])
+    while high - low > 1:
+        middle = (low + high) // 2
+        value = held_table.low[np.uint64(start + middle)]
+        if np.isnan(threshold):
+            twice = 2.0 * value
+            beyond = twice > double or (twice == double and error < 0.0)
+        else:
+            beyond = value > threshold
+        if beyond:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@inlined
+def nearly_below(table, feature, cut, after, resolution):
+    """The largest value of `table` not above the middle of the values of two codes.
+
+    As decimals 3.7 lies halfway between 3.6 and 3.8, as doubles above that: what
+    rounding adds, or `resolution`, does not count.
+    """
+    start = table.value_start[feature]
+    below = last_code(table, table, feature, cut, after, np.nan)
+    middle = 0.5 * table.high[np.uint64(start + cut)] + 0.5 * table.low[np.uint64(start + after)]
+    middle += resolution
+    while below + 1 < after and table.high[np.uint64(start + below + 1)] <= middle:
+        below += 1
+    return table.high[np.uint64(start + below)]
+
+
+# ---------------------------------------------------------------- fractional
+
+
+@kernel
+def mark(codes, first, step, n_codes, cut, missing, levels, ids, begin, end, branch_of):
+    """Branch of each of rows[begin:end]; arguments as `treekit.kernels.partition_rows.partition`.
+
+    `missing` may be the number of branches: a mark of its own for rows that
+    will go down all of them.
+    """
+    for i in range(np.uint64(end - begin)):
+        code = np.int64(codes[first + np.uint64(ids[np.uint64(begin) + i]) * step])
+        branch = missing
+        if code < n_codes:
+            branch = np.int64(code > cut)
+            if len(levels) > 0:
+                branch = np.int64(levels[np.uint64(code)])
+                branch = branch if branch >= 0 else missing
+        branch_of[i] = np.uint32(branch)
+
+
+@kernel
+def cumulative_shares(branch_of, values, begin, end, upto):
+    """Shares of the branches in the known weight of rows[begin:end], added up in order.
+
+    ``upto`` (branches,) float64 receives them; the last is 1 exactly.  Without
+    any known weight the branches are alike.
+    """
+    branches = np.uint64(len(upto))
+    for b in range(branches):
+        upto[b] = 0.0
+    for i in range(np.uint64(end - begin)):
+        branch = np.uint64(branch_of[i])
+        if branch < branches:
+            upto[branch] += values[np.uint64(begin) + i, np.uint64(0)]
+    total = 0.0
+    for b in range(branches):
+        total += upto[b]
+        upto[b] = total
+    for b in range(branches):
+        upto[b] = upto[b] / total if total > 0.0 else np.float64(b + np.uint64(1)) / branches
+
+
+@inlined
+def _part(value, low, high, step):
+    """The part of a statistic between two cumulative shares, in whole steps.
+
+    The last part is what the others leave, so that they add up whatever the grid.
+    """
+    units = value / step
+    above = units if high >= 1.0 else np.floor(units * high)
+    return (above - np.floor(units * low)) * step
+
+
+@kernel
+def send(branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, values2, ends):
+    """Gather the branches of rows[begin:end], one after the other, in spare arrays.
+
+    Parameters
+    ----------
+    branch_of : (rows,) uint32
+        As `mark` leaves it; ``len(upto)`` = every branch.
+    upto : (branches,) float64
+        Cumulative shares.
+    steps : (columns of values,) float64
+        Grid of each statistic; the first is the weight's.
+    ids2, cells2, values2 : arrays
+        Filled from 0; longer ones are made where they are too short.
+    ends : (branches or more,) int64
+        Receives where each branch ends in them.
+
+    Returns
+    -------
+    ids2, cells2, values2
+        Parts of no weight are left out.
+    """
+    zero = np.uint64(0)
+    branches = np.uint64(len(upto))
+    width = np.uint64(values.shape[1])
+    has_cells = len(cells) > 0
+    b0, size = np.uint64(begin), np.uint64(end - begin)
+    for b in range(branches):
+        ends[b] = 0
+    for i in range(size):
+        branch = np.uint64(branch_of[i])
+        if branch < branches:
+            ends[branch] += 1
+            continue
+        low = 0.0
+        for b in range(branches):
+            if _part(values[b0 + i, zero], low, upto[b], steps[zero]) > 0.0:
+                ends[b] += 1
+            low = upto[b]
+    at = np.int64(0)
+    for b in range(branches):
+        count = ends[b]
+        ends[b] = at
+        at += count
+    if at > len(ids2):
+        ids2 = np.empty(2 * at, np.uint32)
+        values2 = np.empty((2 * at, values.shape[1]))
+        if has_cells:
+            cells2 = np.empty(2 * at, np.uint32)
+    for i in range(size):
+        branch = np.uint64(branch_of[i])
+        row = b0 + i
+        if branch < branches:
+            to = np.uint64(ends[branch])
+            ends[branch] += 1
+            ids2[to] = ids[row]
+            if has_cells:
+                cells2[to] = cells[row]
+            for k in range(width):
+                values2[to, k] = values[row, k]
+            continue
+        low = 0.0
+        for b in range(branches):
+            weight = _part(values[row, zero], low, upto[b], steps[zero])
+            if weight > 0.0:
+                to = np.uint64(ends[b])
+                ends[b] += 1
+                ids2[to] = ids[row]
+                if has_cells:
+                    cells2[to] = cells[row]
+                values2[to, zero] = weight
+                for k in range(np.uint64(1), width):
+                    values2[to, k] = _part(values[row, k], low, upto[b], steps[k])
+            low = upto[b]
+    return ids2, cells2, values2
+
+
+@kernel
+def hand_down(
+    branch_of,
+    upto,
+    steps,
+    ids,
+    cells,
+    values,
+    begin,
+    end,
+    ids2,
+    cells2,
+    values2,
+    ends,
+    nodes,
+    waiting,
+    n_waiting,
+    held,
+    top,
+):
+    """Replace rows[begin:end] of a node by those of its children, side by side.
+
+    Parameters
+    ----------
+    branch_of, upto, steps, ids2, cells2, values2
+        See `send`.
+    ends : (branches or more,) int64
+        Receives the end of each branch in rows.
+    nodes, waiting, n_waiting, held
+        See `squeeze`; read in best-first growth only.
+    top : int
+        First of the rows out of use after all slices; -1: depth-first, the
+        node's own slice is the last one.
+
+    Returns
+    -------
+    ids, cells, values, ids2, cells2, values2
+        Longer ones where they were too short.
+    first, top
+        Where branch 0 begins, and the new top.
+    """
+    branches = np.uint64(len(upto))
+    ids2, cells2, values2 = send(
+        branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, values2, ends
+    )
+    count = ends[branches - np.uint64(1)]
+    first = np.int64(begin)
+    room = first + count
+    if top >= 0:
+        room = top + count
+        if room > len(ids):
+            top = squeeze(nodes, waiting, n_waiting, held, ids, cells, values)
+            room = 2 * (top + count)  # half of it free, so that squeezing stays rare
+        first = top
+        top += count
+    ids, cells, values = _place(ids, cells, values, first, ids2, cells2, values2, count, room)
+    for b in range(branches):
+        ends[b] += first
+    return ids, cells, values, ids2, cells2, values2, first, top
+
+
+@inlined
+def _place(ids, cells, values, at, ids2, cells2, values2, count, room):
+    """Write `count` gathered rows to rows[at:], in arrays of at least `room` rows."""
+    a0 = np.uint64(at)
+    if room > len(ids):
+        ids, values = longer(ids, 2 * room), more_rows(values, 2 * room)
+        if len(cells) > 0:
+            cells = longer(cells, 2 * room)
+    for j in range(np.uint64(count)):
+        ids[a0 + j] = ids2[j]
+        if len(cells) > 0:
+            cells[a0 + j] = cells2[j]
+        for k in range(np.uint64(values.shape[1])):
+            values[a0 + j, k] = values2[j, k]
+    return ids, cells, values
+
+
+@kernel
+def squeeze(nodes, waiting, n_waiting, held, ids, cells, values):
+    """Move the slices of the waiting nodes together; returns where the last one ends.
+
+    Parameters
+    ----------
+    nodes, waiting : arrays
+        Of `treekit.kernels.grow_tree`; slices are renumbered in place.
+    held : bool
+        Whether the slices are those of the held-out rows.
+    """
+    begins = np.empty(n_waiting, np.int64)
+    for j in range(np.uint64(n_waiting)):
+        node = nodes[np.uint64(waiting[j])]
+        begins[j] = node.held_begin if held else node.begin
+    order = np.argsort(begins)
+    at = np.int64(0)
+    for j in range(np.uint64(n_waiting)):
+        node = nodes[np.uint64(waiting[np.uint64(order[j])])]
+        begin = node.held_begin if held else node.begin
+        size = (node.held_end if held else node.end) - begin
+        for i in range(np.uint64(size)):
+            source, to = np.uint64(begin) + i, np.uint64(at) + i
+            ids[to] = ids[source]
+            if len(cells) > 0:
+                cells[to] = cells[source]
+            for k in range(np.uint64(values.shape[1])):
+                values[to, k] = values[source, k]
+        if held:
+            node.held_begin, node.held_end = at, at + size
+        else:
+            node.begin, node.end = at, at + size
+        at += size
+    return at

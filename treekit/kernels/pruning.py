@@ -1,0 +1,497 @@
+"""Bottom-up passes over a tree for the pruners.
+
+Error-based pruning with subtree raising: the rows of a node led through its largest branch.
+
+Quinlan 1993, *C4.5*, chapter 4.  The tree keeps its node numbers: ``source[i]``
+is the node whose question, and whose children, node i has; -1 = it is a leaf.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.partition_rows import cumulative_shares, longer, more_rows, send, total
+from treekit.kernels.route_rows import mark_branches
+
+__all__ = [
+    "Bound",
+    "breaking_links",
+    "cheapest_cuts",
+    "pessimistic",
+    "pessimistic_errors",
+    "prune_and_raise",
+    "sums_below",
+    "weakest_links",
+]
+
+
+# ---------------------------------------------------------------- prune
+
+
+@kernel
+def weakest_links(kind, first_child, n_children, risk, held):
+    """The nested sequence of cost-complexity pruning (Breiman et al. 1984, ch. 3).
+
+    It collapses, again and again, the inner node t with the smallest
+    ``g(t) = (R(t) - R(T_t)) / (leaves(T_t) - 1)``.  Found here bottom up, from where
+    ``R(t) + a`` crosses the least cost of t's branches at alpha a: a line whose slope is
+    their leaves, and that bends where a node below t collapses.  Of these nodes, in a heap
+    for each subtree, those that collapse later than t never do by themselves.
+    Cost: nodes x (log(nodes) + q), whatever the depth.
+
+    Links that differ by rounding alone fall in one step: a tree between them is
+    no tree of the sequence.
+
+    Parameters
+    ----------
+    risk : (n,) float64
+        Of each node as a leaf.
+    held : (q, n) float64
+        Other costs of each node as a leaf, to be summed over the leaves.
+
+    Returns
+    -------
+    alpha_of : (n,) float64
+        The alpha at which a node becomes a leaf; inf for leaves, and for nodes
+        that are gone by then.
+    steps : (2 + q, steps) float64
+        Along the sequence, the smallest tree of alpha 0 first: alpha, leaves,
+        and the sums of `held` over the leaves.
+    """
+    n, q = len(kind), np.uint64(len(held))
+    # Of inner nodes: the link that breaks there, and of the leaves below just before.
+    link, below, count = np.empty(n), np.empty(n), np.empty(n)
+    held_below = np.empty((q, n))
+    heap = np.full(n, -1)  # the top one of those below a node, and itself
+    lower, other = np.full(n, -1), np.full(n, -1)  # of the heap
+    for node in range(n):
+        t = np.uint64(n - 1 - node)
+        if kind[t] == 0:
+            continue
+        top, cost, leaves = np.int64(-1), 0.0, np.float64(n_children[t])
+        for k in range(q):
+            held_below[k, t] = 0.0
+        for branch in range(n_children[t]):
+            c = np.uint64(first_child[t] + branch)
+            cost += risk[c]
+            for k in range(q):
+                held_below[k, t] += held[k, c]
+            top = _meld(heap[c], top, link, lower, other)
+        while True:
+            gain = risk[t] - cost
+            own = gain / max(leaves - 1.0, 1.0)
+            if top < 0 or own > link[np.uint64(top)]:
+                break
+            later = np.uint64(top)
+            if leaves == 1.0 and gain >= 0.0:  # one branch: a leaf is no less than what is there
+                own = link[later]
+                break
+            cost += below[later] - risk[later]
+            leaves += count[later] - 1.0
+            for k in range(q):
+                held_below[k, t] += held_below[k, later] - held[k, later]
+            top = _meld(lower[later], other[later], link, lower, other)
+        link[t], below[t], count[t] = own, cost, leaves
+        lower[t], heap[t] = top, np.int64(t)
+    return _steps(kind, first_child, n_children, risk, held, link, count, held_below, lower, other)
+
+
+@kernel
+def _meld(one, two, link, lower, other):
+    """Top of two heaps in one, the largest link first (skew heaps, Sleator and Tarjan 1986)."""
+    if one < 0 or two < 0:
+        return max(one, two)
+    if link[np.uint64(one)] < link[np.uint64(two)]:
+        one, two = two, one
+    top = one
+    while True:
+        at = np.uint64(one)
+        rest = other[at]
+        other[at] = lower[at]
+        if rest < 0:
+            lower[at] = two
+            return top
+        if link[np.uint64(rest)] < link[np.uint64(two)]:
+            rest, two = two, rest
+        lower[at] = rest
+        one = rest
+
+
+@kernel
+def _steps(kind, first_child, n_children, risk, held, link, count, held_below, lower, other):
+    """The sequence, from the nodes that collapse: `weakest_links` but for finding them."""
+    n, q = len(kind), np.uint64(len(held))
+    order = np.empty(n, np.int64)  # those that collapse, the last one first
+    top, m = np.int64(0 if kind[np.uint64(0)] != 0 else -1), np.uint64(0)
+    while top >= 0:
+        order[m] = top
+        m += np.uint64(1)
+        top = _meld(lower[np.uint64(top)], other[np.uint64(top)], link, lower, other)
+    alpha_of = np.full(n, np.inf)
+    steps = np.empty((q + np.uint64(2), m + np.uint64(1)))
+    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    slack = 0.0
+    for i in range(np.uint64(n)):
+        slack = max(slack, 1e-12 * abs(risk[i]))
+    steps[zero, zero], steps[one, zero] = 0.0, 0.0
+    for i in range(np.uint64(n)):
+        steps[one, zero] += kind[i] == 0
+    for k in range(q):
+        steps[two + k, zero] = sums_below(kind, first_child, n_children, held[k])[zero]
+    last = zero
+    for rank in range(m):
+        t = np.uint64(order[m - one - rank])
+        if link[t] > steps[zero, last] + slack:
+            for row in range(q + two):
+                steps[row, last + one] = steps[row, last]
+            last += one
+            steps[zero, last] = link[t]
+        alpha_of[t] = steps[zero, last]
+        steps[one, last] -= count[t] - 1.0
+        for k in range(q):
+            steps[two + k, last] += held[k, t] - held_below[k, t]
+    return alpha_of, steps[:, : last + one].copy()
+
+
+@kernel
+def breaking_links(kind, parent, alpha_of):
+    """(n,) int64: the link that each inner node is lost with, in the unpruned tree; -1 for leaves.
+
+    It is its own, unless the one above breaks at the same alpha.
+    """
+    link = np.full(len(kind), -1)
+    for i in range(np.uint64(len(kind))):
+        if kind[i] != 0:
+            link[i] = np.int64(i)
+            if parent[i] >= 0 and alpha_of[np.uint64(parent[i])] <= alpha_of[i]:
+                link[i] = link[np.uint64(parent[i])]
+    return link
+
+
+@kernel
+def cheapest_cuts(kind, first_child, n_children, leaf, split, slack, cut_ties):
+    """Bottom up, make a node a leaf where that costs less than the subtree below it.
+
+    Parameters
+    ----------
+    leaf, split : (n,) float64
+        Cost of each node as a leaf, and what a split of it costs beside its branches.
+    slack : float
+        A leaf may cost so much more, less than that.
+    cut_ties : bool
+        Also where it costs the same.
+
+    Returns
+    -------
+    (n,) bool
+        The cuts.
+    """
+    n = len(kind)
+    best = leaf.copy()
+    cut = np.zeros(n, np.bool_)
+    for i in range(n - 1, -1, -1):
+        if kind[i] == 0:
+            continue
+        below = split[i]
+        for c in range(first_child[i], first_child[i] + n_children[i]):
+            below += best[c]
+        cut[i] = leaf[i] < below + slack or (cut_ties and leaf[i] == below)
+        if not cut[i]:
+            best[i] = below
+    return cut
+
+
+@kernel
+def sums_below(kind, first_child, n_children, leaf):
+    """(n,) float64: sum of `leaf` over the leaves at or below each node."""
+    below = leaf.copy()
+    for i in range(len(kind) - 1, -1, -1):
+        if kind[i] != 0:
+            below[i] = 0.0
+            for c in range(first_child[i], first_child[i] + n_children[i]):
+                below[i] += below[c]
+    return below
+
+
+# ---------------------------------------------------------------- raising
+
+EXPAND, JUDGE = 0, 1
+SMALL = 1e-6
+"""Errors and weights that differ by less are equal, as in J48."""
+
+
+class Bound(NamedTuple):
+    """The upper limit of errors.
+
+    Attributes
+    ----------
+    confidence : float
+        Confidence factor, between 0 and 1.
+    z : float
+        Its standard normal quantile, ``P(Z > z) = confidence``.
+    release8 : bool
+        As C4.5 release 8 has it at the ends of the range, not as J48.
+    costs : (classes, classes) float64
+        ``costs[i, j]``: cost of saying j when it is i, from 0 to 1.
+    """
+
+    confidence: float
+    z: float
+    release8: bool
+    costs: npt.NDArray[np.float64]
+
+
+@kernel
+def pessimistic(n, e, bound):
+    """Errors to expect of `n` rows of which `e` are wrong: the upper limit at a confidence.
+
+    Quinlan 1993, page 41, with a continuity correction and linear between no
+    error and one, and (J48) to n at the upper end.  Above a confidence of 0.5 the limit of
+    many errors may lie below those seen.
+    """
+    nearly = 1.0
+    if bound.release8:
+        nearly = 0.9999
+        e = 0.0 if e < SMALL else e
+    if e < nearly:
+        none = n * (1.0 - bound.confidence ** (1.0 / n))
+        if e == 0.0:
+            return none
+        return none + e * (_limit(n, 1.0, bound) - none)
+    return _limit(n, e, bound)
+
+
+@kernel
+def _limit(n, e, bound):
+    """`pessimistic` for one error or more."""
+    if e + 0.5 >= n:
+        return e + 0.67 * (n - e) if bound.release8 else max(n, e)
+    f = (e + 0.5) / n
+    z2 = bound.z * bound.z
+    inner = f / n - f * f / n + z2 / (4.0 * n * n)
+    return n * (f + z2 / (2.0 * n) + bound.z * np.sqrt(inner)) / (1.0 + z2 / n)
+
+
+@kernel
+def _errors(stats, bound):
+    """Weight of the rows that a leaf gets wrong (times the costs), and all weight."""
+    k = np.uint64(len(stats))
+    weight, least = 0.0, np.inf
+    for i in range(k):
+        weight += stats[i]
+    for j in range(k):
+        cost = 0.0
+        for i in range(k):
+            cost += stats[i] * bound.costs[i, j]
+        least = min(least, cost)
+    return least, weight
+
+
+@kernel
+def _estimate(stats, bound):
+    """Pessimistic errors of a leaf; none of an empty one."""
+    wrong, weight = _errors(stats, bound)
+    return 0.0 if weight < SMALL else pessimistic(weight, wrong, bound)
+
+
+@kernel
+def pessimistic_errors(stats, bound):
+    """Errors, and pessimistic errors, of each node as a leaf: two arrays (n,) float64."""
+    n = len(stats)
+    wrong, limit = np.empty(n), np.empty(n)
+    for i in range(np.uint64(n)):
+        wrong[i] = _errors(stats[i], bound)[0]
+        limit[i] = _estimate(stats[i], bound)
+    return wrong, limit
+
+
+@kernel
+def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
+    """Bottom up, make a node a leaf, or its largest branch, where that errs less.
+
+    A node's branches are pruned first.  If its largest branch takes its place,
+    all rows of the node go through that branch, which is then pruned again.
+
+    Parameters
+    ----------
+    splits : Splits
+    table : Table
+    rows : Rows
+        All training rows; not changed.
+    steps : (columns of values,) float64
+        Grid on which rows are cut into parts.
+    fractional : bool
+        Rows go down every branch of a split whose value they miss, in
+        proportion to the known weight there; otherwise they take its missing way.
+    bound : Bound
+    stats : (n, S) float64
+        Overwritten with the sums of the rows that now reach each node.
+
+    Returns
+    -------
+    (n,) int64
+        ``source``; see the module.
+    """
+    n = len(splits.kind)
+    source = np.arange(n)
+    for i in range(np.uint64(n)):
+        if splits.kind[i] == 0:
+            source[i] = -1
+    expected = np.zeros(n)
+    room = (rows.ids.copy(), rows.cells.copy(), rows.values.copy())
+    spare = (rows.ids.copy(), rows.cells.copy(), rows.values.copy())
+    branch_of = np.empty(len(rows.ids), np.uint32)
+    sides = np.empty(table.codes.shape[1] if len(splits.terms) > 0 else 0, table.codes.dtype)
+    # node, first row, end of rows, phase, rows in use
+    frames = np.zeros((64, 5), np.int64)
+    frames[0, 2] = frames[0, 4] = len(rows.ids)
+    total(room[1], room[2], 0, len(rows.ids), stats[0], None)
+    waiting = 1
+    while waiting > 0:
+        waiting -= 1
+        node, begin, end, phase, top = (
+            frames[waiting, 0],
+            frames[waiting, 1],
+            frames[waiting, 2],
+            frames[waiting, 3],
+            frames[waiting, 4],
+        )
+        at = source[node]
+        if at < 0:
+            expected[node] = _estimate(stats[node], bound)
+            continue
+        first, branches = np.int64(splits.first_child[at]), np.int64(splits.n_children[at])
+        if phase == EXPAND:
+            frames = _room_for(frames, waiting + branches + 1)
+            frames[waiting] = np.array([node, begin, end, JUDGE, top])
+            waiting += 1
+            room, spare, ends = _hand_down(
+                splits, at, table, sides, room, spare, begin, end, top, steps, fractional,
+                branch_of,
+            )  # fmt: skip
+            # Branches lie on top of all rows in use, and their own branches on top of them.
+            last = ends[branches - 1]
+            begin = top
+            for b in range(branches):
+                total(room[1], room[2], begin, ends[b], stats[first + b], None)
+                frames[waiting] = np.array([first + b, begin, ends[b], EXPAND, last])
+                waiting += 1
+                begin = ends[b]
+            continue
+        tree, largest, most = 0.0, np.int64(0), 0.0
+        for b in range(branches):
+            tree += expected[first + b]
+            weight = stats[first + b].sum()
+            if weight > most - SMALL:  # of equals the last, as in J48
+                largest, most = b, weight
+        leaf = _estimate(stats[node], bound)
+        branch, room, spare = _expected_below(
+            splits, source, first + largest, table, sides, room, spare, begin, end, top, steps,
+            fractional, bound, branch_of,
+        )  # fmt: skip
+        if leaf < tree + 0.1 + SMALL and leaf < branch + 0.1 + SMALL:
+            source[node] = -1
+            expected[node] = leaf
+        elif branch < tree + 0.1 + SMALL:
+            source[node] = source[first + largest]
+            frames[waiting] = np.array([node, begin, end, EXPAND, top])
+            waiting += 1
+        else:
+            expected[node] = tree
+    return source
+
+
+@kernel
+def _expected_below(
+    splits,
+    source,
+    start,
+    table,
+    sides,
+    room,
+    spare,
+    begin,
+    end,
+    top,
+    steps,
+    fractional,
+    bound,
+    branch_of,
+):
+    """Pessimistic errors of the tree at node `start`, if rows[begin:end] arrive there."""
+    own = np.zeros(len(bound.costs))
+    frames = np.zeros((64, 4), np.int64)  # node, first row, end of rows, rows in use
+    frames[0] = np.array([start, begin, end, top])
+    waiting = 1
+    errors = 0.0
+    while waiting > 0:
+        waiting -= 1
+        node, begin, end, top = (
+            frames[waiting, 0],
+            frames[waiting, 1],
+            frames[waiting, 2],
+            frames[waiting, 3],
+        )
+        at = source[node]
+        if at < 0:
+            total(room[1], room[2], begin, end, own, None)
+            errors += _estimate(own, bound)
+            continue
+        first, branches = np.int64(splits.first_child[at]), np.int64(splits.n_children[at])
+        room, spare, ends = _hand_down(
+            splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
+        )
+        frames = _room_for(frames, waiting + branches)
+        last = ends[branches - 1]
+        begin = top
+        for b in range(branches):
+            frames[waiting] = np.array([first + b, begin, ends[b], last])
+            waiting += 1
+            begin = ends[b]
+    return errors, room, spare
+
+
+@kernel
+def _hand_down(
+    splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
+):
+    """Put the branches of rows[begin:end] at a node's split one after the other, from `top` on.
+
+    Returns
+    -------
+    room, spare
+        Longer arrays where they were too short.
+    ends : (branches,) int64
+    """
+    ids, cells, values = room
+    branches = np.int64(splits.n_children[at])
+    mark_branches(splits, at, table, ids, begin, end, fractional, sides, branch_of)
+    upto = np.empty(branches)
+    cumulative_shares(branch_of, values, begin, end, upto)
+    ends = np.zeros(branches, np.int64)
+    ids2, cells2, values2 = send(
+        branch_of, upto, steps, ids, cells, values, begin, end, spare[0], spare[1], spare[2], ends
+    )
+    count = ends[branches - 1]
+    if top + count > len(ids):
+        size = 2 * (top + count)
+        ids, values = longer(ids, size), more_rows(values, size)
+        cells = longer(cells, size)
+    for i in range(np.uint64(count)):
+        to = np.uint64(top) + i
+        ids[to] = ids2[i]
+        cells[to] = cells2[i]
+        values[to, np.uint64(0)] = values2[i, np.uint64(0)]
+    for b in range(branches):
+        ends[b] += top
+    return (ids, cells, values), (ids2, cells2, values2), ends
+
+
+@inlined
+def _room_for(frames, count):
+    """The frames, in an array with room for `count`."""
+    return more_rows(frames, 2 * count) if count > len(frames) else frames

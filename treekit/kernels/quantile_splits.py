@@ -1,0 +1,936 @@
+"""The built-in splitters for a rank target: the best test of one column.
+
+What `treekit.kernels.axis_splits` does for statistics that add up, for those that do
+not: each cut's sides are known from two sweeps over the column's rows.
+
+A node's rows in groups of one code of a column, for rank targets.
+
+One branch for each level of a column, for a rank target.
+
+Both sides of every cut for a rank target, of more rows than a word has bits.
+
+Where weights are so unequal that the quantile could walk far, trees of sums
+(Fenwick 1994) find it: a logarithm more.
+
+Both sides of every cut along a column, for a rank target: one pass over the rows.
+
+Rows leave the right side for the left one, group by group.  Each side is a set of
+ranks and knows its quantile: the row, and the sums of the side's rows before it.
+A row that comes or goes moves the quantile by a row or so, which bits tell at once
+(`treekit.kernels.quantile_splits`).  A side of at most 64 rows is one word, in a register.
+
+Sets of small whole numbers as bits, under words that say which words are not empty.
+
+Level 0 has a bit for each number, each further level one for each word of the
+level before, and all lie in one array one after the other.  The member after or
+before a number is then found in a few steps, however far away it is.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from treekit.kernels.axis_splits import draw_column
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.function_pointers import borrowed, highest_bit, lowest_bit
+from treekit.kernels.node_statistics import (
+    CODE_OF,
+    CODES,
+    ORDER,
+    OTHER,
+    are_sparse,
+    order_by_key,
+    place_of,
+    sorted_positions,
+)
+from treekit.kernels.quantile_statistics import (
+    AT,
+    BEFORE,
+    FEW,
+    LEAST,
+    SLACK,
+    SUM_BEFORE,
+    TOTAL,
+    WEIGHT,
+    lay_out,
+    record,
+    summarise,
+)
+from treekit.kernels.records import (
+    AFTER,
+    BAD_CHOICE,
+    BAD_NUMBER,
+    BAD_ORDER,
+    BRANCHES,
+    CUT,
+    FEATURE,
+    KIND,
+    LEVELS,
+    MISSING,
+    MISSING_BRANCH,
+    MULTIWAY,
+    RANK,
+    SCORE,
+    SUBSET,
+    THRESHOLD,
+    THRESHOLD_VALUE,
+    better,
+    finite,
+)
+
+__all__ = [
+    "ENDS",
+    "PLACES",
+    "STOPS",
+    "above",
+    "below",
+    "discard",
+    "fill",
+    "find_rank_axis",
+    "group_rows",
+    "insert",
+    "sweep",
+    "sweep_many",
+    "tell",
+    "try_branches",
+    "words_for",
+]
+
+
+# ---------------------------------------------------------------- rank axis
+
+
+@kernel
+def find_rank_axis(
+    node,
+    scratch,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    rng,
+    out,
+    numbers,
+):
+    """Find the best split of one node; see `treekit.kernels.axis_splits.find_axis`.
+
+    Penalties and the limits of C4.5 (`treekit.kernels.records.Ways`) are of
+    classes, and have no meaning here.
+
+    Cost: tries x rows (see `treekit.kernels.quantile_splits` and `rank_sweep`).
+    """
+    table, rows = node.table, node.rows
+    codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
+    ids, values = rows.ids, rows.values
+    stats, quantile = node.stats, node.quantile
+    impurity, limit = node.impurity, node.min_weight_leaf
+    known_only, empty = node.ways.known_only, node.ways.empty
+    features, state, offers = scratch.features, scratch.state, scratch.offers
+    counts, words = borrowed(scratch.counts), borrowed(scratch.words)
+    work, compact, pair = borrowed(scratch.work), borrowed(scratch.compact), borrowed(scratch.pair)
+    keys, best, levels = borrowed(scratch.keys), borrowed(scratch.best), borrowed(scratch.levels)
+    sides, start = borrowed(scratch.ordered), borrowed(scratch.start)
+    n_rows, all_codes = np.uint64(codes.shape[1]), borrowed(codes.reshape(codes.size))
+    lines = borrowed(scratch.lines)
+    sparse = are_sparse(np.uint64(len(ids)), n_rows, lines)
+    n_features = np.uint64(len(n_codes))
+    n_try = min(np.uint64(node.n_try), n_features)
+    ends, code_of = work[np.uint64(ENDS)], work[np.uint64(CODE_OF)]
+    size = np.uint64(len(ids))
+    mass, place, trees = lay_out(values, quantile, start)
+    if use_choose:
+        for j in range(n_features):
+            offers[np.uint64(0), j] = np.nan
+            offers[np.uint64(1), j] = np.nan
+    chosen = np.int64(-1)
+    while True:
+        out[KIND] = 0
+        numbers[THRESHOLD_VALUE] = np.nan
+        numbers[SCORE] = -np.inf
+        tried = np.uint64(0)
+        for j in range(n_features):
+            if tried == n_try:
+                break
+            feature = j
+            if chosen >= 0:
+                feature = np.uint64(chosen)
+            elif n_try < n_features:
+                feature = draw_column(features, state, j)
+            source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
+            count = group_rows(source, first, step, ids, n_codes[feature], work, counts, words)
+            if count == 1:
+                continue
+            tried += np.uint64(1)
+            if use_choose:
+                out[KIND] = 0
+                numbers[SCORE] = -np.inf
+            known = count
+            if code_of[np.uint64(count - 1)] == n_codes[feature]:
+                known -= 1
+            if nominal[feature] > 0:
+                for g in range(np.uint64(count)):
+                    begin = ends[g - np.uint64(1)] if g > np.uint64(0) else 0
+                    summarise(values, work[np.uint64(ORDER)], begin, ends[g], quantile, compact[g])
+            if known_only and known < 2:
+                continue
+            if nominal[feature] == 2:
+                try_branches(
+                    many, known_only, empty, feature, n_codes[feature], known, count, size,
+                    stats, limit, impurity, values, quantile, work, compact, levels, best,
+                    out, numbers,
+                )  # fmt: skip
+            else:
+                _try_cuts(
+                    scan, key, n_keys if nominal[feature] == 1 else 0, known_only, feature,
+                    n_codes[feature], known, count, size, stats, limit, impurity, quantile,
+                    mass, place, trees, start, work, words, compact, keys, sides, pair, levels,
+                    best, out, numbers,
+                )  # fmt: skip
+            if out[KIND] < 0 or chosen >= 0:
+                return
+            if use_choose and out[KIND] > 0:
+                own = compact[:known] if out[KIND] == MULTIWAY else pair
+                offers[np.uint64(0), feature] = numbers[SCORE]
+                offers[np.uint64(1), feature] = many(stats, own, 1)
+                if not finite(offers[np.uint64(1), feature]):
+                    tell(best, own[0])
+                    out[KIND] = BAD_NUMBER
+                    return
+        if not use_choose:
+            return
+        chosen = choose(offers[0], offers[1], offers[2])
+        if chosen < 0 or chosen >= np.int64(n_features):
+            out[KIND] = 0 if chosen == -1 else BAD_CHOICE
+            return
+        if math.isnan(offers[np.uint64(0), np.uint64(chosen)]):
+            out[KIND] = BAD_CHOICE
+            return
+
+
+@inlined
+def _try_cuts(
+    scan,
+    key,
+    n_keys,
+    known_only,
+    feature,
+    codes_in_all,
+    known,
+    count,
+    size,
+    stats,
+    limit,
+    impurity,
+    quantile,
+    mass,
+    place,
+    trees,
+    start,
+    work,
+    words,
+    compact,
+    keys,
+    sides,
+    pair,
+    levels,
+    best,
+    out,
+    numbers,
+):
+    """Cuts of a column into two, as in `treekit.kernels.axis_splits`."""
+    first_of, zero, one, two = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1), np.uint64(2)
+    order, stops, places = work[np.uint64(ORDER)], work[np.uint64(ENDS)], work[np.uint64(PLACES)]
+    for attempt in range(max(n_keys, 1)):
+        if n_keys > 0:
+            key(compact, known, attempt, keys)
+            for j in range(np.uint64(known)):
+                if not finite(keys[j]):
+                    tell(best, compact[j])
+                    out[KIND] = BAD_ORDER
+                    return
+            order_by_key(keys, known, places)  # equal keys stay in the order of codes
+            order, stops = work[np.uint64(OTHER)], work[np.uint64(STOPS)]
+            _arrange(
+                places, known, count, work[np.uint64(ORDER)], work[np.uint64(ENDS)], order, stops
+            )
+        for side in range(1, -1, -1):
+            if side == 0 and (count == known or known < 2 or known_only):
+                break
+            apart = known_only and count > known
+            last = known - 1 if apart or side == 0 else count - 1
+            aside = known if apart or side == 0 else -1
+            sweep(
+                mass, place, size, quantile, start, order, stops, aside, not apart, last,
+                words, trees, sides,
+            )  # fmt: skip
+            totals = sides[two * np.uint64(last)] if apart else stats
+            at = scan(sides, last, totals, totals, limit, impurity, best)
+            if at == -2:
+                out[KIND] = BAD_NUMBER
+                return
+            rank = (np.int64(attempt) << 32) + at
+            score = best[zero] * totals[zero] / stats[zero]
+            if at < 0 or not better(score, np.int64(feature), rank, impurity, out, numbers):
+                continue
+            out[FEATURE], out[BRANCHES], out[LEVELS] = np.int64(feature), 2, 0
+            out[CUT], out[RANK], out[MISSING_BRANCH] = 0, rank, side
+            numbers[SCORE] = score
+            row = two * np.uint64(at)
+            for k in range(np.uint64(4)):
+                pair[zero, k], pair[one, k] = sides[row, k], sides[row + one, k]
+            if at == known - 1 and not apart:  # all known values left, missing right
+                out[KIND] = MISSING
+                out[MISSING_BRANCH] = 0
+                continue
+            if count == known or apart:  # no missing row to learn from: the heavier branch
+                out[MISSING_BRANCH] = 0 if pair[zero, zero] >= pair[one, zero] else 1
+            if n_keys == 0:
+                out[KIND] = THRESHOLD
+                out[CUT] = np.int64(first_of[np.uint64(at)])
+                out[AFTER] = np.int64(first_of[np.uint64(at + 1)])
+                continue
+            out[KIND], out[LEVELS] = SUBSET, np.int64(codes_in_all)
+            for level in range(np.uint64(out[LEVELS])):
+                levels[level] = -1
+            for j in range(np.uint64(known)):
+                level = np.uint64(first_of[np.uint64(places[j])])
+                levels[level] = 0 if np.int64(j) <= at else 1
+
+
+@kernel
+def _arrange(places, known, count, order, ends, arranged, stops):
+    """Groups of rows in the order of `places`; a group that it does not name stays last."""
+    zero, one = np.uint64(0), np.uint64(1)
+    to = zero
+    for j in range(np.uint64(count)):
+        group = np.uint64(places[j]) if j < np.uint64(known) else j
+        begin = np.uint64(ends[group - one]) if group > zero else zero
+        for i in range(begin, np.uint64(ends[group])):
+            arranged[to] = order[i]
+            to += one
+        stops[j] = np.uint32(to)
+
+
+# ---------------------------------------------------------------- rank groups
+
+ENDS, STOPS, PLACES = 4, 5, 6
+"""Rows of ``Scratch.work`` of a rank target: where groups end, where they end in another
+order, and that order."""
+
+FEW_ROWS = 64
+"""Up to so many rows each one's place is the number of smaller keys: no branches, m * m / 16."""
+
+SPREAD = 64
+"""Up to so many codes a row of the node, counting beats a radix sort."""
+
+
+@inlined
+def group_rows(codes, start, step, ids, n_codes, work, counts, words):
+    """Sort a node's rows by code.
+
+    Parameters
+    ----------
+    codes, start, step : array of unsigned, uint64, uint64
+        Row i has the code ``codes[start + i * step]``; see `treekit.kernels.node_statistics`.
+    ids : (rows,) uint32
+        The node's rows.
+    n_codes : uint32
+        Codes of the column, missing not counted.
+    work, counts, words : arrays
+        Of the `Scratch`, borrowed.  Positions go to ``work[ORDER]``, those of a
+        group ascending; the end of each group to ``work[ENDS]``, its code to
+        ``work[CODE_OF]``.
+
+    Returns
+    -------
+    count : int
+        Groups.  A single one is not filled in.
+    """
+    if len(ids) <= FEW_ROWS and n_codes < np.uint32(1 << 26):
+        return _few(codes, start, step, ids, work)
+    return _many(codes, start, step, ids, work, counts, words)
+
+
+@inlined
+def _few(codes, start, step, ids, work):
+    """Few rows, by keys of a code and a position, which all differ."""
+    zero, one, m = np.uint64(0), np.uint64(1), np.uint64(len(ids))
+    buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
+    code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(ENDS)]
+    bits, low = np.uint32(6), np.uint32(63)
+    first, differ = np.uint32(codes[start + np.uint64(ids[zero]) * step]), np.uint32(0)
+    for i in range(m):
+        code = np.uint32(codes[start + np.uint64(ids[i]) * step])
+        buffer[i] = (code << bits) | np.uint32(i)
+        differ |= code ^ first
+    if differ == np.uint32(0):
+        return np.int64(1)
+    for i in range(m):
+        key = buffer[i]
+        smaller = np.uint32(0)
+        for j in range(m):
+            smaller += np.uint32(buffer[j] < key)
+        order[np.uint64(smaller)] = key
+    count, code = zero, order[zero] >> bits
+    order[zero] &= low
+    code_of[zero] = code
+    for j in range(one, m):
+        key = order[j]
+        order[j] = key & low
+        ends[count] = np.uint32(j)
+        count += np.uint64((key >> bits) != code)
+        code = key >> bits
+        code_of[count] = code
+    ends[count] = np.uint32(m)
+    return np.int64(count + one)
+
+
+@kernel
+def _many(codes, start, step, ids, work, counts, words):
+    m = np.uint64(len(ids))
+    buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
+    code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(ENDS)]
+    lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
+    for i in range(m):
+        code = np.uint32(codes[start + np.uint64(ids[i]) * step])
+        buffer[i] = code
+        lowest = min(lowest, code)
+        highest = max(highest, code)
+    if lowest == highest:
+        return np.int64(1)
+    span = np.uint64(highest - lowest) + np.uint64(1)
+    if span <= np.uint64(SPREAD) * m:
+        return _counted(buffer, order, m, lowest, span, counts, words, code_of, ends)
+    sorted_positions(buffer, order, work[np.uint64(OTHER)], counts, m, lowest, highest)
+    one, count = np.uint64(1), np.uint64(0)
+    for j in range(m):
+        code = buffer[np.uint64(order[j])]
+        if j == np.uint64(0) or code != code_of[count - one]:
+            code_of[count] = code
+            count += one
+        ends[count - one] = np.uint32(j + one)
+    return np.int64(count)
+
+
+@inlined
+def _counted(buffer, order, m, lowest, span, counts, present, code_of, ends):
+    """Count the rows of each code present; bits tell which are, so that no others cost."""
+    one, six, low = np.uint64(1), np.uint64(6), np.uint64(63)
+    words = ((span - one) >> six) + one
+    for w in range(words):
+        present[w] = np.uint64(0)
+    for i in range(m):
+        code = np.uint64(buffer[i] - lowest)
+        word, bit = present[code >> six], code & low
+        seen = np.uint32((word >> bit) & one)
+        counts[code] = counts[code] * seen + np.uint32(1)
+        present[code >> six] = word | (one << bit)
+    count, to = np.uint64(0), np.uint32(0)
+    for w in range(words):
+        word = present[w]
+        while word:
+            code = (w << six) + lowest_bit(word)
+            word &= word - one
+            begin = to
+            to += counts[code]
+            counts[code] = begin
+            code_of[count] = lowest + np.uint32(code)
+            ends[count] = to
+            count += one
+    for i in range(m):
+        code = np.uint64(buffer[i] - lowest)
+        at = counts[code]
+        order[np.uint64(at)] = np.uint32(i)
+        counts[code] = at + np.uint32(1)
+    return np.int64(count)
+
+
+# ---------------------------------------------------------------- rank levels
+
+
+@inlined
+def try_branches(
+    many,
+    known_only,
+    empty,
+    feature,
+    codes_in_all,
+    known,
+    count,
+    size,
+    stats,
+    limit,
+    impurity,
+    values,
+    quantile,
+    work,
+    compact,
+    levels,
+    best,
+    out,
+    numbers,
+):
+    """One branch for each level, as in `treekit.kernels.axis_splits`."""
+    order, other, ends = work[np.uint64(ORDER)], work[np.uint64(OTHER)], work[np.uint64(ENDS)]
+    code_of, zero, one = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1)
+    heaviest, enough = zero, 0
+    for j in range(np.uint64(known)):
+        if compact[j, zero] > compact[heaviest, zero]:
+            heaviest = j
+        enough += 1 if compact[j, zero] >= limit else 0
+    if known < 2 or enough < 2:
+        return
+    totals, last = stats, np.uint64(known) - one
+    if count > known and known_only:
+        totals = compact[np.uint64(known)]  # of the missing rows nothing else is asked
+        _all_but(order, ends[last], size, other)
+        summarise(values, other, 0, ends[last], quantile, totals)
+    elif count > known:
+        _join(order, ends, heaviest, np.uint64(known), other)
+        first = ends[heaviest - one] if heaviest > zero else 0
+        joined = ends[heaviest] - first + ends[last + one] - ends[last]
+        summarise(values, other, 0, joined, quantile, compact[heaviest])
+    score = many(totals, compact[:known], 0) * totals[zero] / stats[zero]
+    if not finite(score):
+        tell(best, compact[0])
+        out[KIND] = BAD_NUMBER
+        return
+    if not better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
+        return
+    out[KIND], out[FEATURE], out[CUT], out[RANK] = MULTIWAY, np.int64(feature), 0, 0
+    out[MISSING_BRANCH], out[BRANCHES] = np.int64(heaviest), known
+    out[LEVELS] = np.int64(codes_in_all)
+    numbers[SCORE] = score
+    for level in range(np.uint64(out[LEVELS])):
+        levels[level] = np.int32(level) if empty else -1
+    if empty:
+        out[MISSING_BRANCH] = np.int64(code_of[heaviest])
+        out[BRANCHES] = out[LEVELS]
+        return
+    for j in range(np.uint64(known)):
+        levels[np.uint64(code_of[j])] = np.int32(j)
+
+
+@kernel
+def _all_but(order, known, rows, kept):
+    """The first `known` positions of `order`, ascending."""
+    there = np.zeros(rows, np.bool_)
+    for j in range(np.uint64(known)):
+        there[np.uint64(order[j])] = True
+    to = np.uint64(0)
+    for i in range(np.uint64(rows)):
+        if there[i]:
+            kept[to] = np.uint32(i)
+            to += np.uint64(1)
+
+
+@kernel
+def _join(order, ends, one_group, other_group, joined):
+    """Rows of two groups in one order, ascending."""
+    one = np.uint64(1)
+    a = np.uint64(ends[one_group - one]) if one_group > np.uint64(0) else np.uint64(0)
+    b = np.uint64(ends[other_group - one])
+    a_end, b_end = np.uint64(ends[one_group]), np.uint64(ends[other_group])
+    to = np.uint64(0)
+    while a < a_end or b < b_end:
+        if b == b_end or (a < a_end and order[a] < order[b]):
+            joined[to] = order[a]
+            a += one
+        else:
+            joined[to] = order[b]
+            b += one
+        to += one
+
+
+@kernel
+def tell(best, stats):
+    """Leave statistics where the error about a NaN finds them."""
+    for k in range(np.uint64(4)):
+        best[k + np.uint64(2)] = stats[k]
+
+
+# ---------------------------------------------------------------- rank many
+
+
+@kernel
+def sweep_many(
+    mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
+):
+    """`treekit.kernels.quantile_splits.sweep`, for any number of rows."""
+    zero, one, two, six = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(6)
+    low = np.uint64(63)
+    weight, total = start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)]
+    least, most = quantile - SLACK, quantile + SLACK
+    right_at = np.uint64(start[np.uint64(AT)])
+    right_before, right_sum = start[np.uint64(BEFORE)], start[np.uint64(SUM_BEFORE)]
+    left_at, left_before, left_sum = right_at, 0.0, 0.0
+    left_weight, left_total = 0.0, 0.0
+    left, right = bits, bits[fill(bits, rows, False) :]
+    fill(right, rows, True)
+    planted = trees.shape[1] > 0
+    left_tree, right_tree = trees[zero], trees[one]
+    if planted:
+        left_tree[:] = 0.0
+        _fenwick(mass, rows, right_tree)
+    begin = zero
+    for step in range(np.int64(-1) if aside >= 0 else np.int64(0), cuts):
+        group = np.uint64(step)
+        if step < 0:
+            group = np.uint64(aside)
+            begin = np.uint64(ends[group - one])
+        end = np.uint64(ends[group])
+        for j in range(begin, end):
+            i = np.uint64(order[j])
+            w, wy = mass[two * i], mass[two * i + one]
+            there, bit = i >> six, one << (i & low)
+            old = left[there]
+            left[there] = old | bit
+            if not old:
+                insert(left, rows, i)
+            kept = right[there] & ~bit
+            right[there] = kept
+            if not kept:
+                discard(right, rows, i)
+            left_weight += w
+            left_total += wy
+            left_before += w if i < left_at else 0.0
+            left_sum += wy if i < left_at else 0.0
+            right_before -= w if i < right_at else 0.0
+            right_sum -= wy if i < right_at else 0.0
+            if planted:
+                _add(left_tree, i + one, w, wy)
+                _add(right_tree, i + one, -w, -wy)
+        begin = end if step >= 0 else zero
+        rest, rest_total = weight - left_weight, total - left_total
+        if planted:
+            right_at, right_before, right_sum = _descend(right_tree, max(least * rest, LEAST))
+        else:
+            right_at, right_before, right_sum = _settle(
+                right, rows, mass, right_at, right_before, right_sum, max(least * rest, LEAST)
+            )
+        after = above(right, rows, right_at)
+        after = after if after < rows else right_at
+        row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
+        record(
+            sides, row, mass, place, right_at, after,
+            right_before, right_sum, rest, rest_total, most * rest,
+        )  # fmt: skip
+        if step < 0:
+            if not joins:
+                weight, total = rest, rest_total
+                left_at, left_before, left_sum = right_at, 0.0, 0.0
+                left_weight, left_total = 0.0, 0.0
+                fill(left, rows, False)
+                left_tree[:] = 0.0
+            continue
+        enough = max(least * left_weight, LEAST)
+        if planted:
+            left_at, left_before, left_sum = _descend(left_tree, enough)
+        else:
+            left_at, left_before, left_sum = _settle(
+                left, rows, mass, left_at, left_before, left_sum, enough
+            )
+        after = above(left, rows, left_at)
+        after = after if after < rows else left_at
+        record(
+            sides, two * np.uint64(step), mass, place, left_at, after,
+            left_before, left_sum, left_weight, left_total, most * left_weight,
+        )  # fmt: skip
+
+
+@inlined
+def _settle(members, rows, mass, at, before, sum_before, enough):
+    """`treekit.kernels.quantile_splits._settle` for any number of rows."""
+    one, two = np.uint64(1), np.uint64(2)
+    while True:
+        if before >= enough:
+            at = below(members, rows, at)
+            before -= mass[two * at]
+            sum_before -= mass[two * at + one]
+            continue
+        if (members[at >> np.uint64(6)] >> (at & np.uint64(63))) & one:
+            upto = before + mass[two * at]
+            if upto >= enough:
+                break
+            before = upto
+            sum_before += mass[two * at + one]
+        at = above(members, rows, at)
+    return at, before, sum_before
+
+
+@kernel
+def _fenwick(mass, rows, tree):
+    """Sums of the rows' weights and numbers into `tree`, counted from 1; linear."""
+    one, two = np.uint64(1), np.uint64(2)
+    tree[:] = 0.0
+    for i in range(one, rows + one):
+        tree[i, np.uint64(0)] += mass[two * (i - one)]
+        tree[i, one] += mass[two * (i - one) + one]
+        parent = i + (i & (~i + one))
+        if parent <= rows:
+            tree[parent, np.uint64(0)] += tree[i, np.uint64(0)]
+            tree[parent, one] += tree[i, one]
+
+
+@kernel
+def _add(tree, at, w, wy):
+    while at < np.uint64(len(tree)):
+        tree[at, np.uint64(0)] += w
+        tree[at, np.uint64(1)] += wy
+        at += at & (~at + np.uint64(1))
+
+
+@kernel
+def _descend(tree, enough):
+    """The first row up to which the weight is `enough`, and the sums before it."""
+    rows = np.uint64(len(tree)) - np.uint64(1)
+    bit = np.uint64(1)
+    while bit << np.uint64(1) <= rows:
+        bit <<= np.uint64(1)
+    at, before, sum_before = np.uint64(0), 0.0, 0.0
+    while bit > np.uint64(0):
+        to = at + bit
+        if to <= rows and before + tree[to, np.uint64(0)] < enough:
+            at = to
+            before += tree[to, np.uint64(0)]
+            sum_before += tree[to, np.uint64(1)]
+        bit >>= np.uint64(1)
+    return min(at, rows - np.uint64(1)), before, sum_before
+
+
+# ---------------------------------------------------------------- rank sweep
+
+
+@inlined
+def sweep(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides):
+    """Statistics of both sides of every cut.
+
+    Cost: linear in the rows; with `trees` a logarithm more.
+
+    Parameters
+    ----------
+    mass, place, trees, start : arrays
+        Of `lay_out`.
+    rows : uint64
+        Rows of the node.
+    order : (rows,) uint32
+        Positions, group by group.
+    ends : (groups,) uint32
+        Where each group ends in `order`.
+    aside : int
+        Group that is on one side of all cuts; -1 = none.
+    joins : bool
+        Whether it is on the left, else on neither side.
+    cuts : int
+        Cut j lies after group j.
+    bits : (2 * words,) uint64
+        Working memory for the sets of rows on either side (`treekit.kernels.quantile_splits`).
+    sides : (2 * cuts + 1, 4) float64
+        Receives the left side of cut j in row 2j, the right one in row 2j + 1,
+        and in the last row all rows but those of a group on neither side.
+    """
+    if rows <= np.uint64(FEW):
+        _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides)
+    else:
+        sweep_many(
+            mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
+        )
+
+
+@inlined
+def _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides):
+    """Sides of at most `FEW` rows: each set is a word."""
+    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    weight, total = start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)]
+    least, most = quantile - SLACK, quantile + SLACK
+    right_at = np.uint64(start[np.uint64(AT)])
+    right_before, right_sum = start[np.uint64(BEFORE)], start[np.uint64(SUM_BEFORE)]
+    left_at, left_before, left_sum = right_at, 0.0, 0.0
+    left_weight, left_total = 0.0, 0.0
+    left, right = zero, ~zero >> (np.uint64(FEW) - rows)
+    begin = zero
+    for step in range(np.int64(-1) if aside >= 0 else np.int64(0), cuts):
+        group = np.uint64(step)
+        if step < 0:
+            group = np.uint64(aside)
+            begin = np.uint64(ends[group - one])
+        end = np.uint64(ends[group])
+        for j in range(begin, end):
+            i = np.uint64(order[j])
+            w, wy = mass[two * i], mass[two * i + one]
+            left |= one << i
+            left_weight += w
+            left_total += wy
+            left_before += w if i < left_at else 0.0
+            left_sum += wy if i < left_at else 0.0
+            right_before -= w if i < right_at else 0.0
+            right_sum -= wy if i < right_at else 0.0
+        begin = end if step >= 0 else zero
+        right &= ~left
+        rest, rest_total = weight - left_weight, total - left_total
+        right_at, right_before, right_sum = _settle_sweep(
+            right, mass, right_at, right_before, right_sum, max(least * rest, LEAST)
+        )
+        later = (right >> right_at) >> one
+        after = right_at + one + lowest_bit(later) if later else right_at
+        row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
+        record(
+            sides, row, mass, place, right_at, after,
+            right_before, right_sum, rest, rest_total, most * rest,
+        )  # fmt: skip
+        if step < 0:
+            if not joins:
+                weight, total = rest, rest_total
+                left, left_at, left_before, left_sum = zero, right_at, 0.0, 0.0
+                left_weight, left_total = 0.0, 0.0
+            continue
+        left_at, left_before, left_sum = _settle_sweep(
+            left, mass, left_at, left_before, left_sum, max(least * left_weight, LEAST)
+        )
+        later = (left >> left_at) >> one
+        after = left_at + one + lowest_bit(later) if later else left_at
+        record(
+            sides, two * np.uint64(step), mass, place, left_at, after,
+            left_before, left_sum, left_weight, left_total, most * left_weight,
+        )  # fmt: skip
+
+
+@inlined
+def _settle_sweep(members, mass, at, before, sum_before, enough):
+    """The quantile's row in a set that rows came to or left, and the sums before it.
+
+    `at`, which need not be a member any longer, is where it was, and the sums
+    are those of the members before `at`.
+    """
+    one, two = np.uint64(1), np.uint64(2)
+    while True:
+        if before >= enough:
+            at = highest_bit(members & ((one << at) - one))
+            before -= mass[two * at]
+            sum_before -= mass[two * at + one]
+            continue
+        if (members >> at) & one:
+            upto = before + mass[two * at]
+            if upto >= enough:
+                break
+            before = upto
+            sum_before += mass[two * at + one]
+        at += one + lowest_bit((members >> at) >> one)
+    return at, before, sum_before
+
+
+# ---------------------------------------------------------------- bitset
+
+
+def words_for(size: int) -> int:
+    """Words of a set of the numbers below `size`."""
+    words = 0
+    while True:
+        size = (size + 63) // 64
+        words += size
+        if size <= 1:
+            return words
+
+
+@kernel
+def fill(words, size, full):
+    """Make `words` the set of all numbers below `size`, or of none; returns how many it has."""
+    start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
+    while True:
+        members = size
+        size = (size + low) >> six
+        for w in range(size):
+            words[start + w] = ~np.uint64(0) if full else np.uint64(0)
+        if full and members & low:
+            words[start + size - one] = (one << (members & low)) - one
+        start += size
+        if size <= one:
+            return start
+
+
+@kernel
+def insert(words, size, number):
+    """Add `number` to the set."""
+    start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
+    while True:
+        size = (size + low) >> six
+        w = start + (number >> six)
+        bit = one << (number & low)
+        others = words[w] & ~bit
+        words[w] = others | bit
+        if others or size <= one:
+            return
+        start += size
+        number >>= six
+
+
+@kernel
+def discard(words, size, number):
+    """Take `number` out of the set."""
+    start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
+    while True:
+        size = (size + low) >> six
+        w = start + (number >> six)
+        left = words[w] & ~(one << (number & low))
+        words[w] = left
+        if left or size <= one:
+            return
+        start += size
+        number >>= six
+
+
+@inlined
+def above(words, size, number):
+    """The smallest member above `number`, which need not be one; `size` if there is none."""
+    word = (words[number >> np.uint64(6)] >> (number & np.uint64(63))) >> np.uint64(1)
+    if word:
+        return number + np.uint64(1) + lowest_bit(word)
+    return _climb(words, size, number, True)
+
+
+@inlined
+def below(words, size, number):
+    """The largest member below `number`, which need not be one; `size` if there is none."""
+    bit = np.uint64(1) << (number & np.uint64(63))
+    word = words[number >> np.uint64(6)] & (bit - np.uint64(1))
+    if word:
+        return (number & ~np.uint64(63)) + highest_bit(word)
+    return _climb(words, size, number, False)
+
+
+@kernel
+def _climb(words, size, number, up):
+    """`above` or `below`, where the number's own word has no such member."""
+    one, six, low = np.uint64(1), np.uint64(6), np.uint64(63)
+    start, level, there = np.uint64(0), np.uint64(0), number >> six
+    extent = (size + low) >> six
+    while True:
+        if extent <= one:
+            return size
+        start += extent
+        extent = (extent + low) >> six
+        level += one
+        bit = there & low
+        there >>= six
+        word = words[start + there]
+        word = (word >> bit) >> one if up else word & ((one << bit) - one)
+        if word:
+            there <<= six
+            there += bit + one + lowest_bit(word) if up else highest_bit(word)
+            break
+    while level > np.uint64(0):  # down again: `there` is a word of the level below
+        level -= one
+        start, extent = np.uint64(0), (size + low) >> six
+        for _ in range(level):
+            start += extent
+            extent = (extent + low) >> six
+        word = words[start + there]
+        there = (there << six) + (lowest_bit(word) if up else highest_bit(word))
+    return there

@@ -1,0 +1,191 @@
+"""Weighted quantiles of a node, and the losses on either side.
+
+Rows of a rank target are ``(w, y, w * (y - center))`` and lie ascending by y in
+every node, because rows are sorted once and partitions are stable: a row's
+position is its rank.  Sums are taken of the centred numbers, which lie on a
+grid (`treekit.grow.target`); quantiles are the numbers themselves.  Statistics
+are ``(weight, q, below, above)``, as `treekit.contracts.Ranks` says.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treekit.kernels.compile import inlined, kernel
+
+__all__ = [
+    "AT",
+    "BEFORE",
+    "FEW",
+    "LEAST",
+    "SLACK",
+    "START",
+    "SUM_BEFORE",
+    "TOTAL",
+    "WEIGHT",
+    "judge",
+    "lay_out",
+    "record",
+    "summarise",
+]
+
+SLACK = 2.0**-51
+"""Relative error of ``quantile * weight``: a level rounded, and a product."""
+
+FEW = 64
+"""Up to so many rows a side of a cut is one word."""
+
+LEAST = 2.0**-1000
+"""Below every weight: a quantile's row is one that weighs something."""
+
+WALKED = 16.0
+"""Mean weight, in lightest rows, up to which walking to the quantile stays cheap."""
+
+WEIGHT, TOTAL, BEFORE, SUM_BEFORE, AT, START = range(6)
+"""Cells of what `lay_out` tells of a node: the weight and the sum of its rows, those of
+its rows before the quantile, and the row of the quantile.  START is the number of cells.
+"""
+
+
+@kernel
+def summarise(values, order, begin, end, quantile, stats):
+    """Statistics of the rows ``order[begin:end]``, or of begin..end where `order` is None.
+
+    Parameters
+    ----------
+    values : (rows, 3) float64
+        ``(w, y, w * (y - center))``; y ascends along the rows named.
+    stats : (4,) float64
+        Receives the statistics.
+
+    Returns
+    -------
+    weight : float
+    """
+    weight, total = 0.0, 0.0
+    for j in range(np.uint64(begin), np.uint64(end)):
+        i = _position(order, j)
+        weight += values[i, np.uint64(0)]
+        total += values[i, np.uint64(2)]
+    for k in range(np.uint64(4)):
+        stats[k] = 0.0
+    if begin == end:
+        return 0.0
+    enough = (quantile - SLACK) * weight
+    at, last = np.uint64(begin), np.uint64(end) - np.uint64(1)
+    below, sum_below = 0.0, 0.0
+    i = _position(order, at)
+    while at < last and below + values[i, np.uint64(0)] < enough:
+        below += values[i, np.uint64(0)]
+        sum_below += values[i, np.uint64(2)]
+        at += np.uint64(1)
+        i = _position(order, at)
+    after = _position(order, at + np.uint64(1)) if at < last else i
+    q, lower, upper = _about(values, i, after, quantile, weight, total, below, sum_below)
+    stats[np.uint64(0)], stats[np.uint64(1)] = weight, q
+    stats[np.uint64(2)], stats[np.uint64(3)] = lower, upper
+    return weight
+
+
+@kernel
+def _position(order, j):
+    if order is None:
+        return j
+    return np.uint64(order[j])
+
+
+@kernel
+def _about(values, at, after, quantile, weight, total, below, sum_below):
+    """The quantile and the losses on its sides, from the row `at` of it and the sums before it."""
+    w, q, wy = values[at, np.uint64(0)], values[at, np.uint64(1)], values[at, np.uint64(2)]
+    centred = wy / w  # exact where weights are whole numbers, as the sums are
+    if below + w <= (quantile + SLACK) * weight:  # any number up to the next row's will do
+        q = 0.5 * q + 0.5 * values[after, np.uint64(1)]
+        centred = 0.5 * (centred + values[after, np.uint64(2)] / values[after, np.uint64(0)])
+        below += w
+        sum_below += wy
+        w, wy = 0.0, 0.0
+    lower = max(0.0, centred * below - sum_below)
+    upper = max(0.0, (total - sum_below - wy) - centred * (weight - below - w))
+    return q, lower, upper
+
+
+@kernel
+def judge(values, begin, end, answer, stats):
+    """Statistics of held-out rows about the quantile `answer` of the training rows."""
+    weight, below, above = 0.0, 0.0, 0.0
+    for i in range(np.uint64(begin), np.uint64(end)):
+        w = values[i, np.uint64(0)]
+        apart = w * (values[i, np.uint64(1)] - answer)
+        weight += w
+        below += max(0.0, -apart)
+        above += max(0.0, apart)
+    stats[np.uint64(0)] = weight
+    stats[np.uint64(1)] = answer if weight > 0.0 else 0.0
+    stats[np.uint64(2)] = below
+    stats[np.uint64(3)] = above
+
+
+@inlined
+def lay_out(values, quantile, start):
+    """Lay out a node's rows for `treekit.kernels.quantile_splits`, and find its quantile.
+
+    Parameters
+    ----------
+    values : (rows, 3) float64
+        ``(w, y, w * (y - center))``, y ascending.
+    start : (START + 8 * rows + 4 or more,) float64
+        Receives what is known of the whole node; then working memory.
+
+    Returns
+    -------
+    mass, place : (2 * rows,) float64
+        ``w, w * (y - center)`` and ``y, y - center`` of each row.
+    trees : (2, rows + 1, 2) float64
+        Room for trees of sums, or (2, 0, 2) where they are not needed.
+    """
+    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    rows = np.uint64(len(values))
+    middle = np.uint64(START) + two * rows
+    top = middle + two * rows
+    mass, place = start[np.uint64(START) : middle], start[middle:top]
+    weight, total, lightest = 0.0, 0.0, np.inf
+    for i in range(rows):
+        w, wy = values[i, zero], values[i, two]
+        mass[two * i], mass[two * i + one] = w, wy
+        # Exact where weights are whole numbers, as the sums are.
+        place[two * i], place[two * i + one] = values[i, one], wy / w
+        weight += w
+        total += wy
+        lightest = min(lightest, w)
+    enough = (quantile - SLACK) * weight
+    at, before, sum_before = zero, 0.0, 0.0
+    while at + one < rows and before + mass[two * at] < enough:
+        before += mass[two * at]
+        sum_before += mass[two * at + one]
+        at += one
+    start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)] = weight, total
+    start[np.uint64(BEFORE)], start[np.uint64(SUM_BEFORE)] = before, sum_before
+    start[np.uint64(AT)] = np.float64(at)
+    # Taking away a row of weight w moves the quantile over rows of at most that
+    # weight: w / lightest rows, and all of them together W / lightest steps.
+    planted = zero
+    if rows > np.uint64(FEW) and weight > WALKED * lightest * np.float64(rows):
+        planted = rows + one
+    trees = start[top : top + two * two * planted].reshape((2, np.int64(planted), 2))
+    return mass, place, trees
+
+
+@inlined
+def record(sides, row, mass, place, at, after, before, sum_before, weight, total, reach):
+    """Statistics of a side whose quantile is at the row `at`, before the row `after`."""
+    one, two = np.uint64(1), np.uint64(2)
+    upto, sum_upto = before + mass[two * at], sum_before + mass[two * at + one]
+    q, centred = place[two * at], place[two * at + one]
+    if upto <= reach:  # any number up to the next row's will do
+        q = 0.5 * q + 0.5 * place[two * after]
+        centred = 0.5 * (centred + place[two * after + one])
+        before, sum_before = upto, sum_upto
+    sides[row, np.uint64(0)], sides[row, one] = weight, q
+    sides[row, two] = max(0.0, centred * before - sum_before)
+    sides[row, np.uint64(3)] = max(0.0, (total - sum_upto) - centred * (weight - upto))

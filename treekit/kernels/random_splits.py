@@ -1,0 +1,494 @@
+"""The random splitter: one test drawn for each column tried, the best of them kept.
+
+P. Geurts, D. Ernst and L. Wehenkel, "Extremely randomized trees", Machine
+Learning 63, 2006, pp. 3-42, table 1.  A node costs two passes over its rows
+for each column: no sorting, no statistics of each code.
+
+What is drawn for one column of a node: a threshold, or the sides of its levels.
+
+Numbers come from a hash of the node's seed and the column, so that what one
+column draws does not depend on which others were tried.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treekit.kernels.axis_splits import draw_column, side_limit, try_branches, weight_of
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.function_pointers import borrowed
+from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
+from treekit.kernels.node_statistics import (
+    CODE_OF,
+    NO_LANES,
+    add_side,
+    are_sparse,
+    pack,
+    place_of,
+    tally,
+)
+from treekit.kernels.records import (
+    AFTER,
+    BAD_CHOICE,
+    BAD_NUMBER,
+    BRANCHES,
+    CUT,
+    FEATURE,
+    KIND,
+    LEVELS,
+    MISSING,
+    MISSING_BRANCH,
+    MULTIWAY,
+    RANK,
+    SCORE,
+    SUBSET,
+    THRESHOLD,
+    THRESHOLD_VALUE,
+    better,
+    finite,
+)
+
+__all__ = [
+    "KEYS",
+    "code_range",
+    "cut_at",
+    "draw_one",
+    "draw_sides",
+    "draw_threshold",
+    "find_random",
+    "gather",
+    "value_of",
+]
+
+
+# ---------------------------------------------------------------- random
+
+ROUNDS = 8
+"""Draws of K tests before a node of which none says anything stays a leaf."""
+
+
+@kernel
+def find_random(
+    node,
+    scratch,
+    scan,
+    many,
+    key,
+    choose,
+    penalty,
+    n_keys,
+    use_choose,
+    use_penalty,
+    score,
+    rng,
+    out,
+    numbers,
+):
+    """Draw a test for each of K columns that are not constant, and keep the best.
+
+    Numeric columns: a threshold drawn uniformly between the smallest and the
+    largest known value of the node.  Nominal columns: a side drawn for each
+    level present, so that every split of them in two is equally likely; or one
+    level drawn, against the rest; or one branch a level.  Missing rows take the
+    side that scores better; a column of one value and missing cells is split
+    into missing or not.
+
+    Parameters are those of `treekit.kernels.axis_splits.find_axis`.  A test that was
+    not picked from many pays no penalty.
+    """
+    table, rows = node.table, node.rows
+    codes, n_codes, nominal = borrowed(table.codes), borrowed(table.n_codes), table.nominal
+    value_start, low = table.value_start, borrowed(table.low)
+    ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
+    stats, impurity = borrowed(node.stats), node.impurity
+    limit, weight = node.min_weight_leaf, node.weight
+    known_only, empty, side = node.ways.known_only, node.ways.empty, node.ways.side
+    features, state, offers = scratch.features, scratch.state, scratch.offers
+    work, words, counts, flat = borrowed(scratch.work), scratch.words, scratch.counts, scratch.flat
+    compact, best, pair = scratch.compact, borrowed(scratch.best), borrowed(scratch.pair)
+    levels, left = borrowed(scratch.levels), borrowed(scratch.start)
+    children = borrowed(scratch.ordered[:2])
+    buffer, sides = borrowed(work[0]), borrowed(work[1])
+    packed = borrowed(work[2:].reshape(-1).view(np.uint64))
+    s, m = np.uint64(len(stats)), np.uint64(len(ids))
+    form = pack(cells, values, m, s, weight, packed)
+    n_rows, all_codes = np.uint64(codes.shape[1]), borrowed(codes.reshape(codes.size))
+    lines = borrowed(scratch.lines)
+    sparse = are_sparse(m, n_rows, lines)
+    n_features = np.uint64(len(n_codes))
+    n_try = min(np.uint64(node.n_try), n_features)
+    draw = n_try < n_features
+    chosen, seed = np.int64(-1), np.uint64(0)
+    drawn = 0
+    while True:
+        if chosen < 0:
+            drawn += 1
+            state[np.uint64(0)] += np.uint64(0x9E3779B97F4A7C15)
+            seed = state[np.uint64(0)]  # of all that is drawn now but the columns
+            if use_choose:
+                for j in range(n_features):
+                    offers[np.uint64(0), j] = np.nan
+                    offers[np.uint64(1), j] = np.nan
+        out[KIND] = 0
+        numbers[THRESHOLD_VALUE] = np.nan
+        numbers[SCORE] = -np.inf
+        tried = np.uint64(0)
+        for j in range(n_features):
+            if tried == n_try:
+                break
+            feature = j
+            if chosen >= 0:
+                feature = np.uint64(chosen)
+            elif draw:
+                feature = draw_column(features, state, j)
+            absent = n_codes[feature]
+            source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
+            gather(source, first, step, ids, buffer)
+            lowest, highest, gone = code_range(buffer, m, absent)
+            if lowest == highest and (gone == 0 or lowest == absent or known_only):
+                continue  # a constant column is no try, so that sparse tables still split
+            tried += np.uint64(1)
+            if use_choose:
+                out[KIND] = 0
+                numbers[SCORE] = -np.inf
+            way = nominal[feature]
+            if way == 2 and lowest != highest:
+                count = tally(
+                    source, first, step, absent, ids, cells, values, s, work, words, counts, flat,
+                    NO_LANES, scratch.lanes, scratch.packed,
+                )  # fmt: skip
+                form = np.uint64(0)  # its work overwrote what was packed
+                known = count
+                if work[np.uint64(CODE_OF), np.uint64(count - 1)] == absent:
+                    known -= 1
+                try_branches(
+                    many,
+                    best,
+                    len(cells) == 0,
+                    known_only,
+                    empty,
+                    feature,
+                    absent,
+                    known,
+                    count,
+                    stats,
+                    limit,
+                    impurity,
+                    work,
+                    compact,
+                    levels,
+                    out,
+                    numbers,
+                )
+            else:
+                _try_drawn(
+                    many,
+                    seed,
+                    feature,
+                    way,
+                    (lowest, highest, gone, absent),
+                    low,
+                    np.uint64(value_start[feature]),
+                    buffer,
+                    sides,
+                    cells,
+                    values,
+                    (form, packed),
+                    m,
+                    stats,
+                    weight,
+                    limit,
+                    side,
+                    known_only,
+                    impurity,
+                    compact,
+                    left,
+                    children,
+                    best,
+                    pair,
+                    levels,
+                    offers[np.uint64(3), feature],
+                    out,
+                    numbers,
+                )
+            if out[KIND] < 0 or chosen >= 0:
+                return
+            if use_choose and out[KIND] > 0:
+                offers[np.uint64(0), feature] = numbers[SCORE]
+                branches = pair
+                if out[KIND] == MULTIWAY:
+                    branches = compact[:known]
+                final = many(stats, branches, 1)
+                offers[np.uint64(1), feature] = final
+                if not finite(final):
+                    for k in range(s):
+                        best[k + np.uint64(2)] = branches[np.uint64(0), k]
+                    out[KIND] = BAD_NUMBER
+                    return
+        if not use_choose:
+            useless = out[KIND] == 0 or numbers[SCORE] <= 1e-12 * impurity
+            if useless and tried > np.uint64(0) and drawn < ROUNDS:
+                continue
+            return
+        chosen = choose(offers[0], offers[1], offers[2])
+        if chosen < 0 or chosen >= np.int64(n_features):
+            out[KIND] = 0 if chosen == -1 else BAD_CHOICE
+            if chosen == -1 and tried > np.uint64(0) and drawn < ROUNDS:
+                continue
+            return
+        if np.isnan(offers[np.uint64(0), np.uint64(chosen)]):
+            out[KIND] = BAD_CHOICE
+            return
+
+
+@inlined
+def _try_drawn(
+    many,
+    seed,
+    feature,
+    way,
+    present,
+    low,
+    start,
+    codes,
+    sides,
+    cells,
+    values,
+    words,
+    m,
+    stats,
+    weight,
+    limit,
+    numeric_side,
+    known_only,
+    impurity,
+    compact,
+    left,
+    children,
+    best,
+    pair,
+    levels,
+    sign,
+    out,
+    numbers,
+):
+    """Draw the test of one column in two, and keep it if it beats the best so far."""
+    s = np.uint64(len(stats))
+    zero, two = np.uint64(0), np.uint64(2)
+    lowest, highest, gone, absent = present
+    kind, threshold = THRESHOLD, np.nan
+    lookup, cut = codes, lowest
+    if lowest == highest:  # one value, or missing: known rows left
+        kind = MISSING
+    elif way == 0:
+        a = value_of(lowest, absent, low, start)
+        b = value_of(highest, absent, low, start)
+        threshold = draw_threshold(seed, feature, a, b)
+        cut = cut_at(threshold, codes, m, lowest, highest, absent, low, start)
+    else:
+        kind = SUBSET
+        if way == 3:
+            draw_one(seed, feature, codes, absent, m, sides)
+        else:
+            draw_sides(seed, feature, codes, absent, lowest, m, sides)
+        lookup, cut = sides, np.uint32(0)
+    add_side(lookup, np.uint32(0), cut, cells, values, words, m, s, left)
+    totals, known_weight, share, lost = stats, weight, 1.0, best[two:]
+    if gone > 0:
+        add_side(lookup, absent, absent, cells, values, words, m, s, lost)
+        for k in range(s):
+            compact[zero, k] = stats[k] - lost[k]
+        known_weight = weight_of(compact[zero], len(cells) == 0)
+        if known_only:
+            totals, share = compact[zero], known_weight / weight
+    if way == 0 and numeric_side > 0.0:
+        limit = side_limit(numeric_side * known_weight, limit)
+    for side in range(1, -1, -1):
+        if side == 0 and (gone == 0 or kind == MISSING or known_only):
+            break
+        for k in range(s):
+            children[zero, k] = left[k] + (lost[k] if side == 0 else 0.0)
+            children[np.uint64(1), k] = totals[k] - children[zero, k]
+        left_weight = weight_of(children[zero], len(cells) == 0)
+        right_weight = weight_of(children[np.uint64(1)], len(cells) == 0)
+        if not min(left_weight, right_weight) >= max(limit, 5e-324):
+            continue
+        if (
+            kind == THRESHOLD
+            and sign != 0.0
+            and not fits(
+                children[zero, np.uint64(1)] / left_weight,
+                children[np.uint64(1), np.uint64(1)] / right_weight,
+                sign,
+                best[s + two + np.uint64(LOWEST)],
+                best[s + two + np.uint64(HIGHEST)],
+            )
+        ):
+            continue
+        score = many(totals, children, 0) * share
+        if not finite(score):
+            for k in range(s):
+                best[k + two] = children[zero, k]
+            out[KIND] = BAD_NUMBER
+            return
+        if not better(score, np.int64(feature), np.int64(1 - side), impurity, out, numbers):
+            continue
+        out[KIND] = kind
+        out[FEATURE] = np.int64(feature)
+        out[CUT] = np.int64(cut)
+        out[AFTER] = np.int64(cut) + 1
+        out[BRANCHES] = 2
+        out[LEVELS] = 0
+        out[RANK] = 1 - side
+        out[MISSING_BRANCH] = np.int64(left_weight < right_weight)  # the heavier one
+        if gone > 0 and not known_only:
+            out[MISSING_BRANCH] = side
+        numbers[THRESHOLD_VALUE] = threshold
+        numbers[SCORE] = score
+        for k in range(s):
+            pair[zero, k] = children[zero, k]
+            pair[np.uint64(1), k] = children[np.uint64(1), k]
+        if kind == MISSING:
+            out[MISSING_BRANCH] = 0
+        elif kind == SUBSET:
+            out[CUT], out[LEVELS] = 0, np.int64(absent)
+            for level in range(np.uint64(absent)):
+                levels[level] = 1 if way == 3 else -1  # an absent level is not the one
+            for i in range(m):
+                if codes[i] != absent:
+                    levels[np.uint64(codes[i])] = np.int32(sides[i])
+
+
+# ---------------------------------------------------------------- drawn
+
+MOST_DRAWS = 64
+"""Draws of the sides of categories before the first one is put apart."""
+
+KEYS = np.uint32(0xFFFFFFFF)
+"""The missing code of numeric columns whose codes are keys; see `treekit.data.binning`."""
+
+
+@inlined
+def gather(codes, first, step, ids, buffer):
+    """The codes of the node's rows in one column, into `buffer`; see
+    `treekit.kernels.node_statistics`.
+    """
+    for i in range(np.uint64(len(ids))):
+        buffer[i] = codes[first + np.uint64(ids[i]) * step]
+
+
+@inlined
+def code_range(codes, m, absent):
+    """Smallest and largest known code of the node's rows, and how many rows are missing.
+
+    If no value is known, both codes are `absent`.
+    """
+    lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
+    for i in range(m):
+        lowest = min(lowest, codes[i])
+        highest = max(highest, codes[i])
+    gone = np.int64(0)
+    if highest == absent:
+        highest = lowest
+        for i in range(m):
+            code = codes[i]
+            if code == absent:
+                gone += 1
+            else:
+                highest = max(highest, code)
+    return lowest, highest, gone
+
+
+@inlined
+def value_of(code, absent, low, start):
+    """The number that a code stands for: its key's, or the smallest with that rank."""
+    if absent != KEYS:
+        return low[start + np.uint64(code)]
+    top = np.uint32(0x80000000)
+    bits = np.uint32(code ^ top if code >= top else ~code)
+    return np.float64(bits.view(np.float32))
+
+
+@inlined
+def mixed(seed, at):
+    """Number `at` of the sequence that belongs to `seed` (splitmix64, Steele et al. 2014)."""
+    z = seed + (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@inlined
+def draw_threshold(seed, feature, a, b):
+    """A number drawn uniformly from [a, b)."""
+    share = (mixed(seed, feature) >> np.uint64(11)) * 2.0**-53
+    threshold = a + share * (b - a)
+    if not threshold < np.inf:  # the span of two doubles may be no double
+        threshold = a * (1.0 - share) + b * share
+    return threshold if a <= threshold < b else a
+
+
+@inlined
+def cut_at(threshold, codes, m, lowest, highest, absent, low, start):
+    """The last code, of the node's or between them, whose number is not above a threshold.
+
+    A key is rounded from the threshold itself.  The numbers of ranks are
+    looked up, those that lie between the nearest found so far on either side:
+    after a few rows hardly any does (a binary search costs more, for it reads
+    numbers that are not in the cache).
+    """
+    if absent == KEYS:
+        top = np.uint32(0x80000000)
+        rounded = np.float32(threshold)
+        bits = rounded.view(np.uint32)
+        key = np.uint32(~bits if bits > top else bits | top)  # -0.0 is 0.0
+        return np.uint32(key - np.uint32(np.float64(rounded) > threshold))
+    below, above = lowest, highest
+    for i in range(m):
+        code = codes[i]
+        if below < code < above:
+            if low[start + np.uint64(code)] <= threshold:
+                below = code
+            else:
+                above = code
+    return below
+
+
+@inlined
+def draw_sides(seed, feature, codes, absent, lowest, m, sides):
+    """A side, 0 or 1, for each level present, both sides taken; `absent` for missing rows."""
+    for attempt in range(MOST_DRAWS + 1):
+        salt = mixed(seed, feature + (np.uint64(attempt) << np.uint64(32)))
+        any_left, any_right = False, False
+        for i in range(m):
+            code = codes[i]
+            if code == absent:
+                sides[i] = absent
+                continue
+            side = np.uint32(mixed(salt, np.uint64(code)) & np.uint64(1))
+            if attempt == MOST_DRAWS:
+                side = np.uint32(code != lowest)
+            sides[i] = side
+            any_right |= side > np.uint32(0)
+            any_left |= side == np.uint32(0)
+        if any_left and any_right:
+            return
+
+
+@inlined
+def draw_one(seed, feature, codes, absent, m, sides):
+    """Side 0 for one level present, each equally likely, and 1 for the rest.
+
+    The level is that of the least number drawn; `absent` for missing rows.
+    """
+    salt = mixed(seed, feature)
+    one, least = np.uint32(absent), np.uint64(0xFFFFFFFFFFFFFFFF)
+    for i in range(m):
+        code = codes[i]
+        if code != absent:
+            number = mixed(salt, np.uint64(code))
+            if number <= least:
+                one, least = code, number
+    for i in range(m):
+        code = codes[i]
+        sides[i] = absent if code == absent else np.uint32(code != one)

@@ -1,0 +1,242 @@
+"""Rows led through a finished tree, whole or in parts.
+
+The splits of a finished tree, asked of rows of the coded table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.oblique_splits import OBLIQUE, project
+from treekit.kernels.partition_rows import (
+    cumulative_shares,
+    hand_down,
+    longer,
+    mark,
+    more_rows,
+    total,
+)
+from treekit.kernels.records import MISSING
+
+__all__ = [
+    "Splits",
+    "mark_branches",
+    "route",
+]
+
+
+# ---------------------------------------------------------------- route
+
+
+@kernel
+def route(
+    splits,
+    upto,
+    table,
+    rows,
+    steps,
+    fractional,
+    learn,
+    start,
+    stop,
+    stats,
+    nodes,
+):
+    """Lead `rows`, which arrive at node `start`, down to where they stop.
+
+    Parameters
+    ----------
+    splits : Splits
+    upto : (nodes,) float64
+        Cumulative share of each node among its siblings, for parts of rows.
+    table : Table
+    rows : Rows
+        Overwritten.
+    steps : (columns of values,) float64
+        The grid of the parts.
+    fractional : bool
+        Rows go down every branch of a split whose value they miss; otherwise
+        they take its missing way.
+    learn : bool
+        Shares are those of the rows' own known weight at each split, not `upto`.
+    stop : (nodes,) bool
+        Leaves, and other nodes to stop at.
+    stats : (nodes, S) float64
+        Receives the sums of the rows at each node that they pass.
+    nodes : (n,) NODE
+        Working memory; slices of waiting nodes.
+
+    Returns
+    -------
+    ids, cells, values, at
+        The rows where they stopped, and the node of each.
+    """
+    zero = np.uint64(0)
+    ids, cells, values = rows.ids, rows.cells, rows.values
+    ids2, cells2, values2 = ids.copy(), cells.copy(), values.copy()
+    done_ids, done_cells, done_values = ids[:0].copy(), cells[:0].copy(), values[:0].copy()
+    done_at = np.zeros(0, np.int64)
+    done = np.int64(0)
+    branch_of = np.empty(len(ids), np.uint32)
+    ends = np.zeros(64, np.int64)
+    waiting = np.zeros(64, np.int64)
+    waiting[zero] = start
+    nodes[np.uint64(start)].begin = 0
+    nodes[np.uint64(start)].end = len(ids)
+    n_waiting = 1
+    sides = np.empty(table.codes.shape[1] if len(splits.terms) > 0 else 0, table.codes.dtype)
+    while n_waiting > 0:
+        n_waiting -= 1
+        node = np.uint64(waiting[np.uint64(n_waiting)])
+        begin, end = nodes[node].begin, nodes[node].end
+        total(cells, values, begin, end, stats[node], None)
+        if stop[node]:
+            room = done + end - begin
+            if room > len(done_ids):
+                done_ids, done_values = longer(done_ids, 2 * room), more_rows(done_values, 2 * room)
+                done_at = longer(done_at, 2 * room)
+                if len(cells) > 0:
+                    done_cells = longer(done_cells, 2 * room)
+            for i in range(np.uint64(end - begin)):
+                source, to = np.uint64(begin) + i, np.uint64(done) + i
+                done_ids[to] = ids[source]
+                done_at[to] = np.int64(node)
+                if len(cells) > 0:
+                    done_cells[to] = cells[source]
+                for k in range(np.uint64(values.shape[1])):
+                    done_values[to, k] = values[source, k]
+            done = room
+            continue
+        first, branches = np.int64(splits.first_child[node]), np.int64(splits.n_children[node])
+        if branches > len(ends):
+            ends = np.zeros(2 * branches, np.int64)
+        mark_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of)
+        shares = upto[first : first + branches]
+        if learn:
+            shares = np.empty(branches)
+            cumulative_shares(branch_of, values, begin, end, shares)
+        ids, cells, values, ids2, cells2, values2, _, _ = hand_down(
+            branch_of,
+            shares,
+            steps,
+            ids,
+            cells,
+            values,
+            begin,
+            end,
+            ids2,
+            cells2,
+            values2,
+            ends,
+            nodes,
+            waiting,
+            n_waiting,
+            False,
+            np.int64(-1),
+        )
+        if n_waiting + branches > len(waiting):
+            waiting = longer(waiting, 2 * (n_waiting + branches))
+        for b in range(np.uint64(branches)):
+            child = nodes[np.uint64(first) + b]
+            child.begin, child.end = begin, ends[b]
+            begin = ends[b]
+            waiting[np.uint64(n_waiting)] = first + np.int64(b)
+            n_waiting += 1
+    return (
+        done_ids[:done],
+        done_cells[: done if len(cells) > 0 else 0],
+        done_values[:done],
+        done_at[:done],
+    )
+
+
+# ---------------------------------------------------------------- splits
+
+
+class Splits(NamedTuple):
+    """What a tree asks; see `treekit.model.tree.Tree`.
+
+    Attributes
+    ----------
+    cut : (nodes,) int64
+        The last code that goes to branch 0 of a THRESHOLD node, -1 elsewhere.
+    terms : (2 * terms,) int32
+        Of the oblique splits, as `treekit.kernels.oblique_splits.project` takes them.
+    surrogates : (surrogates + 1, 4) int64
+        Column, last code that takes the branch below, that branch, and where its
+        levels begin; the last row says where all levels end.
+    """
+
+    kind: npt.NDArray[np.uint8]
+    feature: npt.NDArray[np.int32]
+    threshold: npt.NDArray[np.float64]
+    cut: npt.NDArray[np.int64]
+    first_child: npt.NDArray[np.int32]
+    n_children: npt.NDArray[np.int32]
+    missing: npt.NDArray[np.int32]
+    level_start: npt.NDArray[np.int64]
+    level_branch: npt.NDArray[np.int32]
+    term_start: npt.NDArray[np.int64]
+    terms: npt.NDArray[np.int32]
+    surrogate_start: npt.NDArray[np.int64]
+    surrogates: npt.NDArray[np.int64]
+    surrogate_levels: npt.NDArray[np.int32]
+
+
+@kernel
+def mark_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of):
+    """Branch of each of the rows ``ids[begin:end]`` at the split of `node`.
+
+    Parameters
+    ----------
+    fractional : bool
+        Rows whose value is missing are marked with the number of branches, as
+        they go down all of them; otherwise they take the branch of its first
+        surrogate that knows one, or the split's missing way.
+    sides : (all rows,) of the codes' type
+        Working memory; may be empty for a tree without oblique splits.
+    branch_of : (rows,) uint32
+        Receives the branches, from position 0 on.
+    """
+    node = np.uint64(node)
+    one = np.uint64(1)
+    column = np.uint64(splits.feature[node])
+    lost = np.int64(splits.missing[node])
+    asked = splits.surrogate_start[node + one] > splits.surrogate_start[node]
+    if asked or (fractional and splits.kind[node] != MISSING):
+        lost = np.int64(splits.n_children[node])
+    codes, n_codes, cut = table.codes[column], table.n_codes[column], splits.cut[node]
+    levels = splits.level_branch[splits.level_start[node] : splits.level_start[node + one]]
+    if splits.kind[node] == OBLIQUE:
+        terms = splits.terms[2 * splits.term_start[node] : 2 * splits.term_start[node + one]]
+        project(table, terms, splits.threshold[node], ids, begin, end, sides)
+        codes, n_codes, cut = sides, np.uint32(2), np.int64(0)
+    mark(codes, np.uint64(0), one, n_codes, cut, lost, levels, ids, begin, end, branch_of)
+    if asked:
+        for i in range(np.uint64(end - begin)):
+            if np.int64(branch_of[i]) == lost:
+                row = np.uint64(ids[np.uint64(begin) + i])
+                branch_of[i] = np.uint32(_by_surrogate(splits, node, table, row))
+
+
+@inlined
+def _by_surrogate(splits, node, table, row):
+    """The branch of the first surrogate that knows the row, or the missing way."""
+    zero, one, two, three = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
+    first, last = splits.surrogate_start[node], splits.surrogate_start[node + one]
+    for k in range(np.uint64(first), np.uint64(last)):
+        test = splits.surrogates[k]
+        column = np.uint64(test[zero])
+        code = np.int64(table.codes[column, row])
+        if code >= np.int64(table.n_codes[column]):
+            continue
+        if test[three] == splits.surrogates[k + one, three]:
+            return test[two] if code <= test[one] else 1 - test[two]
+        branch = np.int64(splits.surrogate_levels[np.uint64(test[three] + code)])
+        if branch >= 0:
+            return branch
+    return np.int64(splits.missing[node])

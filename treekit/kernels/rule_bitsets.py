@@ -1,0 +1,139 @@
+"""Sets of rows as bits: what they weigh, and which conditions of rules keep out few of them.
+
+Bit ``r & 63`` of word ``r >> 6`` of a set stands for row r.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treekit.kernels.compile import kernel, merged
+from treekit.kernels.function_pointers import bit_count, lowest_bit
+from treekit.kernels.pruning import pessimistic
+
+__all__ = [
+    "drop_conditions",
+    "error_rate",
+    "weigh",
+]
+
+
+@merged
+def _weight(word, first, weights):
+    """What the rows of a word weigh, the first of which is `first`; without weights 1 each."""
+    if len(weights) == 0:
+        return float(bit_count(word))
+    total = 0.0
+    while word:
+        total += weights[first + lowest_bit(word)]
+        word &= word - np.uint64(1)
+    return total
+
+
+@kernel
+def weigh(sets, weights, sums):
+    """Weight of each set.
+
+    Parameters
+    ----------
+    sets : (sets, words) uint64
+    weights : (rows,) float64
+        Empty: 1 each.
+    sums : (sets,) float64
+        Output.
+    """
+    for s in range(np.uint64(sets.shape[0])):
+        total = 0.0
+        for w in range(np.uint64(sets.shape[1])):
+            total += _weight(sets[s, w], w << np.uint64(6), weights)
+        sums[s] = total
+
+
+@kernel
+def error_rate(covered, right, bound):
+    """Pessimistic error rate of a rule, by its rows and those of its class; 1 without rows."""
+    if not covered > 0.0:
+        return 1.0
+    return pessimistic(covered, max(covered - right, 0.0), bound) / covered
+
+
+@kernel
+def drop_conditions(met, node, end, label, classes, everyone, weights, bound, kept, rates):
+    """Drop conditions of paths time and again, that without which the error rate is lowest.
+
+    Of equal ones it is the first, and the rate must not rise.  A round looks at the rows
+    that fail no condition, or one alone: linear in the words of the conditions left.
+
+    Parameters
+    ----------
+    met : (nodes, words) uint64
+        Rows that meet the condition of the step to each node.
+    node, end : (steps,) and (paths,) int64
+        The nodes of each path, path after path, and where each path ends.
+    label : (paths,) int64
+    classes, everyone : (classes, words) and (words,) uint64
+        The rows of each class, and all.
+    weights : (rows,) float64
+        Empty: 1 each.
+    bound : Bound
+        See `treekit.kernels.pruning`.
+    kept : (steps,) bool
+        Output: which conditions are left.
+    rates : (paths,) float64
+        Output: their pessimistic error rates.
+    """
+    start, longest = np.int64(0), np.int64(0)
+    for p in range(np.uint64(len(end))):
+        longest = max(longest, end[p] - start)
+        start = end[p]
+    left = np.empty(longest, np.uint64)
+    counts = np.empty((longest + 1, 2))
+    start = np.int64(0)
+    for p in range(np.uint64(len(end))):
+        n = np.uint64(end[p] - start)
+        for i in range(n):
+            left[i] = np.uint64(start) + i
+            kept[left[i]] = True
+        own = classes[np.uint64(label[p])]
+        while True:
+            _count(met, node, left[:n], own, everyone, weights, counts)
+            rate = error_rate(counts[n, 0], counts[n, 1], bound)
+            least, at = np.inf, n
+            for i in range(n):
+                one = error_rate(counts[n, 0] + counts[i, 0], counts[n, 1] + counts[i, 1], bound)
+                if one < least:
+                    least, at = one, i
+            if not least <= rate:
+                break
+            kept[left[at]] = False
+            n -= np.uint64(1)
+            for i in range(at, n):
+                left[i] = left[i + np.uint64(1)]
+        rates[p] = rate
+        start = end[p]
+
+
+@kernel
+def _count(met, node, left, own, everyone, weights, counts):
+    """Rows that fail each of some conditions alone, and last those that fail none.
+
+    Their weight, and that of their class: ``counts[:, 0]`` and ``counts[:, 1]``.
+    """
+    n = np.uint64(len(left))
+    for i in range(n + np.uint64(1)):
+        counts[i, 0] = counts[i, 1] = 0.0
+    for w in range(np.uint64(len(everyone))):
+        some, several, first = np.uint64(0), np.uint64(0), w << np.uint64(6)
+        for i in range(n):
+            fails = everyone[w] & ~met[np.uint64(node[left[i]]), w]
+            several |= some & fails
+            some |= fails
+        none, alone = everyone[w] & ~some, some & ~several
+        counts[n, 0] += _weight(none, first, weights)
+        counts[n, 1] += _weight(none & own[w], first, weights)
+        if alone:
+            for i in range(n):
+                fails = alone & ~met[np.uint64(node[left[i]]), w]
+                if fails:
+                    counts[i, 0] += _weight(fails, first, weights)
+                    counts[i, 1] += _weight(fails & own[w], first, weights)

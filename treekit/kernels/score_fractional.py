@@ -1,0 +1,174 @@
+"""Scoring where rows divide at missing values (Quinlan 1993, ch. 3): parts of integer mass.
+
+A row starts with the mass 2**24 in every tree.  Where a node's question has no
+answer, each branch gets its part of the mass that came (see
+`treekit.model.fixed_point`), and a leaf counts as often as mass reaches it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import kernel
+from treekit.kernels.feature_codes import GROUP, encode, first_cell, group_width
+from treekit.kernels.score_batch import cell_of
+
+__all__ = [
+    "DIVIDES",
+    "add_divided_units",
+    "largest_parts",
+]
+
+Array = npt.NDArray[Any]
+
+DIVIDES = 2**32 - 1
+"""What stands for a branch where there is none.
+
+In the table of branches it is the largest number of the table's type.
+"""
+
+_MASS_BITS = 24
+_MASS = 1 << _MASS_BITS
+
+
+@kernel
+def _answer(trees: Any, key: Any, test: Any, keys: Array, at: Any, rows: Array, row: Any) -> Any:
+    """The branch that a row takes at an inner node of this key and test, or `DIVIDES`."""
+    asked, group = np.uint64(test & trees.cell_mask), np.uint64(GROUP)
+    width = group_width(len(trees.columns))
+    cell = cell_of(trees.derived, asked, keys, at, width, rows, row)
+    if test & np.uint64(1):
+        branch = trees.table[np.uint64(key) + np.uint64(cell)]
+        none = trees.table.dtype.type(~trees.table.dtype.type(0))
+        return np.uint64(DIVIDES) if branch == none else np.uint64(branch)
+    # Cells of numbers: 0 is a zero, from 1 on right and left ones by turns.
+    in_left = (asked // group) & np.uint64(1) == 0
+    missing = keys.dtype.type(0) if in_left else keys.dtype.type(~keys.dtype.type(0))
+    asks_missing = in_left and key == 0
+    if cell == missing and not asks_missing:
+        return np.uint64(DIVIDES)
+    return np.uint64(cell > key)
+
+
+@kernel
+def _parts(
+    trees: Any,
+    shares: Array,
+    tree: Any,
+    keys: Array,
+    rows: Array,
+    row: Any,
+    waiting: Array,
+    leaf: Array,
+    mass: Array,
+) -> Any:
+    """Write the leaves of one tree that a row reaches, and the mass in each; return how many.
+
+    `waiting` (depth + 1, 2) int64 holds the divisions above the current node:
+    the next branch, and the mass that divides.
+    """
+    root, at, part = trees.roots[tree], np.uint64(0), np.int64(_MASS)
+    held, found = np.uint64(0), np.uint64(0)
+    first = first_cell(row, group_width(len(trees.columns)))
+    while part > 0:
+        while True:  # down to a leaf, or to where the row divides
+            key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
+            child = np.uint64(test >> trees.child_shift)
+            if child == at:
+                leaf[found], mass[found] = key, part
+                found += np.uint64(1)
+                break
+            branch = _answer(trees, key, test, keys, first, rows, row)
+            if branch == np.uint64(DIVIDES):
+                waiting[held, np.uint64(0)] = child
+                waiting[held, np.uint64(1)] = part
+                held += np.uint64(1)
+                break
+            at = child + branch
+        part = np.int64(0)
+        while held > 0 and part == 0:
+            last = held - np.uint64(1)
+            at, whole = np.uint64(waiting[last, np.uint64(0)]), waiting[last, np.uint64(1)]
+            low = shares[root + at, np.uint64(0)]
+            high = shares[root + at, np.uint64(1)]
+            part = ((whole * high) >> _MASS_BITS) - ((whole * low) >> _MASS_BITS)
+            if high == _MASS:  # whatever branches follow get nothing
+                held = last
+            else:
+                waiting[last, np.uint64(0)] = at + np.uint64(1)
+    return found
+
+
+@kernel
+def add_divided_units(
+    trees: Any,
+    rows: Array,
+    block: Any,
+    units: Array,
+    shares: Array,
+    most: Any,
+    sums: Array,
+) -> None:
+    """Add the integer leaf values of every tree, times the mass there, to each row's `sums`.
+
+    Parameters
+    ----------
+    shares : (nodes, 2) int64
+        Bounds of `treekit.model.fixed_point.mass_bounds`, tree after tree.
+    most : uint64
+        Leaves of the tree that has most.
+    trees, rows, block, units, sums
+        As in `treekit.kernels.score_batch.add_units`.
+    """
+    n, outputs = np.uint64(len(rows)), np.uint64(units.shape[1])
+    keys = np.empty(
+        (min(n, block) // np.uint64(GROUP) + np.uint64(1)) * group_width(len(trees.columns)),
+        trees.nodes.dtype,
+    )
+    leaf, mass = np.empty(most, np.int64), np.empty(most, np.int64)
+    waiting = np.empty((trees.deepest + np.uint64(1), 2), np.int64)
+    for start in range(np.uint64(0), n, block):
+        count = min(block, n - start)
+        part = rows[start : start + count]
+        encode(part, trees.columns, trees.n_codes, keys)
+        for t in range(np.uint64(len(trees.tops.depth))):
+            for r in range(count):
+                found = _parts(trees, shares, t, keys, part, r, waiting, leaf, mass)
+                for i in range(found):
+                    at = np.uint64(leaf[i])
+                    for k in range(outputs):
+                        sums[start + r, k] += units[at, k] * mass[i]
+
+
+@kernel
+def largest_parts(
+    trees: Any, rows: Array, block: Any, said: Array, shares: Array, most: Any, answers: Array
+) -> None:
+    """Write what `said` (leaves,) int32 of the leaf with most of each row's mass, for each tree.
+
+    Of equal parts the first leaf.  `answers` is (rows, trees) int32; the other
+    parameters are as in `add_divided_units`.
+    """
+    n = np.uint64(len(rows))
+    keys = np.empty(
+        (min(n, block) // np.uint64(GROUP) + np.uint64(1)) * group_width(len(trees.columns)),
+        trees.nodes.dtype,
+    )
+    leaf, mass = np.empty(most, np.int64), np.empty(most, np.int64)
+    waiting = np.empty((trees.deepest + np.uint64(1), 2), np.int64)
+    for start in range(np.uint64(0), n, block):
+        count = min(block, n - start)
+        part = rows[start : start + count]
+        encode(part, trees.columns, trees.n_codes, keys)
+        for t in range(np.uint64(len(trees.tops.depth))):
+            for r in range(count):
+                found = _parts(trees, shares, t, keys, part, r, waiting, leaf, mass)
+                best = np.uint64(0)
+                for i in range(np.uint64(1), found):
+                    same = mass[i] == mass[best] and leaf[i] < leaf[best]
+                    if mass[i] > mass[best] or same:
+                        best = i
+                answers[start + r, t] = said[np.uint64(leaf[best])]

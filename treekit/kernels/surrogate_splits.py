@@ -1,0 +1,324 @@
+"""Surrogate splits: what a node asks a row whose own value is missing.
+
+Breiman, Friedman, Olshen and Stone 1984, section 5.3; details as in rpart
+(Therneau and Atkinson 1997): candidates are ordered by the weight of the rows
+on which both tests agree, of all rows that the node's own test can tell, so
+that a column which is often missing itself comes late; a candidate must beat
+"all go with the majority" and send at least two rows each way.  Cuts of numbers
+are those between neighbours among all rows of the node, of equally good ones
+the first: a row that only the surrogate can tell is one of its node's values.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.node_statistics import CODE_OF, NO_LANES, tally
+from treekit.kernels.partition_rows import last_code, longer
+
+__all__ = [
+    "SURROGATE",
+    "Surrogacy",
+    "find_surrogates",
+    "send_missing",
+]
+
+SURROGATE = np.dtype(
+    [
+        ("node", np.int64),
+        ("feature", np.int64),
+        ("below", np.int64),
+        ("cut", np.int64),
+        ("after", np.int64),
+        ("level_start", np.int64),
+        ("n_levels", np.int64),
+    ],
+    align=True,
+)
+"""A surrogate of a node.
+
+Numeric columns: codes up to `cut` take branch `below`, `after` is the next
+code present.  Nominal ones: a slice of the pool of levels.
+"""
+
+ROUNDING = 1e-10
+"""A candidate beats the majority by more than this, as a share of the minority."""
+
+
+class Surrogacy(NamedTuple):
+    """How many surrogates a node keeps, and working memory for one tree.
+
+    Attributes
+    ----------
+    most : int
+    of_known : bool
+        Candidates are ordered by their agreement as a share of the rows that
+        they can tell themselves (rpart's ``surrogatestyle=1``), and the
+        majority to beat is that of these rows.
+    right_and_wrong : bool
+        Rpart 4.1.19's condition on nominal candidates: at least two rows on
+        which the tests agree and two on which they do not, where "two rows
+        each way" is meant.
+    ids, cells, values : (rows,) uint32, (rows,) uint32, (rows, 1) float64
+        The rows of a node that its own test can tell: number, branch, weight.
+    routed, held_routed : (1, all rows) of the type of codes
+        Branch of each training and held-out row: a column of codes 0 and 1.
+    agreement : (features,) float64
+        Weight on which the best test of a column agrees with the node's own.
+    tests : (features, 2) int64
+        Cut and branch below, of that test.
+    """
+
+    most: int
+    of_known: bool
+    right_and_wrong: bool
+    ids: npt.NDArray[np.uint32]
+    cells: npt.NDArray[np.uint32]
+    values: npt.NDArray[np.float64]
+    routed: npt.NDArray[np.uint8]
+    held_routed: npt.NDArray[np.uint8]
+    agreement: npt.NDArray[np.float64]
+    tests: npt.NDArray[np.int64]
+
+
+@inlined
+def _own_branch(code, n_codes, cut, levels):
+    """The branch of a code by the node's own test; -1 = it cannot tell."""
+    if code >= n_codes:
+        return np.int64(-1)
+    if len(levels) > 0:
+        return np.int64(levels[np.uint64(code)])
+    return np.int64(code > cut)
+
+
+@kernel
+def find_surrogates(
+    node, table, feature, cut, levels, ids, values, begin, end, scratch, own, found, n_found, pool
+):
+    """Append the best surrogates of a node's test to `found`, best first.
+
+    Parameters
+    ----------
+    node : int
+    table : Table
+    feature, cut, levels
+        The node's own test: codes up to `cut` go left, unless `levels` says more.
+    ids, values, begin, end
+        The node's rows; the first column of `values` is weight.
+    scratch : Scratch
+    own : Surrogacy
+    found : (capacity,) SURROGATE
+    n_found : int
+    pool : (capacity,) int32
+        Branches of levels; the used part ends with the last surrogate's.
+
+    Returns
+    -------
+    found, n_found, pool
+        Longer arrays where there was no room.
+
+    Cost: rows x columns.
+    """
+    zero = np.uint64(0)
+    codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
+    m = np.uint64(0)
+    left, right, lightest = 0.0, 0.0, np.inf
+    for i in range(np.uint64(begin), np.uint64(end)):
+        code = np.int64(codes[feature, np.uint64(ids[i])])
+        branch = _own_branch(code, np.int64(n_codes[feature]), cut, levels)
+        if branch < 0:
+            continue
+        weight = values[i, zero]
+        own.ids[m], own.cells[m], own.values[m, zero] = ids[i], np.uint32(branch), weight
+        m += np.uint64(1)
+        lightest = min(lightest, weight)
+        left, right = (left + weight, right) if branch == 0 else (left, right + weight)
+    # Two rows, or a row of weight two, which counts as two.
+    least = min(2.0, 2.0 * lightest)
+    majority = max(left, right)
+    work, flat = scratch.work, scratch.flat
+    n_rows, all_codes = np.uint64(codes.shape[1]), codes.reshape(codes.size)
+    known_ids, branches, weights = own.ids[:m], own.cells[:m], own.values[:m]
+    for f in range(np.uint64(len(n_codes))):
+        own.agreement[f] = -1.0
+        # Branches of another column's split have no order that a constrained one could keep.
+        if f == feature or scratch.offers[np.uint64(3), f] != 0.0:
+            continue
+        count = tally(
+            all_codes, f * n_rows, np.uint64(1), n_codes[f], known_ids, branches, weights,
+            np.uint64(2), work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes,
+            scratch.packed,
+        )  # fmt: skip
+        if count == 1:
+            continue
+        known = count
+        if work[np.uint64(CODE_OF), np.uint64(count - 1)] == n_codes[f]:
+            known -= 1
+        told_left, told_right = _sides(flat, np.uint64(known))
+        if nominal[f] > 0:
+            agreement = _by_levels(flat, np.uint64(known), right > left, least, own.right_and_wrong)
+        else:
+            agreement = _by_cut(
+                flat, np.uint64(known), told_left, told_right, least, work[CODE_OF], own.tests[f]
+            )
+        told, most_told = left + right, majority
+        if own.of_known:
+            told, most_told = told_left + told_right, max(told_left, told_right)
+        if agreement > most_told + ROUNDING * (told - most_told):
+            own.agreement[f] = agreement / told if own.of_known else agreement
+    for _ in range(own.most):
+        best, most = np.int64(-1), 0.0
+        for f in range(np.uint64(len(n_codes))):
+            if own.agreement[f] > most:
+                best, most = np.int64(f), own.agreement[f]
+        if best < 0:
+            break
+        f = np.uint64(best)
+        own.agreement[f] = -1.0
+        used = np.int64(0)
+        if n_found > 0:
+            last = found[np.uint64(n_found - 1)]
+            used = last.level_start + last.n_levels
+        if n_found == len(found):
+            found = longer(found, 2 * n_found)
+        this = found[np.uint64(n_found)]
+        n_found += 1
+        this.node, this.feature, this.level_start, this.n_levels = node, best, used, 0
+        this.cut, this.after, this.below = 0, 0, 0
+        if nominal[f] == 0:
+            this.cut, this.below = own.tests[f, 0], own.tests[f, 1]
+            this.after = _next_code(codes[f], np.int64(n_codes[f]), this.cut, ids, begin, end)
+            continue
+        this.n_levels = np.int64(n_codes[f])
+        if used + this.n_levels > len(pool):
+            pool = longer(pool, max(2 * len(pool), used + this.n_levels))
+        count = tally(
+            all_codes, f * n_rows, np.uint64(1), n_codes[f], known_ids, branches, weights,
+            np.uint64(2), work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes,
+            scratch.packed,
+        )  # fmt: skip
+        for level in range(np.uint64(this.n_levels)):
+            pool[np.uint64(used) + level] = -1
+        for j in range(np.uint64(count)):
+            level = np.uint64(work[np.uint64(CODE_OF), j])
+            if level < np.uint64(this.n_levels):
+                goes = _side_of_level(flat, j, right > left)
+                pool[np.uint64(used) + level] = np.int32(goes)
+    return found, n_found, pool
+
+
+@inlined
+def _side_of_level(flat, j, default_right):
+    """The branch that most of a level's rows take; of two alike, that of most rows at the node."""
+    two = np.uint64(2)
+    a, b = flat[two * j], flat[two * j + np.uint64(1)]
+    return 1 if b > a or (b == a and default_right) else 0
+
+
+@inlined
+def _next_code(column, n_codes, cut, ids, begin, end):
+    """The least code above `cut` among the rows of a node; there is one."""
+    after = n_codes
+    for i in range(np.uint64(begin), np.uint64(end)):
+        code = np.int64(column[np.uint64(ids[i])])
+        if cut < code < after:
+            after = code
+    return after
+
+
+@inlined
+def _sides(flat, known):
+    """Weight that the node's own test sends left, and right, of the first `known` codes."""
+    two = np.uint64(2)
+    left, right = 0.0, 0.0
+    for j in range(known):
+        left += flat[two * j]
+        right += flat[two * j + np.uint64(1)]
+    return left, right
+
+
+@inlined
+def _by_levels(flat, known, default_right, least, right_and_wrong):
+    """Agreement if each level goes with its own majority; -1 = too few rows one way."""
+    two = np.uint64(2)
+    agreement = 0.0
+    sent = np.zeros(2)
+    for j in range(known):
+        a, b = flat[two * j], flat[two * j + np.uint64(1)]
+        agreement += max(a, b)
+        if right_and_wrong:
+            sent[np.uint64(0)] += max(a, b)
+            sent[np.uint64(1)] += min(a, b)
+        else:
+            sent[np.uint64(_side_of_level(flat, j, default_right))] += a + b
+    if min(sent[np.uint64(0)], sent[np.uint64(1)]) < least:
+        return -1.0
+    return agreement
+
+
+@inlined
+def _by_cut(flat, known, left, right, least, code_of, test):
+    """Agreement of the best cut, in either direction; `test` receives it.  -1 = none."""
+    one, two = np.uint64(1), np.uint64(2)
+    best = -1.0
+    a, b = 0.0, 0.0
+    for j in range(known - one if known > one else np.uint64(0)):
+        a += flat[two * j]
+        b += flat[two * j + one]
+        if a + b < least or left + right - a - b < least:
+            continue
+        same, other = a + right - b, b + left - a
+        if max(same, other) > best:
+            best = max(same, other)
+            test[0] = np.int64(code_of[j])
+            test[1] = 0 if same >= other else 1
+    return best
+
+
+@kernel
+def send_missing(
+    table, asked, feature, cut, levels, missing, midpoints, found, first, last, pool,
+    ids, begin, end, routed,
+):  # fmt: skip
+    """Branch of each of rows[begin:end] of the table `asked` into ``routed[0]``.
+
+    By the node's own test, else by the first surrogate ``found[first:last]``
+    that can tell, else `missing`.
+
+    Parameters
+    ----------
+    table, asked : Table
+        Where the tests' codes are from, and where the rows are; `cut` is a
+        code of `asked`.
+    midpoints : bool
+        As in `treekit.kernels.grow_tree.grow`.
+    """
+    zero = np.uint64(0)
+    cuts = np.zeros(last - first + 1, np.int64)
+    for k in range(np.uint64(last - first)):
+        this = found[np.uint64(first) + k]
+        if this.n_levels == 0:
+            f = np.uint64(this.feature)
+            after = this.after if midpoints else this.cut + 1
+            cuts[k] = last_code(table, asked, f, this.cut, after, np.nan)
+    n_own = np.int64(asked.n_codes[feature])
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = np.uint64(ids[i])
+        branch = _own_branch(np.int64(asked.codes[feature, row]), n_own, cut, levels)
+        for k in range(np.uint64(last - first)):
+            if branch >= 0:
+                break
+            this = found[np.uint64(first) + k]
+            f = np.uint64(this.feature)
+            code = np.int64(asked.codes[f, row])
+            if code >= np.int64(asked.n_codes[f]):
+                continue
+            if this.n_levels == 0:
+                branch = this.below if code <= cuts[k] else 1 - this.below
+            else:
+                branch = np.int64(pool[np.uint64(this.level_start + code)])
+        routed[zero, row] = missing if branch < 0 else branch

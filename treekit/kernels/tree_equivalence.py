@@ -1,0 +1,273 @@
+"""Whether tables of binary nodes answer as trees do, on every path.
+
+For each leaf of a tree the inputs that reach it are a box (see
+`treekit.kernels.reachability`).  The tables are walked with the whole box: where it
+lies on one side of a question the walk goes on, where it does not both sides are
+walked with their part of it.  If every end of every walk says what the leaf
+says, both answer alike to every input; if not, any member of the box shows it.
+Tables that were made of the trees split no box, so that this takes one walk a leaf.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treekit.kernels.compile import kernel
+from treekit.kernels.reachability import enter, has_known, leave, possible
+
+__all__ = [
+    "END",
+    "Binary",
+    "depth_of",
+    "same_answers",
+]
+
+# Numbers of `treekit.model.tree.Split`, which compiled code cannot read.
+_LEAF = 0
+_LE_NO, _LE_YES, _IN, _MISSING, _EQ_NO, _EQ_YES = range(6)
+
+END = np.dtype([*((name, np.int64) for name in ("node", "side")), ("saved", np.float64)])
+"""A question that parts the box: its node, the side that is walked, and the bound it replaced."""
+
+
+class Binary(NamedTuple):
+    """Binary nodes of all trees; a child comes after its parent.
+
+    Attributes
+    ----------
+    feature : (nodes,) int64
+    kind : (nodes,) int64
+        0 ``x <= value``, missing no; 1 the same, missing yes; 2 the code is in
+        the node's set; 3 missing; 4 ``x == value``, missing no; 5 the same,
+        missing yes.
+    value : (nodes,) float64
+    yes, no : (nodes,) int64
+        Next nodes, or ``-1 - v`` for leaf v.
+    root : (trees,) int64
+    set_start : (nodes + 1,) int64
+    set_codes : (codes,) int64
+    said : (leaves,) int64
+        What each leaf says, as a number.
+    """
+
+    feature: Any
+    kind: Any
+    value: Any
+    yes: Any
+    no: Any
+    root: Any
+    set_start: Any
+    set_codes: Any
+    said: Any
+
+
+@kernel
+def depth_of(yes: Any, no: Any) -> int:
+    """Edges from a root to the deepest end; -1 if a child does not come after its parent."""
+    depth = np.zeros(len(yes) + 1, dtype=np.int64)
+    deepest = np.int64(0)
+    for node in range(len(yes)):
+        for child in (yes[node], no[node]):
+            if child >= 0:
+                if child <= node or child >= len(yes):
+                    return np.int64(-1)
+                depth[child] = max(depth[child], depth[node] + 1)
+        deepest = max(deepest, depth[node] + 1)
+    return deepest
+
+
+@kernel
+def _says_yes(tables: Any, at: int, level: int) -> bool:
+    """The answer of a question to a level."""
+    kind = tables.kind[at]
+    if kind in (_LE_NO, _LE_YES):
+        return level <= tables.value[at]
+    if kind in (_EQ_NO, _EQ_YES):
+        return level == tables.value[at]
+    first, last = tables.set_start[at], tables.set_start[at + 1]
+    place = first + np.searchsorted(tables.set_codes[first:last], level)
+    return place < last and tables.set_codes[place] == level
+
+
+@kernel
+def _missing_says_yes(tables: Any, at: int) -> bool:
+    kind = tables.kind[at]
+    return kind in (_LE_YES, _MISSING, _EQ_YES)
+
+
+@kernel
+def _known_sides(walk: Any, tables: Any, at: int) -> tuple[bool, bool]:
+    """Whether known values of the box say yes, and whether they say no."""
+    column = walk.columns[tables.feature[at]]
+    kind, value = tables.kind[at], tables.value[at]
+    if not has_known(column):
+        return False, False
+    if kind == _MISSING:
+        return False, True
+    if not column.nominal:
+        if kind in (_LE_NO, _LE_YES):
+            return column.low < value, value < column.high
+        inside = column.low < value <= column.high
+        return inside, not inside or column.low < np.nextafter(column.high, -np.inf)
+    if kind == _IN:
+        members = np.int64(0)
+        for place in range(tables.set_start[at], tables.set_start[at + 1]):
+            code = tables.set_codes[place]
+            if 0 <= code < column.n_levels and walk.barred[column.first_level + code] == 0:
+                members += 1
+        return members > 0, members < column.n_open
+    some, others = False, False
+    for level in range(column.n_levels):
+        if walk.barred[column.first_level + level] == 0:
+            if _says_yes(tables, at, level):
+                some = True
+            else:
+                others = True
+    return some, others
+
+
+@kernel
+def _part(walk: Any, tables: Any, end: Any, step: int) -> None:
+    """Narrow the box to one side of a question (step 1), or undo that (step -1)."""
+    at, yes = end.node, end.side == 0
+    column = walk.columns[tables.feature[at]]
+    kind, value = tables.kind[at], tables.value[at]
+    if _missing_says_yes(tables, at) != yes:
+        column.no_missing += step
+    if kind == _MISSING:
+        if yes:
+            column.no_known += step
+    elif column.nominal:
+        for level in range(column.n_levels):
+            if _says_yes(tables, at, level) != yes:
+                place = column.first_level + level
+                column.n_open -= step if walk.barred[place] == (0 if step > 0 else 1) else 0
+                walk.barred[place] += step
+    elif step < 0:
+        if yes:
+            column.high = end.saved
+        else:
+            column.low = end.saved
+    elif yes:
+        end.saved, column.high = column.high, min(column.high, value)
+    else:
+        end.saved, column.low = column.low, max(column.low, value)
+
+
+@kernel
+def _fill(walk: Any, row: Any) -> None:
+    """A member of the box."""
+    for f in range(len(row)):
+        column = walk.columns[f]
+        row[f] = np.nan
+        if not has_known(column):
+            continue
+        if column.nominal:
+            for level in range(column.n_levels):
+                if walk.barred[column.first_level + level] == 0:
+                    row[f] = level
+                    break
+        elif column.high < np.inf:
+            row[f] = column.high
+        else:
+            row[f] = np.nextafter(column.low, np.inf) if column.low > -np.inf else 0.0
+
+
+@kernel
+def _agree(walk: Any, tables: Any, root: int, said: int, ends: Any, row: Any) -> int:
+    """Steps of the walk through one table with the box; negative if an end says otherwise."""
+    at, top, steps = root, np.int64(0), np.int64(0)
+    while True:
+        while at >= 0:
+            steps += 1
+            known_yes, known_no = _known_sides(walk, tables, at)
+            missing = walk.columns[tables.feature[at]].no_missing == 0
+            missing_yes = _missing_says_yes(tables, at)
+            if (known_yes or (missing and missing_yes)) and (
+                known_no or (missing and not missing_yes)
+            ):
+                ends[top].node, ends[top].side = at, 0
+                _part(walk, tables, ends[top], 1)
+                top += 1
+                at = tables.yes[at]
+            elif known_yes or (missing and missing_yes):
+                at = tables.yes[at]
+            else:
+                at = tables.no[at]
+        equal = tables.said[-1 - at] == said
+        if not equal:
+            _fill(walk, row)
+        going = False
+        while top > 0 and not going:
+            end = ends[top - 1]
+            _part(walk, tables, end, -1)
+            if end.side == 0 and equal:
+                end.side = 1
+                _part(walk, tables, end, 1)
+                at, going = tables.no[end.node], True
+            else:
+                top -= 1
+        if not equal:
+            return -steps
+        if not going:
+            return steps
+
+
+@kernel
+def same_answers(
+    walk: Any, roots: Any, said: Any, tables: Any, ends: Any, most: int, rows: Any
+) -> tuple[int, int, int]:
+    """Compare tables with trees, on every path.
+
+    Parameters
+    ----------
+    walk : treekit.kernels.reachability.Walk
+        The nodes of all trees joined, at no node, with room for the depth.
+    roots : (trees,) int64
+    said : (nodes,) int64
+        What each leaf of the trees says, as a number.
+    tables : Binary
+    ends : (depth,) END
+    most : int
+        Steps after which the comparison is given up.
+    rows : (rows, features) float64
+        Output: a row for each path that differs, until there is no room.
+
+    Returns
+    -------
+    trees, paths, differing : int
+        How many trees were compared, paths that agree, and paths that do not.
+    """
+    paths, differing, steps = np.int64(0), np.int64(0), np.int64(0)
+    none, depth = np.int64(-1), np.int64(0)
+    for tree in range(len(roots)):
+        node = roots[tree]
+        while node >= 0:
+            if walk.nodes[node].kind != _LEAF:
+                walk.stack[depth].node, walk.stack[depth].tried = node, -1
+                depth += 1
+            else:
+                taken = _agree(walk, tables, tables.root[tree], said[node], ends, rows[differing])
+                steps += abs(taken)
+                if taken < 0 or (taken == 0 and tables.said[-1 - tables.root[tree]] != said[node]):
+                    differing += 1
+                else:
+                    paths += 1
+                if differing == len(rows) or steps > most:
+                    return tree, paths, differing
+            node = none
+            while depth > 0 and node < 0:
+                frame = walk.stack[depth - 1]
+                above = walk.nodes[frame.node]
+                if frame.tried >= 0:
+                    leave(walk, frame.node, frame.tried, depth - 1)
+                frame.tried += 1
+                if frame.tried == above.n_children:
+                    depth -= 1
+                    continue
+                enter(walk, frame.node, frame.tried, depth - 1)
+                if possible(walk.columns[above.feature]):
+                    node = above.first_child + frame.tried
+    return len(roots), paths, differing

@@ -1,0 +1,252 @@
+"""The loop that turns an n-ary tree into plain binary nodes in pre-order.
+
+The loop that merges the conditions on the way to every leaf.
+
+A walk in depth-first order keeps the box of the current node up to date, so
+that the work is linear in the nodes and in what is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treekit.kernels.compile import kernel
+from treekit.kernels.reachability import enter, has_known, leave
+
+__all__ = [
+    "CONDITION",
+    "leaf_conditions",
+    "lower_nodes",
+]
+
+
+# ---------------------------------------------------------------- lowering
+
+# Numbers of `treekit.model.tree.Split` and `treekit.export.lower.Step`, which
+# compiled code cannot read from the enumerations.
+_SPLIT_LEAF, _SPLIT_THRESHOLD, _SPLIT_MISSING = 0, 1, 4
+_LEAF = 0
+_LE = 1
+_IN = 2
+_MISSING = 3
+
+
+@kernel
+def _levels_of_children(first_child: Any, level_start: Any, level_branch: Any) -> tuple[Any, Any]:
+    """Levels that lead to each node, as CSR over nodes, ascending within a node."""
+    n = len(first_child)
+    start = np.zeros(n + 1, dtype=np.int64)
+    for node in range(n):
+        for at in range(level_start[node], level_start[node + 1]):
+            if level_branch[at] >= 0:
+                start[first_child[node] + level_branch[at] + 1] += 1
+    for node in range(n):
+        start[node + 1] += start[node]
+    fill = start[:n].copy()
+    codes = np.empty(start[n], dtype=np.int32)
+    for node in range(n):
+        for at in range(level_start[node], level_start[node + 1]):
+            if level_branch[at] >= 0:
+                child = first_child[node] + level_branch[at]
+                codes[fill[child]] = at - level_start[node]
+                fill[child] += 1
+    return start, codes
+
+
+@kernel
+def lower_nodes(
+    split: Any,
+    first_child: Any,
+    n_children: Any,
+    missing: Any,
+    level_start: Any,
+    level_branch: Any,
+    bound: int,
+) -> tuple[Any, Any, Any, Any, Any, int]:
+    """Binary nodes of one tree, in pre-order, the yes branch first.
+
+    Parameters
+    ----------
+    split, first_child, n_children, missing, level_start, level_branch : arrays
+        As in `treekit.model.tree.Tree`.
+    bound : int
+        At least the number of binary nodes.
+
+    Returns
+    -------
+    kind : (m,) uint8
+        Number of a `treekit.export.lower.Step`.
+    source : (m,) int32
+        Node of the n-ary tree behind each binary node.
+    no : (m,) int32
+        Node of the no branch, -1 in leaves.  The yes branch is the next node.
+    set_start : (m + 1,) int64
+    set_codes : (codes,) int32
+    depth : int
+    """
+    n = len(split)
+    child_start, child_codes = _levels_of_children(first_child, level_start, level_branch)
+    kind = np.empty(bound, dtype=np.uint8)
+    source = np.empty(bound, dtype=np.int32)
+    no = np.full(bound, -1, dtype=np.int32)
+    set_start = np.zeros(bound + 1, dtype=np.int64)
+    set_codes = np.empty(len(child_codes), dtype=np.int32)
+    # What is still to do: a node from one of its branches on, the binary node
+    # whose no branch it is, and its depth.  Each entry belongs to another node.
+    waiting = np.empty((n, 4), dtype=np.int64)
+    waiting[0] = (0, 0, -1, 0)
+    left, made, coded, deepest = 1, 0, 0, 0
+    while left > 0:
+        left -= 1
+        node, branch, above, depth = waiting[left]
+        if above >= 0:
+            no[above] = made
+        while True:
+            first = first_child[node]
+            if split[node] == _SPLIT_LEAF:
+                kind[made] = _LEAF
+                source[made] = node
+                set_start[made + 1] = coded
+                made += 1
+                deepest = max(deepest, depth)
+                break
+            if split[node] == _SPLIT_THRESHOLD or split[node] == _SPLIT_MISSING:
+                kind[made] = _LE if split[node] == _SPLIT_THRESHOLD else _MISSING
+                waiting[left] = (first + 1, 0, made, depth + 1)
+                following = first
+            else:
+                while branch < n_children[node] and (
+                    branch == missing[node]
+                    or child_start[first + branch] == child_start[first + branch + 1]
+                ):
+                    branch += 1
+                if branch == n_children[node]:  # all that is left goes the missing way
+                    node, branch = first + missing[node], 0
+                    continue
+                following = first + branch
+                kind[made] = _IN
+                for at in range(child_start[following], child_start[following + 1]):
+                    set_codes[coded] = child_codes[at]
+                    coded += 1
+                waiting[left] = (node, branch + 1, made, depth + 1)
+            source[made] = node
+            set_start[made + 1] = coded
+            made += 1
+            left += 1
+            node, branch, depth = following, 0, depth + 1
+    return (
+        kind[:made].copy(),
+        source[:made].copy(),
+        no[:made].copy(),
+        set_start[: made + 1].copy(),
+        set_codes[:coded].copy(),
+        deepest,
+    )
+
+
+# ---------------------------------------------------------------- paths
+
+CONDITION = np.dtype(
+    [
+        ("column", np.int32),
+        ("low", np.float64),
+        ("high", np.float64),
+        ("known", np.bool_),
+        ("missing", np.bool_),
+        ("level_end", np.int64),
+    ]
+)
+"""One condition, as in `treekit.rules.conditions.ConditionTable`."""
+
+
+@kernel
+def _write_leaf(
+    walk: Any, bar: Any, asked: Any, conditions: Any, levels: Any, at: int, coded: int
+) -> tuple[int, int]:
+    """Append the conditions of one leaf; returns how many there are by then."""
+    for f in asked:
+        column = walk.columns[f]
+        any_known = has_known(column)
+        if column.nominal:
+            free = column.n_open == column.n_levels
+        else:
+            free = column.low == -np.inf and column.high == np.inf
+        if free and column.no_known == 0 and column.no_missing == bar[f]:
+            continue
+        n_coded = column.n_open if column.nominal and any_known else 0
+        if at < len(conditions):
+            condition = conditions[at]
+            condition.column = f
+            condition.low = column.low if any_known else -np.inf
+            condition.high = column.high if any_known else np.inf
+            condition.known = any_known
+            condition.missing = column.no_missing == 0
+            condition.level_end = coded + n_coded
+            to = coded
+            for level in range(column.n_levels if n_coded > 0 else 0):
+                if walk.barred[column.first_level + level] == 0:
+                    levels[to] = level
+                    to += 1
+        at += 1
+        coded += n_coded
+    return at, coded
+
+
+@kernel
+def leaf_conditions(
+    walk: Any, bar: Any, leaf: Any, end: Any, conditions: Any, levels: Any
+) -> tuple[int, int]:
+    """The merged conditions of every leaf of one tree, leaves in depth-first order.
+
+    Call it with empty outputs to learn their sizes, then again to fill them.
+
+    Parameters
+    ----------
+    walk : treekit.kernels.reachability.Walk
+        At the root, and left there; room for the depth and one more.
+    bar : (columns,) int64
+        1 where the model refuses missing values.
+    leaf, end : (leaves,) int64
+        Output: node number, and the number of conditions up to and with it.
+    conditions : (conditions,) CONDITION
+        Output: columns in the order the path asks them.
+    levels : (codes,) int32
+        Output: the levels that nominal conditions let through.
+
+    Returns
+    -------
+    n_conditions, n_levels : int
+    """
+    asked = np.zeros(len(walk.columns), dtype=np.int64)
+    # A plain 0 is a type of its own to numba: what it is passed to compiles twice (measured).
+    at, coded, depth, node = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    n_asked, row = 0, 0
+    while True:
+        if walk.nodes[node].kind == _LEAF:
+            at, coded = _write_leaf(walk, bar, asked[:n_asked], conditions, levels, at, coded)
+            leaf[row] = node
+            end[row] = at
+            row += 1
+            while depth > 0:  # up to the next branch that waits
+                depth -= 1
+                frame = walk.stack[depth]
+                leave(walk, frame.node, frame.tried, depth)
+                above = walk.nodes[frame.node]
+                n_asked -= walk.columns[above.feature].asked == 0
+                frame.tried += 1
+                if frame.tried < above.n_children:
+                    break
+            else:
+                return at, coded
+        else:
+            walk.stack[depth].node, walk.stack[depth].tried = node, 0
+        frame = walk.stack[depth]
+        above = walk.nodes[frame.node]
+        if walk.columns[above.feature].asked == 0:
+            asked[n_asked] = above.feature
+            n_asked += 1
+        enter(walk, frame.node, frame.tried, depth)
+        node = above.first_child + frame.tried
+        depth += 1

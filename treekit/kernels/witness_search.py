@@ -1,0 +1,760 @@
+"""The loop that constructs rows which reach the nodes of a tree and turn each way.
+
+Changes of single numbers of a row, after which a test says what it should.
+
+A sum of rounded additions is monotone in each of its numbers, so that the two
+neighbouring numbers between which it passes its threshold are found exactly,
+by bisection over the numbers of the input type.
+
+The loop that changes a row until it does what is wished of it at a node.
+
+A wish names a node, one of its tests and an outcome.  A row that reaches the
+node is copied; what the node asks before that test is made unknown (of a rule,
+all other conditions are met); then the test is made to say what is wished (see
+`treekit.kernels.witness_search`).
+
+The search for rows that show whether a split sends them the right way.
+
+A row that merely reaches a split does not prove it: if both sides happen to
+give that row the same answer, a wrong turn goes unseen.  So for each value
+that a split could send the wrong way, a search over pairs of leaves, one on
+the right side and one on the wrong, looks for a row whose answers differ.  It
+is complete up to a budget: if it ends without a row, no row exists.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treekit.kernels.compile import kernel
+from treekit.kernels.reachability import (
+    FULL_MASS,
+    RULE,
+    answers_below,
+    ask,
+    branch_at,
+    enter,
+    has_known,
+    leave,
+    possible,
+    reaches,
+    total_of,
+)
+
+__all__ = [
+    "ABOVE",
+    "ANY",
+    "AT_MOST",
+    "EXACT",
+    "LEVEL",
+    "MOST_WRONG_BRANCHES",
+    "REACHED",
+    "SET",
+    "SHARP",
+    "TELLS",
+    "UNKNOWN",
+    "WISH",
+    "Bits",
+    "Probing",
+    "branch_of",
+    "fill",
+    "grant",
+    "hide",
+    "hold",
+    "make_bits",
+    "number_in",
+    "probe_rows",
+    "rounded",
+    "shows_fault",
+    "telling_row",
+    "to_threshold",
+]
+
+
+# ---------------------------------------------------------------- probes
+
+# Numbers of `treekit.model.tree.Split`, which compiled code cannot read.
+_LEAF = 0
+_THRESHOLD = 1
+MOST_WRONG_BRANCHES = 8
+"""So many wrong branches of a multiway split are told apart from the right one."""
+
+
+@kernel
+def _candidate(
+    walk: Any, probing: Any, node: int, number: int, n_known: int, rng: Any
+) -> tuple[bool, float]:
+    """Whether a candidate can reach a split, and its value.
+
+    Candidates are the levels, or the two numbers next to the threshold, or for
+    MISSING splits any number; then missing, and an unseen category.
+    """
+    f = walk.nodes[node].feature
+    column = walk.columns[f]
+    known = column.no_known == 0
+    if number == n_known:
+        return column.no_missing == 0, np.nan
+    if number > n_known:
+        allowed = column.no_missing == 0 and column.nominal and probing.unseen
+        return allowed, float(column.n_levels)
+    if column.nominal:
+        return known and walk.barred[column.first_level + number] == 0, float(number)
+    if walk.nodes[node].kind == _THRESHOLD:
+        value = probing.around[probing.place[node], number]
+        return known and column.low < value <= column.high, value
+    return has_known(column), number_in(probing, f, column.low, column.high, rng)
+
+
+@kernel
+def _probe_split(
+    walk: Any, probing: Any, depth: int, node: int, rows: Any, count: int, tally: Any, rng: Any
+) -> int:
+    """Append rows that reach `node` and turn each way; returns how many rows there are."""
+    split = walk.nodes[node]
+    column = walk.columns[split.feature]
+    at_threshold = split.kind == _THRESHOLD
+    n_known = column.n_levels if column.nominal else 2 if at_threshold else 1
+    n_wrong = max(1, min(split.n_children - 1, MOST_WRONG_BRANCHES))
+    for number in range(n_known + 2):
+        allowed, value = _candidate(walk, probing, node, number, n_known, rng)
+        if not allowed:
+            continue
+        # An unseen category takes the missing branch of every node.
+        meaning = np.nan if number >= n_known else value
+        right = branch_of(walk, node, meaning)
+        for step in range(1, n_wrong + 1):
+            wrong = (right + step) % split.n_children
+            row = rows[count]
+            tally[telling_row(walk, probing, depth, node, meaning, wrong, row, rng)] += 1
+            row[split.feature] = value
+            count += 1
+        if at_threshold and number < n_known:
+            count = _around(walk, probing, node, right, rows, count)
+    return count
+
+
+@kernel
+def _around(walk: Any, probing: Any, node: int, side: int, rows: Any, count: int) -> int:
+    """Repeat the last row with the other values around the threshold on its `side`."""
+    split = walk.nodes[node]
+    column = walk.columns[split.feature]
+    values = probing.around[probing.place[node]]
+    base = count - 1
+    for number in range(2, len(values)):
+        x = values[number]
+        rounded = np.float64(np.float32(x)) if probing.narrow else x
+        inside = (rounded > column.low or column.low == -np.inf) and rounded <= column.high
+        if inside and (rounded <= split.threshold) == (side == 0):
+            for f in range(rows.shape[1]):
+                rows[count, f] = rows[base, f]
+            rows[count, split.feature] = x
+            count += 1
+    return count
+
+
+@kernel
+def _note(walk: Any, after: Any, at: int, can: Any) -> None:
+    """Mark what inputs can do at a node that some input reaches."""
+    can.node[at] = True
+    node = walk.nodes[at]
+    if node.kind == _LEAF:
+        return
+    column = walk.columns[node.feature]
+    can.missing[at] = column.no_missing == 0
+    if column.no_known > 0:
+        return
+    if node.kind == _THRESHOLD:
+        can.at[at] = column.low < node.threshold <= column.high
+        can.above[at] = column.low < after[at] <= column.high
+    for level in range(node.n_levels):
+        can.level[node.level_start + level] = walk.barred[column.first_level + level] == 0
+
+
+@kernel
+def probe_rows(
+    walk: Any, probing: Any, after: Any, rows: Any, can: Any, tally: Any, rng: Any
+) -> int:
+    """Rows that reach the wanted nodes of one tree, and all that inputs can do in it.
+
+    Parameters
+    ----------
+    walk : treekit.kernels.reachability.Walk
+        At the root, and left there; room for three times the depth.
+    probing : treekit.kernels.witness_search.Probing
+    after : (nodes,) float64
+        The next number of the input type above each threshold.
+    rows : (capacity, features) float64
+        Output; the caller bounds what a node can need.
+    can : treekit.kernels.reachability.Marks
+        Output: what some input touches; all False before.
+    tally : (3,) int64
+        Output, added to: wrong turns that a row shows; that no row can show;
+        and those for which the search was given up.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    int
+        Number of rows.
+    """
+    # A plain 0 is a type of its own to numba: what it is passed to compiles twice (measured).
+    count, depth, node, none = np.int64(0), np.int64(0), np.int64(0), np.int64(-1)
+    while node >= 0:
+        _note(walk, after, node, can)
+        if walk.nodes[node].kind != _LEAF:
+            if probing.wanted[node]:
+                count = _probe_split(walk, probing, depth, node, rows, count, tally, rng)
+            walk.stack[depth].node, walk.stack[depth].tried = node, -1
+            depth += 1
+        elif probing.wanted[node]:
+            fill(walk, probing, rows[count], none, 0.0, rng)
+            count += 1
+        # The next branch that an input can take, here or further up.
+        node = none
+        while depth > 0 and node < 0:
+            frame = walk.stack[depth - 1]
+            above = walk.nodes[frame.node]
+            if frame.tried >= 0:
+                leave(walk, frame.node, frame.tried, depth - 1)
+            frame.tried += 1
+            if frame.tried == above.n_children:
+                depth -= 1
+                continue
+            enter(walk, frame.node, frame.tried, depth - 1)
+            if possible(walk.columns[above.feature]):
+                node = above.first_child + frame.tried
+    return count
+
+
+# ---------------------------------------------------------------- changes
+
+_NEIGHBOURS = 16
+"""So many neighbours of one number are tried while another one is fitted to each."""
+
+
+class Bits(NamedTuple):
+    """Memory to take numbers of the input type apart in; see `make_bits`."""
+
+    narrow: Any
+    infinity: Any
+    word32: Any
+    float32: Any
+    word64: Any
+    float64: Any
+
+
+def make_bits(narrow: bool) -> Bits:
+    """One whole number of each size and the same memory as a number; infinity as a whole number."""
+    # One type for both sizes: the loops compile once.
+    word32, word64 = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int64)
+    infinity = np.int64(0xFF << 23 if narrow else 0x7FF << 52)
+    return Bits(narrow, infinity, word32, word32.view(np.float32), word64, word64.view(np.float64))
+
+
+@kernel
+def _number(key: int, bits: Any) -> float:
+    """The number of the input type at a place in their order; 0 stands at place 0.
+
+    `bits` is one whole number, and the same memory as a floating-point one:
+    int32 and float32 if `narrow`, else in 64 bits.
+    """
+    if bits.narrow:
+        bits.word32[0] = abs(key)
+        size = np.float64(bits.float32[0])
+    else:
+        bits.word64[0] = abs(key)
+        size = bits.float64[0]
+    return size if key >= 0 else -size
+
+
+@kernel
+def rounded(x: float, bits: Any) -> float:
+    """The nearest number of the input type."""
+    return np.float64(np.float32(x)) if bits.narrow else x
+
+
+@kernel
+def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, int]:
+    """Places of the neighbours of term `at` between which the test turns.
+
+    First the one at or below the threshold; equal if nothing turns.
+    """
+    feature, rising = routes.terms[at].feature, routes.terms[at].weight > 0
+    low, high = -bits.infinity, bits.infinity
+    threshold = routes.tests[test].threshold
+    for key in (low, high):
+        row[feature] = _number(key, bits)
+        if ((total_of(routes, test, row) <= threshold) == rising) != (key == low):
+            return low, low
+    while low + 1 < high:
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)  # their sum may overflow
+        row[feature] = _number(middle, bits)
+        if (total_of(routes, test, row) <= threshold) == rising:
+            low = middle
+        else:
+            high = middle
+    return (low, high) if rising else (high, low)
+
+
+@kernel
+def to_threshold(
+    routes: Any, test: int, above: bool, sharp: bool, term: int, row: Any, rng: Any, bits: Any
+) -> bool:
+    """Bring the sum of a linear test as near to its threshold as it gets, on one side.
+
+    One number, `term` or, below 0, any, is moved.  If `sharp`, a second one is
+    fitted to each neighbour of the first, so that the sum may hit the
+    threshold to the last bit.
+    """
+    first = routes.term_start[test]
+    count = routes.term_start[test + 1] - first
+    if term < 0:
+        term = int(rng.random() * count)
+    feature = routes.terms[first + term].feature
+    other = first + (term + 1 + int(rng.random() * (count - 1))) % count
+    if sharp and rng.random() < 0.5:
+        row[routes.terms[other].feature] = 0.0  # small numbers have the finest steps
+    found = _bisect(routes, test, first + term, row, bits)
+    if found[0] == found[1]:
+        return False
+    row[feature] = _number(found[1 if above else 0], bits)
+    if sharp:
+        _fit(routes, test, above, first + term, found[0], other, row, bits)
+    return True
+
+
+@kernel
+def _fit(
+    routes: Any, test: int, above: bool, at: int, key: int, other: int, row: Any, bits: Any
+) -> None:
+    """The neighbour of term `at`, at place `key`, with which term `other` hits best."""
+    best_at, best_other = row[routes.terms[at].feature], row[routes.terms[other].feature]
+    threshold = routes.tests[test].threshold
+    nearest = abs(total_of(routes, test, row) - threshold)
+    for step in range(_NEIGHBOURS):
+        row[routes.terms[at].feature] = _number(key + step - _NEIGHBOURS // 2, bits)
+        found = _bisect(routes, test, other, row, bits)
+        if found[0] == found[1]:
+            continue
+        row[routes.terms[other].feature] = _number(found[1 if above else 0], bits)
+        gap = abs(total_of(routes, test, row) - threshold)
+        if gap < nearest:
+            nearest = gap
+            best_at, best_other = row[routes.terms[at].feature], row[routes.terms[other].feature]
+    row[routes.terms[at].feature], row[routes.terms[other].feature] = best_at, best_other
+
+
+@kernel
+def shows_fault(routes: Any, test: int, term: int, towards: float, single: bool, row: Any) -> bool:
+    """Whether the row takes the other side if one number of a sum is off by its last bit.
+
+    The number is the weight of a term, a float32 if `single`, else a double;
+    or, for ``term < 0``, the threshold, a double.  `towards` is infinite.
+    """
+    threshold = routes.tests[test].threshold
+    right = total_of(routes, test, row) <= threshold
+    if term < 0:
+        threshold = np.nextafter(threshold, towards)
+    first = routes.term_start[test]
+    total = 0.0
+    for at in range(first, routes.term_start[test + 1]):
+        weight = routes.terms[at].weight
+        if at == first + term:
+            if single:
+                weight = np.float64(np.nextafter(np.float32(weight), np.float32(towards)))
+            else:
+                weight = np.nextafter(weight, towards)
+        total += weight * row[routes.terms[at].feature]
+    return (total <= threshold) != right
+
+
+@kernel
+def hold(routes: Any, test: int, row: Any, missing: bool, rng: Any, bits: Any) -> None:
+    """Make a condition of a rule say nothing, if it says that its rule is not met.
+
+    The number beside its threshold, so that the other bound of an interval is kept.
+    """
+    if ask(routes, test, row) < 0:
+        return
+    asked = routes.tests[test]
+    feature = asked.level_feature
+    if feature >= 0:
+        first = routes.level_start[test]
+        count = routes.level_start[test + 1] - first
+        start = int(rng.random() * count) if count > 0 else 0
+        for step in range(count):
+            code = (start + step) % count
+            if routes.level_branch[first + code] < 0:
+                row[feature] = code
+                return
+    else:
+        feature = routes.terms[routes.term_start[test]].feature
+        if asked.below < 0:
+            row[feature] = asked.threshold
+            return
+        if asked.above < 0:
+            if bits.narrow:
+                up = np.nextafter(np.float32(asked.threshold), np.float32(np.inf))
+                row[feature] = np.float64(up)
+            else:
+                row[feature] = np.nextafter(asked.threshold, np.inf)
+            return
+    if missing and asked.lost < 0:
+        row[feature] = np.nan
+
+
+@kernel
+def hide(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> None:
+    """Make a test unknown: by a missing value, a level without a branch, infinities that cancel."""
+    feature = routes.tests[test].level_feature
+    if feature >= 0:
+        first = routes.level_start[test]
+        count = routes.level_start[test + 1] - first
+        start = int(rng.random() * count) if count > 0 else 0
+        if missing and rng.random() < 0.6:
+            row[feature] = np.nan
+            return
+        for step in range(count):
+            code = (start + step) % count
+            if routes.level_branch[first + code] < 0:
+                row[feature] = code
+                return
+        if missing:
+            row[feature] = np.nan
+        return
+    first = routes.term_start[test]
+    count = routes.term_start[test + 1] - first
+    at = first + int(rng.random() * count)
+    if missing and (count == 1 or rng.random() < 0.7):
+        row[routes.terms[at].feature] = np.nan
+    elif count > 1:
+        other = first + (at - first + 1) % count
+        row[routes.terms[at].feature] = np.inf * np.sign(routes.terms[at].weight)
+        row[routes.terms[other].feature] = -np.inf * np.sign(routes.terms[other].weight)
+
+
+# ---------------------------------------------------------------- witness
+
+AT_MOST, ABOVE, LEVEL, UNKNOWN, SET, ANY = range(6)
+"""Goals: a sum next to the threshold on either side; a level; nothing known; a given value; any."""
+
+REACHED, TELLS, SHARP, EXACT = 1, 2, 3, 4
+"""Outcomes: it came true; a wrong turn there would show in the answer; also the last bit would,
+of a weight as a float32; and as a double."""
+
+WISH = np.dtype(
+    [
+        *((name, np.int64) for name in ("node", "target", "test", "goal", "step", "term")),
+        ("value", np.float64),
+        ("sharp", np.bool_),
+    ]
+)
+"""One wish.
+
+``target`` is what the row must reach, whatever branch ``node`` takes; ``step``
+leads from the right branch to the wrong one; ``value`` is a level's code, or
+SET's.  With ``sharp``, the last bit of a sum's ``term`` (-1 = of the
+threshold), towards the infinite ``value``, is to show, from either side of the
+threshold; or, for UNKNOWN, that of the shares of a row that divides.
+"""
+
+
+@kernel
+def _change(
+    routes: Any, wish: Any, row: Any, spare: Any, missing: bool, rng: Any, bits: Any
+) -> bool:
+    """Change a row as wished; False if it cannot be."""
+    if wish.test < 0:
+        feature = routes.nodes[wish.node].feature
+        if wish.goal == UNKNOWN:
+            row[feature] = np.nan
+        elif np.isnan(row[feature]):
+            row[feature] = spare[feature]
+        return True
+    column = routes.nodes[wish.node].asks
+    first = routes.test_start[column]
+    last = routes.test_start[column + 1] if wish.goal == UNKNOWN else wish.test
+    if routes.nodes[wish.node].kind == RULE:  # all other conditions are to be met
+        for test in range(first, routes.test_start[column + 1]):
+            hold(routes, test, row, missing, rng, bits)
+    else:
+        for test in range(first, last):
+            hide(routes, test, row, missing, rng)
+    if wish.goal == UNKNOWN:
+        return True
+    if wish.goal == LEVEL:
+        row[routes.tests[wish.test].level_feature] = wish.value
+        return True
+    if routes.tests[wish.test].level_feature >= 0:  # SET: a category outside the vocabulary
+        row[routes.tests[wish.test].level_feature] = np.nan
+        return True
+    for at in range(routes.term_start[wish.test], routes.term_start[wish.test + 1]):
+        feature = routes.terms[at].feature
+        if not np.isfinite(row[feature]):
+            row[feature] = spare[feature]
+    if wish.goal == SET:
+        row[routes.terms[routes.term_start[wish.test]].feature] = rounded(wish.value, bits)
+        return True
+    above = wish.goal == ABOVE
+    return to_threshold(routes, wish.test, above, wish.sharp, wish.term, row, rng, bits)
+
+
+@kernel
+def _came_true(routes: Any, wish: Any, row: Any) -> bool:
+    """Whether a row that reaches the node does there what is wished."""
+    branch = branch_at(routes, wish.node, row)
+    if wish.test < 0:
+        return branch == (0 if wish.goal == UNKNOWN else 1)
+    if wish.goal == UNKNOWN:
+        return branch < 0
+    column = routes.nodes[wish.node].asks
+    for test in range(routes.test_start[column], wish.test):
+        if ask(routes, test, row) >= 0:
+            return False
+    if wish.goal in (AT_MOST, ABOVE):
+        total = total_of(routes, wish.test, row)
+        at_most = total <= routes.tests[wish.test].threshold
+        return not np.isnan(total) and at_most == (wish.goal == AT_MOST)
+    return True
+
+
+@kernel
+def _tells(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
+    """Whether the answer of the tree would be another if the node sent the row the wrong way."""
+    node = wish.node
+    branch = branch_at(routes, node, row)
+    right = routes.nodes[node].missing if branch < 0 else branch
+    wrong = (right + wish.step) % routes.nodes[node].n_children
+    answers_below(routes, node, row, stack, answers[0])
+    answers_below(routes, routes.nodes[node].first_child + wrong, row, stack, answers[1])
+    for k in range(answers.shape[1]):
+        if answers[0, k] != answers[1, k]:
+            return True
+    return False
+
+
+@kernel
+def _sharpness(routes: Any, wish: Any, row: Any, mass: int) -> int:
+    """The outcome of a wish that tells: whether a last bit would, of a sum or of shares."""
+    if not wish.sharp:
+        return TELLS
+    if wish.goal == UNKNOWN:
+        return EXACT if mass == FULL_MASS else TELLS
+    if not shows_fault(routes, wish.test, wish.term, wish.value, True, row):
+        return TELLS
+    return EXACT if shows_fault(routes, wish.test, wish.term, wish.value, False, row) else SHARP
+
+
+@kernel
+def grant(
+    routes: Any, wishes: Any, rows: Any, spare: Any, missing: bool, rng: Any,
+    bits: Any, outcome: Any,
+) -> None:  # fmt: skip
+    """Change each row so that its wish comes true, if that succeeds.
+
+    Parameters
+    ----------
+    routes : treekit.kernels.reachability.Routes
+    wishes : (wishes,) WISH
+    rows : (wishes, features) float64
+        Rows that reach the wishes' nodes, of the input type; changed.
+    spare : (wishes, features) float64
+        Known values for columns that need one.
+    missing : bool
+        Whether rows may have missing values.
+    rng : numpy.random.Generator
+    bits : treekit.kernels.witness_search.Bits
+    outcome : (wishes,) int64
+        Output: 0, `REACHED`, `TELLS`, `SHARP` or `EXACT`.
+    """
+    stack = np.empty((len(routes.nodes) + 1, 2), dtype=np.int64)
+    path = np.empty(len(routes.nodes), dtype=np.int64)
+    answers = np.empty((2, routes.units.shape[1]), dtype=np.int64)
+    for i in range(len(wishes)):
+        wish, row = wishes[i], rows[i]
+        outcome[i] = 0
+        if not _change(routes, wish, row, spare[i], missing, rng, bits):
+            continue
+        mass = reaches(routes, wish.target, wish.node, row, path)
+        if mass == 0 or not _came_true(routes, wish, row):
+            continue
+        outcome[i] = REACHED
+        if _tells(routes, wish, row, stack, answers):
+            outcome[i] = _sharpness(routes, wish, row, mass)
+        if wish.goal == SET:
+            feature = routes.tests[wish.test].level_feature
+            if feature < 0:
+                feature = routes.terms[routes.term_start[wish.test]].feature
+            row[feature] = wish.value
+
+
+# ---------------------------------------------------------------- wrongturns
+
+_MISSING = 4
+_SHOWN, _NEVER_SHOWN, _GIVEN_UP = 0, 1, 2
+
+
+class Probing(NamedTuple):
+    """What to probe a tree with.
+
+    Attributes
+    ----------
+    wanted : (nodes,) bool
+        The nodes that get rows.
+    place : (nodes,) int64
+        A leaf's row of `units`; a wanted threshold's row of `around`.
+    units : (leaves, outputs) int64
+    around : (splits, candidates) float64
+        The threshold, the next number of the input type above it, then other
+        values around it; NaN = none.
+    pool : (thresholds, 2) float64
+        The thresholds of all trees, ascending in each column, and the next
+        number of the input type above each.
+    pool_start : (features + 1,) int64
+    unseen : bool
+        Whether a category outside the vocabulary is accepted, as missing.
+    narrow : bool
+        Whether numbers are rounded to float32.
+    budget : int
+        Pairs of leaves to compare before a search is given up.
+    """
+
+    wanted: Any
+    place: Any
+    units: Any
+    around: Any
+    pool: Any
+    pool_start: Any
+    unseen: Any
+    narrow: Any
+    budget: Any
+
+
+@kernel
+def number_in(probing: Any, f: int, low: float, high: float, rng: Any) -> float:
+    """A number in ``(low, high]``, a threshold or the next number above one if there are any."""
+    start, end = probing.pool_start[f], probing.pool_start[f + 1]
+    thresholds = probing.pool[start:end, 0]
+    first = np.searchsorted(thresholds, low, side="right")
+    last = np.searchsorted(thresholds, high, side="right")
+    if first < last:
+        k = first + int(rng.random() * (last - first))
+        if thresholds[k] < high and rng.random() < 0.5:
+            return probing.pool[start + k, 1]
+        return thresholds[k]
+    if first > 0:  # nothing is asked above `low`
+        return probing.pool[start + first - 1, 1]
+    return np.floor(rng.random() * 7.0) - 3.0
+
+
+@kernel
+def fill(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: Any) -> None:
+    """Choose a row of the box, column `fixed` at `value`."""
+    for f in range(len(row)):
+        column = walk.columns[f]
+        if f == fixed:
+            row[f] = value
+        elif column.no_missing == 0 and (not has_known(column) or rng.random() < 0.1):
+            row[f] = np.nan
+        elif column.nominal:
+            level = int(rng.random() * column.n_levels)
+            while walk.barred[column.first_level + level] > 0:
+                level = (level + 1) % column.n_levels
+            row[f] = level
+        else:
+            row[f] = number_in(probing, f, column.low, column.high, rng)
+
+
+@kernel
+def branch_of(walk: Any, at: int, value: float) -> int:
+    """The branch that `value` takes; it is a number of the input type, or a code."""
+    node = walk.nodes[at]
+    if node.kind == _MISSING:
+        return 0 if np.isnan(value) else 1
+    if node.kind == _THRESHOLD:
+        if np.isnan(value):
+            return node.missing
+        return 0 if value <= node.threshold else 1
+    if 0 <= value < node.n_levels:
+        goes = walk.level_branch[node.level_start + int(value)]
+        if goes >= 0:
+            return goes
+    return node.missing
+
+
+@kernel
+def telling_row(
+    walk: Any, probing: Any, depth: int, node: int, value: float, wrong: int, row: Any, rng: Any
+) -> int:
+    """Fill `row` so that it reaches `node` with `value`, and branch `wrong` would show.
+
+    Depth-first over the leaves below the right branch and, for each, those
+    below the wrong one, within one box.  Nodes that ask the fixed column have
+    no choice.  `depth` frames of the stack are in use and stay.
+    """
+    f = walk.nodes[node].feature
+    first_child = walk.nodes[node].first_child
+    at, right = first_child + branch_of(walk, node, value), np.int64(-1)
+    top, pairs = depth, 0
+    result = _NEVER_SHOWN
+    while True:
+        while walk.nodes[at].kind != _LEAF and walk.nodes[at].feature == f:
+            at = walk.nodes[at].first_child + branch_of(walk, at, value)
+        if walk.nodes[at].kind != _LEAF:
+            frame = walk.stack[top]
+            frame.node, frame.tried = at, 0
+            frame.first = int(rng.random() * walk.nodes[at].n_children)
+            frame.phase = 0 if right < 0 else 1
+            top += 1
+        elif right < 0:
+            right, at = at, first_child + wrong
+            continue
+        else:
+            pairs += 1
+            a, b = probing.place[right], probing.place[at]
+            for k in range(probing.units.shape[1]):
+                if probing.units[a, k] != probing.units[b, k]:
+                    result = _SHOWN
+            if result != _SHOWN and pairs >= probing.budget:
+                result = _GIVEN_UP
+            if result != _NEVER_SHOWN:
+                break
+        top, at, right = _next_branch(walk, depth, top, right)
+        if top == depth:
+            break
+    fill(walk, probing, row, f, value, rng)
+    while top > depth:
+        top -= 1
+        _leave_frame(walk, top)
+    return result
+
+
+@kernel
+def _leave_frame(walk: Any, depth: int) -> None:
+    """Undo the branch that the frame tried last."""
+    frame = walk.stack[depth]
+    n = walk.nodes[frame.node].n_children
+    leave(walk, frame.node, (frame.first + frame.tried - 1) % n, depth)
+
+
+@kernel
+def _next_branch(walk: Any, depth: int, top: int, right: int) -> tuple[int, int, int]:
+    """Enter the next possible branch of the uppermost frame; ``top == depth`` if none is left."""
+    while top > depth:
+        frame = walk.stack[top - 1]
+        node = walk.nodes[frame.node]
+        if frame.tried > 0:
+            _leave_frame(walk, top - 1)
+        if frame.phase == 0:
+            right = -1
+        while frame.tried < node.n_children:
+            branch = (frame.first + frame.tried) % node.n_children
+            frame.tried += 1
+            enter(walk, frame.node, branch, top - 1)
+            if possible(walk.columns[node.feature]):
+                return top, node.first_child + branch, right
+            _leave_frame(walk, top - 1)
+        top -= 1
+    return top, -1, right
