@@ -14,15 +14,11 @@ from treekit.criteria.classes import entropy, gain_ratio, gini
 from treekit.criteria.numbers import squared_error
 from treekit.data.binning import make_table
 from treekit.data.out_of_core import lines_of
-from treekit.grow.before import always
-from treekit.grow.blocks import Blocks
-from treekit.grow.builder import grow_tree
-from treekit.grow.criterion import CompiledCriterion, compile_criterion
-from treekit.grow.plugins import Origin
+from treekit.grow.compile_criterion import Blocks, CompiledCriterion, always, compile_criterion
+from treekit.grow.compile_plugin import Origin
+from treekit.grow.compile_splitter import compile_splitter
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
-from treekit.grow.scratch import make_scratch
-from treekit.grow.splitter import compile_splitter
-from treekit.grow.target import (
+from treekit.grow.target_statistics import (
     Target,
     class_target,
     classes_target,
@@ -30,6 +26,7 @@ from treekit.grow.target import (
     numbers_target,
     rank_target,
 )
+from treekit.grow.tree_builder import grow_tree, make_scratch
 from treekit.kernels.records import PLAIN, Limits, Ways
 from treekit.model.tree import Split, Tree
 from treekit.splitters.axis import AXIS

@@ -15,8 +15,8 @@ import pytest
 import treekit
 from treekit import splitting
 from treekit.criteria import classes
-from treekit.grow.fingerprint import fingerprint
-from treekit.grow.splitter import _compiled_find
+from treekit.grow.compile_splitter import _compiled_find
+from treekit.grow.function_identity import fingerprint
 from treekit.kernels import compile as kept
 from treekit.kernels import score_batch as predict
 from treekit.kernels.compile import compiling, kernel
@@ -72,8 +72,8 @@ import sys
 import numpy as np
 from numba.core.event import install_recorder
 import plugin
-from treekit.grow.asking import Origin
-from treekit.grow.criterion import compile_criterion
+from treekit.grow.compile_plugin import Origin
+from treekit.grow.compile_criterion import compile_criterion
 
 told = []
 with install_recorder("numba:compile") as recorder:

@@ -13,12 +13,10 @@ import pytest
 from numba.extending import overload
 
 from treekit import CriterionFunctions
-from treekit.grow import copies
-from treekit.grow.asking import Origin
-from treekit.grow.criterion import compile_criterion
-from treekit.grow.fingerprint import fingerprint
-from treekit.grow.identity import identity
-from treekit.grow.plugins import attempt
+from treekit.grow import function_identity as copies
+from treekit.grow.compile_criterion import compile_criterion
+from treekit.grow.compile_plugin import Origin, attempt
+from treekit.grow.function_identity import fingerprint, identity
 
 Pair = namedtuple("Pair", ["x", "y"])
 Turned = namedtuple("Pair", ["y", "x"])

@@ -17,9 +17,9 @@ from tests.reference import fractional as oracle
 from tests.reference.grow import Problem
 from tests.test_grow import problem_of
 from tests.tiers import later
-from treekit.grow.builder import grow_tree
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares, part_rows, route
+from treekit.grow.tree_builder import grow_tree
 from treekit.kernels.records import Ways
 from treekit.model.tree import Split
 

@@ -17,9 +17,9 @@ from tests.growing import grow, recipe_of, same_tree
 from tests.reference import grow as reference
 from tests.tiers import later
 from treekit.criteria.ranks import quantile_loss
-from treekit.grow.builder import grow_tree
-from treekit.grow.criterion import CompiledCriterion, compile_criterion
-from treekit.grow.plugins import Origin
+from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion
+from treekit.grow.compile_plugin import Origin
+from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import node_statistics as tally
 from treekit.kernels import quantile_splits as bitset
 from treekit.kernels import quantile_splits as rank_groups

@@ -15,9 +15,9 @@ from tests.growing import AXIS, built_in, grow, recipe_of, same_tree
 from tests.reference import grow as reference
 from treekit.contracts import CriterionFunctions
 from treekit.errors import PluginError, TreekitWarning
-from treekit.grow.builder import grow_tree
-from treekit.grow.criterion import CompiledCriterion, compile_criterion
-from treekit.grow.plugins import Origin
+from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion
+from treekit.grow.compile_plugin import Origin
+from treekit.grow.tree_builder import grow_tree
 from treekit.model.tree import Split
 from treekit.splitting import (
     branch_stats,

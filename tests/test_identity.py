@@ -8,7 +8,7 @@ import pytest
 
 import treekit
 from treekit import Criterion, CriterionFunctions
-from treekit.grow.identity import identity
+from treekit.grow.function_identity import identity
 from treekit.training import compiled
 
 RNG = np.random.default_rng(0)

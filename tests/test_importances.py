@@ -13,7 +13,7 @@ import treekit
 from treekit import DataError, RandomForestClassifier, RandomForestRegressor, SettingError
 from treekit.data.dataset import make_dataset
 from treekit.data.schema import Column, Schema
-from treekit.grow.forest import bags
+from treekit.grow.forest_builder import bags
 from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import make_model
 from treekit.model.tree import Split

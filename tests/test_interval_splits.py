@@ -9,7 +9,7 @@ import pytest
 import treekit
 from treekit import Pruner, PrunerFunctions, Splitter, SplitterFunctions
 from treekit.errors import PluginError
-from treekit.grow.proposed import are_intervals
+from treekit.grow.compile_splitter import are_intervals
 from treekit.kernels.records import Table
 from treekit.model.scoring import leaf_indices
 from treekit.splitting import (

@@ -23,8 +23,8 @@ from tests.growing import grow, recipe_of
 from tests.reference.grow import Problem
 from treekit.criteria.ranks import quantile_loss
 from treekit.data.schema import Column, Schema
-from treekit.grow.criterion import compile_criterion
-from treekit.grow.plugins import Origin
+from treekit.grow.compile_criterion import compile_criterion
+from treekit.grow.compile_plugin import Origin
 from treekit.grow.route import route
 from treekit.kernels import axis_splits as axis
 from treekit.kernels import feature_codes as keys

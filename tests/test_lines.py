@@ -14,10 +14,10 @@ from tests.reference.grow import Problem
 from treekit.criteria.ranks import quantile_loss
 from treekit.data import out_of_core as room
 from treekit.data.out_of_core import lines_of
-from treekit.grow.builder import grow_tree
-from treekit.grow.criterion import compile_criterion
-from treekit.grow.plugins import Origin
+from treekit.grow.compile_criterion import compile_criterion
+from treekit.grow.compile_plugin import Origin
 from treekit.grow.recipe import GrownTree, Recipe
+from treekit.grow.tree_builder import grow_tree
 from treekit.kernels.compile import Finder
 from treekit.kernels.random_splits import find_random
 

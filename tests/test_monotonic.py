@@ -16,7 +16,7 @@ from tests.growing import grow
 from tests.reference import grow as reference
 from treekit.data.schema import Column, Schema
 from treekit.estimators import DecisionTreeClassifier, DecisionTreeRegressor
-from treekit.grow.monotonic import constrained, is_monotonic
+from treekit.grow.tree_builder import constrained, is_monotonic
 from treekit.model.builder import build_tree, leaf, threshold
 
 SIGNS = st.sampled_from([-1, 0, 1])

@@ -17,8 +17,8 @@ from tests.reference import prune as reference
 from tests.reference.grow import Problem
 from treekit import DataError, registry
 from treekit.data.binning import make_table
-from treekit.grow.builder import grow_tree
 from treekit.grow.recipe import GrownTree
+from treekit.grow.tree_builder import grow_tree
 from treekit.model.tree import Tree
 from treekit.pruners.collapse import collapse
 from treekit.pruners.context import Context

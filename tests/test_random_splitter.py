@@ -19,8 +19,8 @@ from tests.test_training import noisy, same_tree
 from treekit import RandomForestClassifier, RandomForestRegressor
 from treekit.data.binning import keys_of, make_key_table
 from treekit.data.encoding import encode_rows
-from treekit.grow.scratch import make_scratch
-from treekit.grow.target import class_target
+from treekit.grow.target_statistics import class_target
+from treekit.grow.tree_builder import make_scratch
 from treekit.kernels.node_statistics import ALIKE, add_side, pack
 from treekit.kernels.random_splits import KEYS
 from treekit.model.fixed_point import floor_to

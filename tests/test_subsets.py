@@ -15,7 +15,7 @@ from tests.reference import grow as reference
 from tests.test_grow import check, problem_of
 from tests.tiers import later
 from treekit.errors import SettingError
-from treekit.grow.defaults import share_key
+from treekit.grow.compile_criterion import share_key
 from treekit.model.tree import Split
 
 

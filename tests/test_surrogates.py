@@ -15,9 +15,9 @@ from tests.reference import grow as reference
 from tests.reference import surrogates as slow
 from tests.test_grow import problem_of
 from treekit.data.dataset import make_dataset
-from treekit.grow.builder import grow_tree
 from treekit.grow.recipe import GrownTree, SurrogateRule
 from treekit.grow.route import route
+from treekit.grow.tree_builder import grow_tree
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.training import fit

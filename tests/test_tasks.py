@@ -28,9 +28,8 @@ from treekit.cli import main
 from treekit.contracts import Ranks
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.estimators import DecisionTreeClassifier, DecisionTreeRegressor
-from treekit.grow.bootstrap import make_bootstrap
-from treekit.grow.grid import grid_of
-from treekit.grow.layouts import layout_target
+from treekit.grow.forest_builder import make_bootstrap
+from treekit.grow.target_statistics import grid_of, layout_target
 from treekit.kernels.records import Table
 from treekit.testing import check_pruner
 from treekit.training.tasks import MOST_CELLS

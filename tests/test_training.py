@@ -322,7 +322,7 @@ def test_the_out_of_bag_score_is_that_of_the_trees_which_did_not_see_the_row(tas
 
 def rows_out_of_bag(dataset, trees: int, seed: int) -> np.ndarray:
     """(trees, rows) bool: the rows that the trees' own bootstrap draws leave out."""
-    from treekit.grow.bootstrap import make_bootstrap
+    from treekit.grow.forest_builder import make_bootstrap
     from treekit.training.plan import make_plan
     from treekit.training.run import make_recipe
 

@@ -14,8 +14,8 @@ from tests.growing import recipe_of
 from tests.reference.grow import Problem
 from treekit import DataError, DecisionTreeClassifier, RandomForestRegressor, SettingError
 from treekit.data.dataset import make_dataset, make_validation
-from treekit.grow.builder import grow_tree
-from treekit.grow.held import held_table, held_target
+from treekit.grow.held_out import held_table, held_target
+from treekit.grow.tree_builder import grow_tree
 from treekit.model.model import make_model
 from treekit.model.scoring import leaf_indices
 

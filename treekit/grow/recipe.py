@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Dtype
-from treekit.grow.criterion import CompiledCriterion
-from treekit.grow.held import Held
-from treekit.grow.splitter import CompiledSplitter
-from treekit.grow.target import Target
+from treekit.grow.compile_criterion import CompiledCriterion
+from treekit.grow.compile_splitter import CompiledSplitter
+from treekit.grow.held_out import Held
+from treekit.grow.target_statistics import Target
 from treekit.kernels.function_pointers import Pointer
 from treekit.kernels.records import PLAIN, Limits, Rows, Table, Ways
 from treekit.model.tree import Tree

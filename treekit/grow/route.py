@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from treekit.grow.grid import grid_of
+from treekit.grow.target_statistics import grid_of
 from treekit.kernels.grow_tree import NODE
 from treekit.kernels.records import Rows, Table
 from treekit.kernels.route_rows import Splits

@@ -93,7 +93,7 @@ def find_axis(
     node : Node
     scratch : Scratch
     scan, many, key, choose, penalty : pointers
-        See `treekit.grow.criterion`; key None = the search of levels is not compiled.
+        See `treekit.grow.compile_criterion`; key None = the search of levels is not compiled.
     n_keys : int
         Orderings of categories to try for subset splits.
     use_choose : bool

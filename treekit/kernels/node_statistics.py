@@ -8,7 +8,7 @@ by side in one word, so that a row costs one addition of integers.
 
 Statistics of the rows on one side of a test, in one pass without branches.
 
-Sums of statistics are exact in any order (`treekit.grow.target`), so that how
+Sums of statistics are exact in any order (`treekit.grow.target_statistics`), so that how
 they are taken is free.  Classes of whole weights, the common case, are counted
 in integers: all classes of a row in one word, which adds to the sum as it is
 or masked.  Cells of float64 instead, one of which each row adds to, wait for

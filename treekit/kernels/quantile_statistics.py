@@ -3,7 +3,7 @@
 Rows of a rank target are ``(w, y, w * (y - center))`` and lie ascending by y in
 every node, because rows are sorted once and partitions are stable: a row's
 position is its rank.  Sums are taken of the centred numbers, which lie on a
-grid (`treekit.grow.target`); quantiles are the numbers themselves.  Statistics
+grid (`treekit.grow.target_statistics`); quantiles are the numbers themselves.  Statistics
 are ``(weight, q, below, above)``, as `treekit.contracts.Ranks` says.
 """
 

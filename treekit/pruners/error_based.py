@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import PrunerFunctions
-from treekit.grow.grid import grid_of
 from treekit.grow.route import splits_of
+from treekit.grow.target_statistics import grid_of
 from treekit.kernels.pruning import (
     Bound,
     cheapest_cuts,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from treekit.grow.criterion import FROZEN_CELLS, FROZEN_MATRIX, PENALTY
-from treekit.grow.plugins import Complaint, attempt
+from treekit.grow.compile_criterion import FROZEN_CELLS, FROZEN_MATRIX, PENALTY
+from treekit.grow.compile_plugin import Complaint, attempt
 from treekit.testing.examples import shown_call
 from treekit.testing.laws import broken, inapplicable
 from treekit.testing.report import Law

@@ -40,7 +40,7 @@ class Fitted:
     model : Model
     oob_votes : (rows, outputs) float64 or None
         Sums over the trees for which a training row was out of bag; see
-        `treekit.grow.forest.Forest`.
+        `treekit.grow.forest_builder.Forest`.
     oob_times : (rows,) int64 or None
     """
 

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from treekit.contracts import CriterionFunctions
-from treekit.grow.before import compile_before
-from treekit.grow.criterion import CompiledCriterion, compile_criterion
-from treekit.grow.identity import identity
-from treekit.grow.plugins import Origin
-from treekit.grow.scratch import make_scratch
-from treekit.grow.splitter import CompiledSplitter, compile_splitter
-from treekit.grow.target import Target
+from treekit.grow.compile_criterion import CompiledCriterion, compile_before, compile_criterion
+from treekit.grow.compile_plugin import Origin
+from treekit.grow.compile_splitter import CompiledSplitter, compile_splitter
+from treekit.grow.function_identity import identity
+from treekit.grow.target_statistics import Target
+from treekit.grow.tree_builder import make_scratch
 from treekit.kernels.function_pointers import Pointer
 from treekit.kernels.records import Table
 from treekit.training.part import Part

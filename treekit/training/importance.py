@@ -198,7 +198,7 @@ def _by_repeats(model: Model, dataset: Dataset, repeats: int) -> Iterator[Case]:
 
 def _by_trees(model: Model, dataset: Dataset) -> Iterator[Case]:
     """Each tree alone with its rows out of bag, drawn again from the seed."""
-    from treekit.grow.forest import bags
+    from treekit.grow.forest_builder import bags
     from treekit.training.recipe import make_recipe
 
     settings = model.settings

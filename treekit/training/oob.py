@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
-from treekit.grow.forest import Vote
+from treekit.grow.forest_builder import Vote
 from treekit.model.model import Model, least_cost, spread
 from treekit.model.tree import Tree
 from treekit.training.plan import Plan

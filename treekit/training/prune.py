@@ -12,10 +12,10 @@ import numpy as np
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, ModelError, PluginError, SettingError
-from treekit.grow.asking import asked, frozen
-from treekit.grow.blocks import plain_mean
-from treekit.grow.monotonic import constrained, is_monotonic
+from treekit.grow.compile_criterion import plain_mean
+from treekit.grow.compile_plugin import asked, frozen
 from treekit.grow.recipe import GrownTree, Recipe
+from treekit.grow.tree_builder import constrained, is_monotonic
 from treekit.isolation import FOREIGN, cause
 from treekit.model.json_values import to_json
 from treekit.model.tree import Tree

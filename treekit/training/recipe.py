@@ -12,8 +12,8 @@ from treekit.data.binning import make_key_table, make_table
 from treekit.data.dataset import Dataset
 from treekit.data.out_of_core import lines_of
 from treekit.errors import SettingError
-from treekit.grow.before import always
-from treekit.grow.held import Held, held_table, held_target
+from treekit.grow.compile_criterion import always
+from treekit.grow.held_out import Held, held_table, held_target
 from treekit.grow.recipe import Recipe, SurrogateRule
 from treekit.kernels.compile import Finder
 from treekit.kernels.records import Limits, Table, Ways

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, SettingError
-from treekit.grow.builder import grow_held, grow_tree
-from treekit.grow.forest import grow_forest
+from treekit.grow.forest_builder import grow_forest
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares
+from treekit.grow.tree_builder import grow_held, grow_tree
 from treekit.model.model import make_model
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree

@@ -8,11 +8,11 @@ import numpy.typing as npt
 from treekit.contracts import CriterionFunctions, Ranks
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
-from treekit.grow.layouts import layout_target
-from treekit.grow.target import (
+from treekit.grow.target_statistics import (
     Target,
     class_target,
     classes_target,
+    layout_target,
     number_target,
     numbers_target,
     rank_target,

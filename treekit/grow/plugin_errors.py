@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.grow.asking import Origin, asked, shown
+from treekit.grow.compile_plugin import Origin, asked, shown
 from treekit.grow.recipe import Recipe
 from treekit.isolation import cause
 from treekit.kernels.grow_tree import Grown
@@ -27,7 +27,11 @@ from treekit.kernels.records import (
     Limits,
 )
 
-__all__ = ["check_sizes", "culprit", "stopped"]
+__all__ = [
+    "check_sizes",
+    "culprit",
+    "stopped",
+]
 
 Numbers = npt.NDArray[np.float64]
 _NEITHER = "is NaN or infinite"

@@ -11,11 +11,15 @@ import numpy.typing as npt
 
 from treekit.data.binning import Coding, make_table
 from treekit.data.schema import Dtype
-from treekit.grow.target import Target, class_blocks
+from treekit.grow.target_statistics import Target, class_blocks
 from treekit.kernels.records import Rows, Table
 from treekit.model.fixed_point import threshold_between
 
-__all__ = ["Held", "held_table", "held_target"]
+__all__ = [
+    "Held",
+    "held_table",
+    "held_target",
+]
 
 
 @dataclass(frozen=True)

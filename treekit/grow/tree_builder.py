@@ -1,0 +1,585 @@
+"""One tree: rows, criterion and splitter in, a `Tree` out.
+
+The builder sees records and arrays only: names were resolved at the edge.
+
+A `Tree` out of the nodes that the kernel grew.
+
+What the nodes of a tree say, from their statistics.
+
+Surrogates of a grown tree: memory to find them in, and their part of a `Tree`.
+
+Working memory for the growth of one tree.
+
+Trees that rise or fall with a column: answers put within the bounds of their splits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from treekit.contracts import Layout
+from treekit.data.binning import Coding
+from treekit.data.schema import Dtype
+from treekit.grow.compile_criterion import CompiledCriterion
+from treekit.grow.compile_plugin import asked, current
+from treekit.grow.plugin_errors import check_sizes, culprit, stopped
+from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
+from treekit.grow.route import leaf_shares
+from treekit.grow.target_statistics import Target, grid_of
+from treekit.isolation import FOREIGN, cause, isolated
+from treekit.kernels.axis_splits import STEPS
+from treekit.kernels.grow_tree import NODE, PENDING, Grown, grow
+from treekit.kernels.monotonic import in_order, within
+from treekit.kernels.quantile_splits import PLACES, words_for
+from treekit.kernels.quantile_statistics import START
+from treekit.kernels.random_splits import KEYS
+from treekit.kernels.records import Rows, Scratch, Table
+from treekit.kernels.surrogate_splits import SURROGATE, Surrogacy
+from treekit.model.fixed_point import floor_to, threshold_between
+from treekit.model.tree import Split, Tree, gathered, no_entries
+
+__all__ = [
+    "assemble",
+    "constrained",
+    "constrained_stats",
+    "grow_held",
+    "grow_tree",
+    "is_monotonic",
+    "make_scratch",
+    "make_surrogacy",
+    "node_values",
+    "surrogate_fields",
+]
+
+
+# ---------------------------------------------------------------- builder
+
+
+def grow_tree(
+    recipe: Recipe,
+    rows: Rows,
+    held: Rows,
+    rng: np.random.Generator,
+    held_table: Table | None = None,
+) -> GrownTree:
+    """Grow one tree on `rows`; `held` rows travel along without shaping it.
+
+    The held-out rows are rows of `held_table`, by default of the recipe's own;
+    its codes are of the same type.
+
+    Cost: about rows x columns tried x depth; memory a few words a row.
+    """
+    criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
+    most = max(len(rows.ids), len(held.ids))
+    seed = int(rng.integers(0, 2**63))
+    scratch = make_scratch(
+        recipe.table, recipe.target, most, seed, splitter.options, recipe.signs,
+        intervals=splitter.intervals, lines=recipe.lines,
+    )  # fmt: skip
+    nest = np.empty(PENDING, np.int64) if splitter.intervals else None
+    sums = np.empty(0, np.int32) if splitter.sums else None
+    spare = Rows(
+        np.empty(most + 1, np.uint32),
+        np.empty(0 if recipe.target.dense else most + 1, np.uint32),
+        np.empty((most + 1, rows.values.shape[1])),
+    )
+    room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
+    surrogacy = None
+    if recipe.surrogates is not None:
+        surrogacy = make_surrogacy(recipe.surrogates, recipe.table, held_table, len(rows.ids))
+        room = room._replace(found=np.zeros(16, SURROGATE), replies=np.zeros(16, np.int32))
+    steps, noise = None, recipe.target.noise
+    whole, kept = rows, held
+    if recipe.fractional:
+        steps = grid_of(rows.values, common=recipe.target.layout is not None)
+        if recipe.target.counts_classes:
+            steps[:] = steps[0]  # the parts of a class weigh what those of the row do
+        noise += _noise_of_parts(rows.values, steps)
+        # Growth cuts them up.
+        whole, kept = _copied(rows), _copied(held)
+    ways = recipe.ways._replace(
+        levels_by_score=criterion.functions.levels_by_score,
+        tolerance=float(criterion.functions.tolerance),
+    )
+    arguments = (
+        recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
+        noise, recipe.target.quantile, steps, surrogacy, nest, sums, ways,
+        splitter.coding == "exact",
+        splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
+        criterion.penalty, criterion.n_keys, criterion.use_choose, criterion.use_penalty,
+        criterion.score, criterion.impurity, criterion.priority, criterion.use_priority,
+        recipe.before, recipe.use_before, rng, scratch,
+    )  # fmt: skip
+    grown, n, status = _off_main_thread(_run, recipe, arguments)
+    if status:
+        raise stopped(recipe, status, grown, n, scratch.best)
+    check_sizes(recipe, grown, n)
+    return assemble(recipe, grown, n, whole, kept, held_table or recipe.table)
+
+
+def _copied(rows: Rows) -> Rows:
+    return Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy())
+
+
+def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float64]) -> float:
+    """Bound on the rounding of the dense statistics of parts of rows, cut time and again."""
+    if values.shape[1] == 1 or not len(values):
+        return 0.0
+    largest = np.abs(values[:, 1:] / values[:, :1]).max(axis=0)
+    return float(64.0 * (steps[1:] + largest * steps[0]).max())
+
+
+def grow_held(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) -> GrownTree:
+    """`grow_tree`, where the rows of a validation table, if there is one, stand in for `held`."""
+    if recipe.held is None:
+        return grow_tree(recipe, rows, held, rng)
+    return grow_tree(recipe, rows, recipe.held.rows(), rng, recipe.held.table)
+
+
+def _run(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
+    """What `grow` returns, or the error of the plugin that stopped it."""
+    table, rows = arguments[:2]
+    current.score, current.rng = recipe.criterion.score, arguments[-2]
+    current.table, current.failures = table, []
+    try:
+        outcome = _compiled_grow(recipe, arguments)(*arguments)
+    except Exception as error:
+        told = current.failures[0] if current.failures else None
+        raise told or culprit(recipe, error, _whole(recipe, rows)) from error
+    if current.failures:
+        raise current.failures[0]
+    return outcome
+
+
+def _whole(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
+    """(S,) statistics of all rows; of ranks, their weight alone."""
+    if len(rows.cells):
+        counts = np.bincount(rows.cells, rows.values[:, 0], minlength=recipe.target.size)
+        return counts.astype(np.float64)
+    if recipe.target.quantile is None:
+        return np.asarray(rows.values.sum(axis=0))
+    return np.array([rows.values[:, 0].sum(), 0.0, 0.0, 0.0])
+
+
+def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """``function(*arguments)``, never in the main thread.
+
+    Ctrl-C reaches the main thread alone, between any two lines of Python.
+    numba's passing of function pointers is Python, too: an exception there
+    would leave a null pointer, and the call would crash the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function(*arguments)
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            outcome.append(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failure.append(error)
+
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
+    """`grow` for a recipe's types, which all its trees share.
+
+    Typing thirty arrays costs more than growing a small tree, so it is done once.
+    """
+    if not recipe.compiled:
+        types = tuple(nb.typeof(argument) for argument in arguments)
+        dispatcher: Any = grow
+        dispatcher.compile(types)
+        recipe.compiled.append(dispatcher.overloads[types].entry_point)
+    return recipe.compiled[0]
+
+
+# ---------------------------------------------------------------- assemble
+
+
+def assemble(
+    recipe: Recipe, grown: Grown, n: int, rows: Rows, held: Rows, held_table: Table
+) -> GrownTree:
+    """The tree of the first `n` nodes that `grow` made.
+
+    `rows` and `held`, of `held_table`, are as they were before growth cut them up.
+    """
+    g = grown.nodes[:n]
+    kind = np.ascontiguousarray(g["kind"])
+    inner = kind != Split.LEAF
+    level_branch, level_start = _pooled(grown, g, (kind == Split.SUBSET) | (kind == Split.MULTIWAY))
+    # A column, and the bits of its weight, by turns; see `treekit.kernels.oblique_splits`.
+    terms, term_start = _pooled(grown, g, kind == Split.OBLIQUE)
+    stats = grown.stats[:n]
+    said = _said(stats, g)
+    tree = Tree(
+        kind=kind,
+        feature=np.where(inner, g["feature"], -1),
+        threshold=_thresholds(recipe, g),
+        first_child=np.where(inner, g["first_child"], -1),
+        n_children=np.where(inner, g["n_children"], 0),
+        missing=np.where(inner, g["missing"], 0),
+        level_start=level_start,
+        level_branch=level_branch,
+        value=node_values(recipe.target, recipe.criterion, said),
+        weight=g["weight"].copy(),
+        gain=np.where(inner, g["gain"], 0.0),
+        term_start=term_start // 2 if len(terms) else term_start,
+        term_feature=terms[::2],
+        term_weight=terms[1::2].copy().view(np.float32),
+        **surrogate_fields(grown, inner, recipe.table, recipe.splitter.coding, recipe.dtype),
+    )
+    if recipe.signs is not None:
+        said = constrained_stats(tree, recipe.signs, said, dense=recipe.target.dense)
+        tree = constrained(tree, recipe.signs)
+    held_stats = grown.held_stats[:n]
+    if recipe.fractional:
+        at = leaf_shares(tree, held_table, held.ids, fractional=True)
+        order = np.argsort(held.ids)
+        own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
+        own = own * at.share[:, None]
+        return GrownTree(tree, stats, said, held_stats, at.ids, at.leaf, own, rows, at.share)
+    if not len(held.ids):
+        nobody = np.empty(0, np.int64)
+        return GrownTree(tree, stats, said, held_stats, held.ids, nobody, held.values, rows)
+    leaves = tree.leaves
+    leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
+    counts = g["held_end"][leaves] - g["held_begin"][leaves]
+    ends = np.repeat(leaves, counts)
+    return GrownTree(tree, stats, said, held_stats, held.ids, ends, held.values, rows)
+
+
+def _pooled(
+    grown: Grown, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """What the nodes of a mask own in the pool, and where each one's part begins."""
+    if not owners.any():  # no view of the pool, which would live as long as the tree
+        return np.empty(0, np.int32), no_entries(len(g))
+    sizes = np.where(owners, g["n_levels"], 0)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return gathered(grown.levels, g["level_start"], sizes), starts
+
+
+def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+    """The splitter's own thresholds, or midpoints between the codes on either side."""
+    table = recipe.table
+    kind = np.ascontiguousarray(g["kind"])
+    given = np.full(len(g), np.nan)
+    own = np.flatnonzero(kind == Split.THRESHOLD)
+    proposed = g["threshold"][own]
+    known = ~np.isnan(proposed)
+    given[own[known]] = floor_to(proposed[known], recipe.dtype)
+    own = own[~known]
+    base = table.value_start[g["feature"][own]]
+    cut = g["cut"][own]
+    after = g["after"][own] if recipe.splitter.coding == "exact" else cut + 1
+    oblique = np.flatnonzero(kind == Split.OBLIQUE)
+    given[oblique] = g["threshold"][oblique]
+    given[own] = threshold_between(table.high[base + cut], table.low[base + after], recipe.dtype)
+    if recipe.ways.value_below:
+        for f in np.unique(g["feature"][own]).tolist():
+            here = g["feature"][own] == f
+            asking = own[here]
+            start = int(table.value_start[f])
+            values = table.high[start : start + int(table.n_codes[f])]
+            middle = 0.5 * table.high[base + cut] + 0.5 * table.low[base + after]
+            # As decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it is above that.
+            most = np.maximum(given[own], middle + recipe.ways.resolution)[here]
+            below = np.searchsorted(values, most, side="right") - 1
+            given[asking] = values[np.minimum(below, after[here] - 1)]
+    return given
+
+
+def _said(stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+    """Statistics that each node answers by; a branch without rows says what its parent does."""
+    empty = np.flatnonzero(g["weight"] == 0.0)
+    if len(empty):
+        stats = stats.copy()
+        stats[empty] = stats[_parents(g)[empty]]
+    return stats
+
+
+def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """(nodes,) int64: parent of each node, -1 for the root."""
+    inner = np.flatnonzero(g["kind"] != Split.LEAF)
+    counts = g["n_children"][inner].astype(np.int64)
+    offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    children = np.repeat(g["first_child"][inner].astype(np.int64), counts) + offset
+    parent = np.full(len(g), -1, dtype=np.int64)
+    parent[children] = np.repeat(inner, counts)
+    return parent
+
+
+# ---------------------------------------------------------------- values
+
+
+def node_values(
+    target: Target, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """(nodes, values) float64: class weights, or a number for each target, of (nodes, S)."""
+    if target.layout is not None:
+        return _answers(target.layout, target.n_answers, criterion, stats)
+    if not target.dense:
+        return stats.copy()  # of the nodes alone, not of what growth had room for
+    if target.counts_classes:
+        return stats[:, 1:]
+    leaf_value = criterion.functions.leaf_value
+    if leaf_value is not None:
+        blocks = target.blocks
+        own = [stats] if blocks is None else [blocks.own(stats, k) for k in range(blocks.count)]
+        values = [_own_values(criterion, leaf_value, each) for each in own]
+        return np.stack(values, axis=1) + target.center
+    if target.quantile is not None:
+        return stats[:, 1:2]
+    return np.asarray(stats[:, 1:] / stats[:, :1] + target.center)
+
+
+def _answers(
+    layout: Layout, n_answers: int, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """What a task says of nodes, checked."""
+    origin = criterion.origin
+    rows = stats.copy()
+    rows.flags.writeable = False
+    try:
+        said = np.array(isolated(str(origin), layout.answer, rows), dtype=np.float64)
+    except FOREIGN as error:
+        raise origin.error(f"raised {cause(error)} in answer") from error
+    if said.shape != (len(rows), n_answers):
+        raise origin.error(
+            f"answered the statistics of {len(rows)} nodes by numbers of shape {said.shape}, not "
+            f"({len(rows)}, {n_answers})"
+        )
+    least = -np.inf if layout.names else 0.0
+    wrong = ~(np.isfinite(said) & (said >= least)).all(axis=1)
+    if not layout.names:
+        wrong |= ~(said.sum(axis=1) > 0.0)
+    if wrong.any():
+        at = int(wrong.argmax())
+        kind = "that are finite" if layout.names else "of classes, not negative and not all 0"
+        raise origin.error(
+            f"answered the statistics {rows[at].tolist()} by {said[at].tolist()}; it is to answer "
+            f"numbers {kind}"
+        )
+    return said
+
+
+def _own_values(
+    criterion: CompiledCriterion,
+    leaf_value: Callable[..., float],
+    stats: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """A criterion's own leaf values, one call a node."""
+    origin = criterion.origin
+    return np.array([asked(origin, "leaf_value", leaf_value, row) for row in stats])
+
+
+# ---------------------------------------------------------------- surrogates
+
+
+def make_surrogacy(
+    rule: SurrogateRule, table: Table, held_table: Table | None, n_rows: int
+) -> Surrogacy:
+    """Working memory for a tree of `n_rows` rows whose nodes keep surrogates by `rule`."""
+    n_features = len(table.n_codes)
+    held = table if held_table is None else held_table
+    return Surrogacy(
+        most=rule.most,
+        of_known=rule.of_known,
+        right_and_wrong=rule.right_and_wrong,
+        ids=np.empty(n_rows + 1, np.uint32),
+        cells=np.empty(n_rows + 1, np.uint32),
+        values=np.empty((n_rows + 1, 1)),
+        routed=np.zeros((1, table.codes.shape[1]), table.codes.dtype),
+        held_routed=np.zeros((1, held.codes.shape[1]), held.codes.dtype),
+        agreement=np.empty(n_features),
+        tests=np.zeros((n_features, 2), np.int64),
+    )
+
+
+def surrogate_fields(
+    grown: Grown,
+    inner: npt.NDArray[np.bool_],
+    table: Table,
+    coding: Coding,
+    dtype: Dtype,
+) -> dict[str, npt.NDArray[Any]]:
+    """The fields ``surrogate_*`` of a `Tree`; none for trees without surrogates.
+
+    Parameters
+    ----------
+    grown : Grown
+    inner : (n,) bool
+        Nodes that are split; surrogates of nodes that were closed again go.
+    table : Table
+        What the codes of thresholds mean.
+    """
+    if grown.found is None or grown.replies is None:
+        return {}
+    found = grown.found[inner[grown.found["node"]]]
+    found = found[np.argsort(found["node"], kind="stable")]
+    counts = np.bincount(found["node"], minlength=len(inner))
+    sizes = found["n_levels"]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    threshold = np.full(len(found), np.nan)
+    numeric = table.nominal[found["feature"]] == 0
+    base = table.value_start[found["feature"][numeric]]
+    cut = found["cut"][numeric]
+    after = found["after"][numeric] if coding == "exact" else cut + 1
+    threshold[numeric] = threshold_between(table.high[base + cut], table.low[base + after], dtype)
+    return {
+        "surrogate_start": np.concatenate([[0], np.cumsum(counts)]),
+        "surrogate_feature": found["feature"],
+        "surrogate_threshold": threshold,
+        "surrogate_below": found["below"],
+        "surrogate_level_start": starts,
+        "surrogate_level_branch": gathered(grown.replies, found["level_start"], sizes),
+    }
+
+
+# ---------------------------------------------------------------- scratch
+
+
+def make_scratch(
+    table: Table,
+    target: Target,
+    most: int,
+    seed: int,
+    options: tuple[float, ...] = (),
+    signs: npt.NDArray[np.float64] | None = None,
+    *,
+    intervals: bool = False,
+    lines: npt.NDArray[Any] | None = None,
+) -> Scratch:
+    """Working memory for nodes of up to `most` rows; `seed` draws columns.
+
+    `intervals`: with room for as many cuts as a column has codes.
+    """
+    s = target.size
+    room = max(most, 256) + 2
+    # Keys are numbers, not places in an array: nothing is tallied by them.
+    codes = int(table.n_codes.max(initial=0, where=table.n_codes != KEYS)) + 1
+    compact = np.empty((max(min(codes, room), 256) + 2, s))
+    # Branches of levels, or a column and a weight for each term of a sum.
+    levels = max(int(table.n_codes[table.nominal > 0].max(initial=0)), 2 * len(table.n_codes)) + 2
+    n_features = len(table.n_codes)
+    scratch = Scratch(
+        features=np.arange(n_features),
+        state=np.array([seed], np.uint64),
+        words=np.empty(max(2 * (codes // 64 + 1), 64), np.uint64),
+        lanes=np.empty(0 if target.dense else most, np.uint64),
+        packed=np.zeros(256, np.uint64),
+        work=np.empty((4, room), np.uint32),
+        counts=np.empty(2050, np.uint32),
+        compact=compact,
+        flat=compact.reshape(-1),
+        ordered=np.empty((max(levels, STEPS + 1), s)),
+        keys=np.empty(levels),
+        start=np.empty(s),
+        best=np.append(np.empty(s + 2), [0.0, 0.0, -np.inf, np.inf]),
+        pair=np.empty((2, s)),
+        offers=_offers(table, target, signs),
+        levels=np.empty(max(levels, codes) if intervals else levels, np.int32),
+        options=np.array(options),
+        lines=np.empty(0, table.codes.dtype) if lines is None else lines,
+    )
+    return scratch if target.quantile is None else _for_ranks(scratch, codes, room)
+
+
+def _for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
+    """The same for a rank target, whose search sorts rows and knows both sides of each cut.
+
+    Words hold the codes present, then the rows on either side; counts are of codes,
+    too; `ordered` has both sides of each cut, and `start` the rows of a node
+    (`treekit.kernels.quantile_statistics`).
+    """
+    cuts = min(codes, room)
+    return scratch._replace(
+        words=np.empty(max(codes // 64 + 1, 2 * words_for(room)), np.uint64),
+        work=np.empty((PLACES + 1, room), np.uint32),
+        counts=np.empty(max(len(scratch.counts), codes), np.uint32),
+        ordered=np.empty((max(len(scratch.keys), 2 * cuts + 1), 4)),
+        start=np.empty(START + 8 * room + 4),  # trees of sums, of which most nodes need none, last
+    )
+
+
+def _offers(
+    table: Table, target: Target, signs: npt.NDArray[np.float64] | None
+) -> npt.NDArray[np.float64]:
+    """Two rows to be filled at each node, levels per training weight, and constraints."""
+    total = max(float(target.values[:, 0].sum()), 1e-300)
+    levels = np.where(table.nominal > 0, table.n_codes / total, 0.0)
+    free = np.zeros(len(levels))
+    return np.vstack([np.empty((2, len(levels))), levels, free if signs is None else signs])
+
+
+# ---------------------------------------------------------------- monotonic
+
+Numbers = npt.NDArray[np.float64]
+
+
+def constrained(tree: Tree, signs: Numbers) -> Tree:
+    """The tree whose nodes answer within the bounds that constrained splits hand down.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of a number, or of two classes.
+    signs : (features,) float64
+        1: answers rise with the column, -1: they fall, 0: it is free.
+    """
+    if tree.value.shape[1] == 2:
+        return tree.with_value(constrained_stats(tree, signs, tree.value, dense=False))
+    return tree.with_value(_within(tree, signs, _answers_of_leaves(tree))[:, None])
+
+
+def constrained_stats(tree: Tree, signs: Numbers, said: Numbers, *, dense: bool) -> Numbers:
+    """The statistics that nodes answer by, changed where they pass a bound.
+
+    Parameters
+    ----------
+    said : (nodes, S) float64
+        ``(weight, weight * y, ...)`` if `dense`, else the weights of two classes.
+    """
+    weight = said[:, 0] if dense else said.sum(axis=1)
+    answers = said[:, 1] / weight
+    kept = _within(tree, signs, answers)
+    moved = kept != answers
+    said = said.copy()
+    said[moved, 1] = weight[moved] * kept[moved]
+    if not dense:
+        said[moved, 0] = weight[moved] * (1.0 - kept[moved])
+    return said
+
+
+def is_monotonic(tree: Tree, signs: Numbers) -> bool:
+    """Whether no leaf on one side of a constrained split passes a leaf of the other.
+
+    Pruners that move rows, or regrow, may break what growth kept.
+    """
+    shape = (tree.kind, tree.feature, tree.first_child, tree.n_children)
+    return bool(in_order(*shape, signs, _answers_of_leaves(tree)))
+
+
+def _within(tree: Tree, signs: Numbers, answers: Numbers) -> Numbers:
+    shape = (tree.kind, tree.feature, tree.first_child, tree.n_children)
+    return np.asarray(within(*shape, signs, answers))
+
+
+def _answers_of_leaves(tree: Tree) -> Numbers:
+    """(nodes,) float64: a number, or the share of the second of two classes."""
+    if tree.value.shape[1] == 1:
+        return np.ascontiguousarray(tree.value[:, 0])
+    return np.asarray(tree.value[:, 1] / tree.value.sum(axis=1))
