@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tests.reference import grow as reference
+from treekit.components.criteria import entropy, gain_ratio, gini, squared_error
+from treekit.components.splitters import AXIS
 from treekit.contracts import CriterionFunctions, SplitterFunctions
-from treekit.criteria.classes import entropy, gain_ratio, gini
-from treekit.criteria.numbers import squared_error
 from treekit.data.binning import make_table
 from treekit.data.out_of_core import lines_of
 from treekit.grow.compile_criterion import Blocks, CompiledCriterion, always, compile_criterion
@@ -29,7 +29,6 @@ from treekit.grow.target_statistics import (
 from treekit.grow.tree_builder import grow_tree, make_scratch
 from treekit.kernels.records import PLAIN, Limits, Ways
 from treekit.model.tree import Split, Tree
-from treekit.splitters.axis import AXIS
 
 BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
     "gini": gini,

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import treekit
-from treekit.criteria.classes import gain_ratio
+from treekit.components.criteria import gain_ratio
 from treekit.model.model import Model
 
 TABLES = Path(__file__).parent / "tables"

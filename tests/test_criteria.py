@@ -14,9 +14,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 import treekit
 from tests.tiers import later
-from treekit.criteria import classes
-from treekit.criteria.cart import misclassification, twoing
-from treekit.criteria.numbers import friedman, poisson
+from treekit.components import classes
+from treekit.components.criteria import friedman, misclassification, poisson, twoing
 from treekit.model.tree import Split
 from treekit.splitting import branch_stats, heavy_enough, scored, threshold_split
 

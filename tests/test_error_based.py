@@ -15,12 +15,12 @@ import treekit
 from tests.examples import examples
 from tests.reference import error_based as reference
 from treekit import SettingError
+from treekit.components.error_based import error_based
+from treekit.components.pruning import collapse, graft, kept_nodes
 from treekit.data.dataset import make_dataset
 from treekit.kernels.pruning import Bound, pessimistic
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
-from treekit.pruners.collapse import collapse, graft, kept_nodes
-from treekit.pruners.error_based import error_based
 
 NO_COSTS = 1.0 - np.eye(2)
 Z_25 = 0.6744897501960817
@@ -62,7 +62,7 @@ def test_limits_fall_evenly_as_the_confidence_rises_to_one(
     n: float, e: float, release8: bool
 ) -> None:
     """Weka's and Quinlan's errors have no step at a half, where treekit once added none."""
-    from treekit.pruners.error_based import quantile_of
+    from treekit.components.error_based import quantile_of
 
     factors = [0.1, 0.25, 0.4, 0.4999, 0.5, 0.5001, 0.6, 0.69, 0.9]
     limits = [

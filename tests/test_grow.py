@@ -16,7 +16,7 @@ import pytest
 from tests.growing import grow, recipe_of, same_tree
 from tests.reference import grow as reference
 from tests.tiers import later
-from treekit.criteria.ranks import quantile_loss
+from treekit.components.criteria import quantile_loss
 from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.tree_builder import grow_tree

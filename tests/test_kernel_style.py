@@ -21,7 +21,7 @@ from numba.core.compiler_machinery import FunctionPass, PassManager, register_pa
 
 from tests.growing import grow, recipe_of
 from tests.reference.grow import Problem
-from treekit.criteria.ranks import quantile_loss
+from treekit.components.criteria import quantile_loss
 from treekit.data.schema import Column, Schema
 from treekit.grow.compile_criterion import compile_criterion
 from treekit.grow.compile_plugin import Origin

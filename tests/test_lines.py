@@ -11,7 +11,7 @@ import pytest
 
 from tests.growing import recipe_of
 from tests.reference.grow import Problem
-from treekit.criteria.ranks import quantile_loss
+from treekit.components.criteria import quantile_loss
 from treekit.data import out_of_core as room
 from treekit.data.out_of_core import lines_of
 from treekit.grow.compile_criterion import compile_criterion

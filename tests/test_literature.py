@@ -14,7 +14,7 @@ import pytest
 
 from tests.growing import grow
 from tests.reference.grow import Problem
-from treekit.criteria.classes import gain_ratio
+from treekit.components.criteria import gain_ratio
 
 TABLES = Path(__file__).parent.parent / "examples" / "tables" / "watermelon"
 

@@ -15,9 +15,8 @@ from scipy.stats import chi2_contingency
 
 import treekit
 from tests.reference import prune as reference
+from treekit.components.pruners import chi_squared, class_bits, holdout, split_bits
 from treekit.data.dataset import make_dataset
-from treekit.pruners.before import chi_squared, holdout
-from treekit.pruners.mdl import class_bits, split_bits
 
 MELONS = Path(__file__).parent.parent / "examples" / "tables" / "watermelon"
 ORDER = ["navel", "color", "root", "sound", "texture", "touch"]

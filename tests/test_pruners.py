@@ -16,13 +16,11 @@ from tests.growing import recipe_of
 from tests.reference import prune as reference
 from tests.reference.grow import Problem
 from treekit import DataError, registry
+from treekit.components.pruning import Context, Losses, collapse
 from treekit.data.binning import make_table
 from treekit.grow.recipe import GrownTree
 from treekit.grow.tree_builder import grow_tree
 from treekit.model.tree import Tree
-from treekit.pruners.collapse import collapse
-from treekit.pruners.context import Context
-from treekit.pruners.losses import Losses
 
 TABLES = Path(__file__).parent.parent / "examples" / "tables" / "watermelon"
 SEEDS = range(25)

@@ -423,7 +423,7 @@ class PrunerFunctions:
         without a hold-out.
     after : callable
         ``after(tree, context) -> Tree``: a pruned tree; see
-        `treekit.pruners.context`.
+        `treekit.components.pruning`.
     holdout : float or None
         Share of the training rows to set aside for `before` and `after`, where
         no validation table is given; 0 = none.  None: held-out rows are not

@@ -76,9 +76,9 @@ class Kind:
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("criterion", Criterion, "treekit_criteria", "treekit.criteria.builtin"),
-        Kind("splitter", Splitter, "treekit_splitters", "treekit.splitters.builtin"),
-        Kind("pruner", Pruner, "treekit_pruners", "treekit.pruners.builtin"),
+        Kind("criterion", Criterion, "treekit_criteria", "treekit.components.criteria"),
+        Kind("splitter", Splitter, "treekit_splitters", "treekit.components.splitters"),
+        Kind("pruner", Pruner, "treekit_pruners", "treekit.components.pruners"),
         Kind(
             "exporter",
             Exporter,

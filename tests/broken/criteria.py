@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from treekit import Criterion, CriterionFunctions, Setting
-from treekit.criteria.numbers import squared_error
+from treekit.components.criteria import squared_error
 
 
 def gini(stats):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from treekit import Pruner, PrunerFunctions, Setting
-from treekit.pruners.collapse import collapse
+from treekit.components.pruning import collapse
 
 
 def share_of_largest(parent, children, held_parent, held_children):

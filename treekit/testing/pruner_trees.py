@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from treekit.components.pruning import Context
 from treekit.contracts import Pruner, PrunerFunctions
 from treekit.data.schema import Schema
 from treekit.errors import DataError, ModelError, SettingError, TreekitWarning
 from treekit.model.tree import Split, Tree
 from treekit.model.validation import check_tree
-from treekit.pruners.context import Context
 from treekit.testing.bounds import BOUNDS, try_bounds
 from treekit.testing.calls import ANSWERS, REPEATS, WRITES, look_at, said_by
 from treekit.testing.criterion_training import doubled
@@ -109,7 +109,7 @@ def _answers(subject: Subject) -> None:
 TREE = Law(
     "returns-a-tree",
     "`after` returns a well-formed Tree.",
-    "`treekit.pruners.collapse.collapse(tree, cut)` makes one; children come after their parents",
+    "`treekit.components.pruning.collapse(tree, cut)` makes one; children come after their parents",
 )
 
 
@@ -141,7 +141,7 @@ SUBTREE = Law(
     "pruned-tree-is-a-subtree",
     "A pruned tree asks what the grown tree asked, in its order: nodes are cut off, or replaced by "
     "one below them.",
-    "what makes the tree: `treekit.pruners.collapse` has `collapse` and `graft`",
+    "what makes the tree: `treekit.components.pruning` has `collapse` and `graft`",
 )
 VALUES = Law(
     "leaves-keep-their-values",

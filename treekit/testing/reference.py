@@ -36,8 +36,8 @@ PARTS = (
     Part("Records", "treekit.contracts"),
     Part("What a splitter works with", "treekit.splitting"),
     Part("What a node's rows and columns are", "treekit.kernels.records", ("Table", "Rows")),
-    Part("What a pruner works with", "treekit.pruners.context"),
-    Part("How a pruner cuts", "treekit.pruners.collapse"),
+    Part("What a pruner works with", "treekit.components.pruning"),
+    Part("How a pruner cuts", "treekit.components.pruning"),
     Part("What an exporter works with", "treekit.exporting"),
     Part("What judges a component", "treekit.testing"),
 )

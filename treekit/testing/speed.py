@@ -9,8 +9,7 @@ from typing import Any
 
 import numba as nb
 
-from treekit.criteria.classes import gini
-from treekit.criteria.numbers import squared_error
+from treekit.components.criteria import gini, squared_error
 from treekit.testing.compiling import Made, frozen, told
 from treekit.testing.examples import Counting, Example, examples
 

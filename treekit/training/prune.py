@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treekit.components.pruning import Context, losses_of
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, ModelError, PluginError, SettingError
@@ -20,8 +21,6 @@ from treekit.isolation import FOREIGN, cause
 from treekit.model.json_values import to_json
 from treekit.model.tree import Tree
 from treekit.model.validation import check_tree
-from treekit.pruners.context import Context
-from treekit.pruners.losses import losses_of
 from treekit.training.compiled import origin_of
 from treekit.training.plan import Plan
 

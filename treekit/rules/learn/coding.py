@@ -2,7 +2,7 @@
 
 Quinlan 1993, *C4.5*, section 5.2: the better rules for a class are those that a sender
 can tell, with the cases that they get wrong, in fewer bits (Rissanen's minimum description
-length).  What a condition takes is coded as `treekit.pruners.mdl` codes splits.
+length).  What a condition takes is coded as `treekit.components.pruners` codes splits.
 """
 
 from __future__ import annotations

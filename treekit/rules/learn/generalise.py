@@ -2,7 +2,7 @@
 
 Quinlan 1993, *C4.5*, section 5.1 (first in Quinlan 1987, *Generating production rules from
 decision trees*, with another test of a condition's worth).  How sure a rule is says the
-upper limit of its errors on all rows, by which `treekit.pruners.error_based` judges leaves.
+upper limit of its errors on all rows, by which `treekit.components.error_based` judges leaves.
 """
 
 from __future__ import annotations

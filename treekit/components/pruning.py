@@ -1,21 +1,170 @@
-"""What the answers of nodes cost, in training rows or in others."""
+"""What a pruner may ask about a grown tree.
+
+How pruners cut a tree, and put a subtree in the place of a node.
+
+What the answers of nodes cost, in training rows or in others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import CriterionFunctions, Layout, Ranks
 from treekit.data.schema import Schema, Task
-from treekit.errors import SettingError
+from treekit.errors import DataError, SettingError
 from treekit.grow.recipe import GrownTree
+from treekit.kernels.records import Table
+from treekit.model.tree import Split, Tree
 
-__all__ = ["Losses", "losses_of"]
+__all__ = [
+    "Context",
+    "Losses",
+    "collapse",
+    "graft",
+    "kept_nodes",
+    "losses_of",
+]
+
+
+# ---------------------------------------------------------------- context
 
 Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Context:
+    """A grown tree's statistics, node by node, in the grown tree's numbering.
+
+    Attributes
+    ----------
+    grown : GrownTree
+        The tree with the sums over its training rows, ``grown.stats`` (nodes,
+        S), and over the hold-out rows, ``grown.held_stats`` (zeros without a
+        hold-out): class weights, or ``(w, w * (y - center))``.
+    table : Table
+        Codes of the training columns.
+    losses : Losses
+        What a wrong answer costs: `costs` of a classification among them.
+    folds : callable
+        ``folds(k)``: k trees, each grown without one k-th of the rows, which
+        are its hold-out.  Raises `DataError` where trees cannot be regrown.
+    impurity : callable, optional
+        ``impurity(stats)`` of the training's criterion.
+    fractional : bool
+        Whether rows go down every branch of a split whose value they miss.
+    validated : bool
+        Whether the hold-out rows are those of a validation table.
+    report : dict
+        What the pruner chose (an alpha); it becomes part of the model's provenance.
+    """
+
+    grown: GrownTree
+    table: Table
+    losses: Losses
+    folds: Callable[[int], list[GrownTree]]
+    impurity: Callable[[Numbers], float] | None = None
+    fractional: bool = False
+    validated: bool = False
+    report: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def task(self) -> Task:
+        """``classification`` or ``regression``."""
+        return self.losses.task
+
+    @property
+    def costs(self) -> npt.NDArray[np.int64] | None:
+        """(classes, classes) int64, ``costs[i][j]`` for saying j when it is i; None: all 1."""
+        return self.losses.costs
+
+    @property
+    def stats(self) -> Numbers:
+        """(nodes, S) sums over the training rows."""
+        return self.grown.stats
+
+    @property
+    def held_stats(self) -> Numbers:
+        """(nodes, S) sums over the hold-out rows."""
+        return self.grown.held_stats
+
+    @property
+    def risk(self) -> Numbers:
+        """(nodes,) training cost of each node as a leaf; see `Losses.risk`."""
+        return self.losses.risk(self.grown, self.stats)
+
+    @property
+    def held_risk(self) -> Numbers:
+        """(nodes,) hold-out cost of each node as a leaf."""
+        return self.losses.risk(self.grown, self.held_stats)
+
+    def need_holdout(self, pruner: str) -> None:
+        """Raise `DataError` unless some rows were set aside."""
+        if not self.held_stats[0].any():
+            raise DataError(
+                f"{pruner} has no hold-out rows: raise its setting holdout, or the rows, or give "
+                "a validation table"
+            )
+
+
+# ---------------------------------------------------------------- collapse
+
+Nodes = npt.NDArray[np.int64]
+
+
+def collapse(tree: Tree, cut: npt.NDArray[np.bool_]) -> Tree:
+    """The tree in which every node of the mask `cut` (nodes,) is a leaf.
+
+    Nodes below a cut go; the others keep their order.
+    """
+    source = np.where(cut, -1, np.arange(tree.n_nodes))
+    kept = kept_nodes(tree, source)
+    return tree.take(kept, source[kept] < 0)
+
+
+def graft(tree: Tree, source: Nodes) -> Tree:
+    """The tree in which node i asks what node ``source[i]`` asked, and has its children.
+
+    Parameters
+    ----------
+    source : (nodes,) int64
+        The node itself, one below it, or -1 for a leaf.  A node that takes
+        another's place also says what that one says.
+
+    Returns
+    -------
+    Tree
+        Of the nodes `kept_nodes`.
+    """
+    kept = kept_nodes(tree, source)
+    own = source[kept]
+    return tree.take(kept, own < 0, np.where(own < 0, kept, own))
+
+
+def kept_nodes(tree: Tree, source: Nodes) -> Nodes:
+    """The nodes of `tree` that are left when ``source`` says what each asks, ascending.
+
+    Children still come after their parents, and siblings stay side by side:
+    a node takes the children of one below it.
+    """
+    source = np.where(tree.kind[source] == Split.LEAF, -1, source)
+    level = np.zeros(1, dtype=np.int64)
+    kept = [level]
+    # One level of the tree at a time, so that depth costs no recursion.
+    while len(level := source[level][source[level] >= 0]):
+        counts = tree.n_children[level]
+        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        level = np.repeat(tree.first_child[level].astype(np.int64), counts) + offset
+        kept.append(level)
+    return np.sort(np.concatenate(kept))
+
+
+# ---------------------------------------------------------------- losses
+
 Loss = Callable[[Numbers, Numbers], float]
 
 

@@ -8,6 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from treekit.components.pruning import Context, collapse, graft, kept_nodes
 from treekit.contracts import PrunerFunctions
 from treekit.grow.route import splits_of
 from treekit.grow.target_statistics import grid_of
@@ -19,10 +20,10 @@ from treekit.kernels.pruning import (
     sums_below,
 )
 from treekit.model.tree import Split, Tree
-from treekit.pruners.collapse import collapse, graft, kept_nodes
-from treekit.pruners.context import Context
 
-__all__ = ["error_based"]
+__all__ = [
+    "error_based",
+]
 
 Numbers = npt.NDArray[np.float64]
 

@@ -13,16 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from treekit.components.pruning import Context, Losses, collapse
 from treekit.contracts import PrunerFunctions
 from treekit.errors import SettingError
 from treekit.grow.recipe import GrownTree
 from treekit.kernels.pruning import weakest_links
 from treekit.model.tree import Tree
-from treekit.pruners.collapse import collapse
-from treekit.pruners.context import Context
-from treekit.pruners.losses import Losses
 
-__all__ = ["Sequence", "cost_complexity", "pruning_sequence"]
+__all__ = [
+    "Sequence",
+    "cost_complexity",
+    "pruning_sequence",
+]
 
 Numbers = npt.NDArray[np.float64]
 

@@ -1,0 +1,376 @@
+"""The pruners that come with treekit, provided through the same hook as everyone's.
+
+Pruners that stop growth: a split must prove itself before it is made.
+
+Reduced-error pruning on a hold-out (Quinlan 1987, *Simplifying decision trees*).
+
+Pruning by minimum description length (Mehta, Rissanen and Agrawal 1995).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.components.pruning import Context, collapse, kept_nodes
+from treekit.contracts import Pruner, PrunerFunctions, Setting
+from treekit.hookspecs import hookimpl
+from treekit.kernels.pruning import cheapest_cuts
+from treekit.model.tree import Split, Tree
+
+__all__ = [
+    "chi_squared",
+    "class_bits",
+    "holdout",
+    "mdl",
+    "reduced_error",
+    "split_bits",
+    "treekit_pruners",
+]
+
+
+# ---------------------------------------------------------------- builtin
+
+_BY_WEIGHT = {"doubling-weights-changes-nothing": "more rows of a kind are stronger evidence"}
+
+
+def _cost_complexity(**settings: Any) -> PrunerFunctions:
+    from treekit.components.cost_complexity import cost_complexity
+
+    return cost_complexity(**settings)
+
+
+def _reduced_error(**settings: Any) -> PrunerFunctions:
+
+    return reduced_error(**settings)
+
+
+def _error_based(**settings: Any) -> PrunerFunctions:
+    from treekit.components.error_based import error_based
+
+    return error_based(**settings)
+
+
+def _mdl(**settings: Any) -> PrunerFunctions:
+
+    return mdl(**settings)
+
+
+def _holdout(**settings: Any) -> PrunerFunctions:
+
+    return holdout(**settings)
+
+
+def _chi_squared(**settings: Any) -> PrunerFunctions:
+
+    return chi_squared(**settings)
+
+
+@hookimpl
+def treekit_pruners() -> list[Pruner]:
+    """Pruners of the literature: after growth, then before a split."""
+    return [
+        Pruner(
+            "cost_complexity",
+            _cost_complexity,
+            settings=(
+                Setting(
+                    "alpha", None, "risk per leaf below which a link is cut; none: chosen",
+                    type=(float, type(None)), minimum=0.0,
+                ),
+                Setting(
+                    "rule", "min",
+                    "alpha of least risk, or of the smallest tree within one standard error of it",
+                    choices=("min", "one_se"),
+                ),
+                Setting(
+                    "risk", "loss", "weigh links by mistakes (their costs) or by the impurity",
+                    choices=("loss", "impurity"),
+                ),
+                Setting("folds", 10, "folds of the cross-validation that chooses alpha", minimum=2),
+                Setting(
+                    "holdout", 0.0, "share of rows to choose alpha on instead of cross-validation",
+                    minimum=0.0, maximum=0.9,
+                ),
+            ),
+            summary="minimal cost-complexity pruning (Breiman et al. 1984)",
+        ),
+        Pruner(
+            "reduced_error",
+            _reduced_error,
+            settings=(
+                Setting(
+                    "holdout", 0.25, "share of the rows to prune on", minimum=0.01, maximum=0.9
+                ),
+                Setting("prune_ties", False, "prune where the error stays the same, too"),
+            ),
+            summary="reduced-error pruning on a hold-out (Quinlan 1987)",
+        ),
+        Pruner(
+            "error_based",
+            _error_based,
+            settings=(
+                Setting(
+                    "confidence", 0.25,
+                    "confidence factor of the error limit; less prunes more; none: collapsing only",
+                    type=(float, type(None)), minimum=1e-6, maximum=1 - 1e-6,
+                ),
+                Setting("raising", True, "also replace a subtree by its largest branch"),
+                Setting("collapsing", True, "first drop splits that lower no training errors"),
+                Setting(
+                    "limit", "j48", "exact normal quantile (j48), or C4.5's table (release8)",
+                    choices=("j48", "release8"),
+                ),
+            ),
+            summary="error-based pruning (Quinlan 1993)",
+            task="classification",
+            exempt=_BY_WEIGHT,
+        ),
+        Pruner(
+            "mdl",
+            _mdl,
+            summary="minimum description length (Mehta, Rissanen and Agrawal 1995)",
+            task="classification",
+            costs=False,
+            exempt=_BY_WEIGHT,
+        ),
+        Pruner(
+            "holdout",
+            _holdout,
+            settings=(
+                Setting(
+                    "holdout", 0.25, "share of the rows to judge splits by",
+                    minimum=0.01, maximum=0.9,
+                ),
+            ),
+            summary="split only on a strict rise of hold-out accuracy (Zhou 2016)",
+            task="classification",
+            costs=False,
+        ),
+        Pruner(
+            "chi_squared",
+            _chi_squared,
+            settings=(
+                Setting(
+                    "alpha", 0.05, "largest p-value at which a node is split",
+                    minimum=0.0, maximum=1.0,
+                ),
+            ),
+            summary="split only where class and branch depend (Quinlan 1986)",
+            task="classification",
+            exempt=_BY_WEIGHT,
+        ),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- before
+
+Stats = Any
+
+
+def holdout(holdout: float) -> PrunerFunctions:
+    """Split only if that answers more of the hold-out rows right (Zhou 2016, section 4.3.1).
+
+    The node and its branches answer with their largest class of training
+    weight, ties to the first class; a branch without training rows as the node
+    does.  A split that leaves the accuracy as it is is not made.
+
+    Parameters
+    ----------
+    holdout : float
+        Share of the training rows that are set aside.
+    """
+
+    def before(parent: Stats, children: Stats, held_parent: Stats, held_children: Stats) -> bool:
+        said = np.argmax(parent)
+        right = 0.0
+        for b in range(children.shape[0]):
+            label = np.argmax(children[b]) if children[b].sum() > 0.0 else said
+            right += held_children[b, label]
+        return bool(right > held_parent[said])
+
+    return PrunerFunctions(before=before, holdout=holdout)
+
+
+def chi_squared(alpha: float) -> PrunerFunctions:
+    """Split only if class and branch are dependent (Quinlan 1986, section 4).
+
+    Pearson's test of independence without a correction: the split is made if
+    the p-value is not above `alpha`.  It counts a row of weight w as w rows,
+    and rows that no branch holds not at all.
+
+    Parameters
+    ----------
+    alpha : float
+        Level of significance.
+    """
+
+    def before(  # the statistics of the contract, of which one is all it needs
+        parent: Stats,  # noqa: ARG001
+        children: Stats,
+        held_parent: Stats,  # noqa: ARG001
+        held_children: Stats,  # noqa: ARG001
+    ) -> bool:
+        branches, classes = children.shape
+        total = children.sum()
+        of_class = children.sum(axis=0)
+        rows, columns = 0, 0
+        for k in range(classes):
+            columns += 1 if of_class[k] > 0.0 else 0
+        chi = 0.0
+        for b in range(branches):
+            weight = children[b].sum()
+            if weight > 0.0:
+                rows += 1
+                for k in range(classes):
+                    if of_class[k] > 0.0:
+                        expected = weight * of_class[k] / total
+                        chi += (children[b, k] - expected) ** 2 / expected
+        if rows < 2 or columns < 2:
+            return bool(alpha >= 1.0)
+        return bool(_upper_tail(0.5 * (rows - 1) * (columns - 1), 0.5 * chi) <= alpha)
+
+    return PrunerFunctions(before=before, holdout=None)
+
+
+def _upper_tail(a: float, x: float) -> float:
+    """The regularised upper incomplete gamma function Q(a, x), a > 0, x >= 0.
+
+    P(chi-squared with f degrees of freedom > c) is ``Q(f / 2, c / 2)``.  Below
+    a + 1 one minus the series of P (Abramowitz and Stegun 1964, 6.5.29), above
+    the continued fraction (6.5.31), evaluated forwards (Lentz 1976).
+    """
+    if x <= 0.0:
+        return 1.0
+    front = math.exp(a * math.log(x) - x - math.lgamma(a))
+    if x < a + 1.0:
+        term = 1.0 / a
+        series, n = term, a
+        while term > 1e-17 * series:
+            n += 1.0
+            term *= x / n
+            series += term
+        return max(1.0 - front * series, 0.0)
+    # 1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / (x + 5 - a - ...)))
+    b = x + 1.0 - a
+    ahead, behind = 1e300, 1.0 / b
+    fraction = behind
+    for i in range(1, 10_000):
+        step = -i * (i - a)
+        b += 2.0
+        behind = 1.0 / (b + step * behind)
+        ahead = b + step / ahead
+        change = behind * ahead
+        fraction *= change
+        if abs(change - 1.0) < 1e-16:
+            break
+    return front * fraction
+
+
+# ---------------------------------------------------------------- reduced error
+
+
+def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
+    """Bottom up, replace a subtree by a leaf where that lowers the hold-out error.
+
+    Parameters
+    ----------
+    holdout : float
+        Share of the training rows that are set aside.
+    prune_ties : bool
+        Also where the error stays the same (Quinlan's rule); otherwise only
+        on a strict rise of accuracy (Zhou, *Machine Learning*, section 4.3).
+    """
+
+    def after(tree: Tree, context: Context) -> Tree:
+        context.need_holdout("reduced_error")
+        risk = context.held_risk
+        grown, judged = (
+            float(context.losses.weight(stats[0])) for stats in (context.stats, context.held_stats)
+        )
+        cut = cheapest_cuts(
+            tree.kind, tree.first_child, tree.n_children, risk, np.zeros_like(risk), 0.0, prune_ties
+        )
+        pruned = collapse(tree, cut)
+        leaves = kept_nodes(tree, np.where(cut, -1, np.arange(tree.n_nodes)))[pruned.leaves]
+        context.report["weight_grown_on"] = grown
+        context.report["weight_judged_by"] = judged
+        if context.task == "classification":  # the loss of numbers lacks a constant
+            context.report["held_risk"] = float(risk[leaves].sum()) / judged
+        return pruned
+
+    return PrunerFunctions(after=after, holdout=holdout)
+
+
+# ---------------------------------------------------------------- mdl
+
+Numbers = npt.NDArray[np.float64]
+
+
+def mdl() -> PrunerFunctions:
+    """Bottom up, make a node a leaf where tree and classes are then written in no more bits.
+
+    A node costs one bit (leaf or not), a leaf `class_bits`, a split
+    `split_bits`: the code of Mehta, Rissanen and Agrawal, *MDL-based decision
+    tree pruning* (KDD 1995), with the splits as Rastogi and Shim write them
+    (*PUBLIC*, VLDB 1998, section 2.3).
+    """
+
+    def after(tree: Tree, context: Context) -> Tree:
+        cut = cheapest_cuts(
+            tree.kind, tree.first_child, tree.n_children, class_bits(context.stats),
+            # Of the two kinds of node each costs its one bit.
+            split_bits(tree, context), 0.0, True,
+        )  # fmt: skip
+        return collapse(tree, cut)
+
+    return PrunerFunctions(after=after, holdout=None)
+
+
+def class_bits(stats: Numbers) -> Numbers:
+    """(nodes,) one bit, and the classes of the rows of a leaf: their stochastic complexity.
+
+    ``sum n_k log(n / n_k) + (K - 1) / 2 log(n / 2) + log(pi**(K / 2) / gamma(K / 2))``
+    (Mehta et al. 1995, equation 3), in bits; the last two terms, which hold
+    for many rows, at least 0.
+
+    Parameters
+    ----------
+    stats : (nodes, classes) float64
+        Weight of each class; a row of weight w counts as w rows.
+    """
+    n, k = stats.sum(axis=1), stats.shape[1]
+    full = n > 0
+    n = np.where(full, n, 1.0)
+    share = stats / n[:, None]
+    entropy = -(share * np.log2(np.where(share > 0, share, 1.0))).sum(axis=1)
+    constant = k / 2 * math.log2(math.pi) - math.lgamma(k / 2) / math.log(2)
+    model = np.maximum((k - 1) / 2 * np.log2(n / 2) + constant, 0.0)
+    return np.asarray(np.where(full, 1.0 + n * entropy + model, 1.0))
+
+
+def split_bits(tree: Tree, context: Context) -> Numbers:
+    """(nodes,) one bit, and which column a node asks, and where it divides it; leaves 1.
+
+    Of a column with v values in the training table a threshold is one of v - 1,
+    a set of levels one of ``2**v - 2``; one branch a level, and missing or
+    not, are one each.  A linear combination takes as much for each of its terms
+    as a threshold of that column.
+    """
+    values = context.table.n_codes.astype(np.float64)
+    column = math.log2(len(values))
+    threshold = np.log2(np.maximum(values - 1.0, 1.0))
+    subset = np.log2(np.maximum(2.0 ** np.minimum(values, 60.0) - 2.0, 1.0))
+    subset = np.maximum(subset, np.where(values > 60, values, 0.0))
+    bits = np.ones(tree.n_nodes)
+    inner = tree.kind != Split.LEAF
+    bits[inner] += column
+    for kind, own in ((Split.THRESHOLD, threshold), (Split.SUBSET, subset)):
+        at = tree.kind == kind
+        bits[at] += own[tree.feature[at]]
+    owner = np.repeat(np.arange(tree.n_nodes), np.diff(tree.term_start))
+    terms = np.bincount(owner, column + threshold[tree.term_feature], minlength=tree.n_nodes)
+    return np.asarray(np.where(tree.kind == Split.OBLIQUE, 1.0 + terms, bits))

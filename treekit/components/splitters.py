@@ -1,0 +1,117 @@
+"""The splitters that come with treekit, provided through the same hook as everyone's.
+
+The search along single columns, for every kind of statistics.
+
+Trees that cut obliquely: thresholds on sums of columns beside those on single ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treekit.contracts import Setting, Splitter, SplitterFunctions
+from treekit.hookspecs import hookimpl
+from treekit.kernels.axis_splits import find_axis, find_axis_of_numbers
+from treekit.kernels.compile import Finder
+from treekit.kernels.oblique_splits import (
+    COORDINATE,
+    LINEAR,
+    PRINCIPAL,
+    find_oblique,
+    find_oblique_of_numbers,
+)
+from treekit.kernels.quantile_splits import find_rank_axis
+
+__all__ = [
+    "AXIS",
+    "METHODS",
+    "oblique",
+    "treekit_splitters",
+]
+
+
+# ---------------------------------------------------------------- builtin
+
+
+def _exact() -> SplitterFunctions:
+
+    return SplitterFunctions(find=AXIS, coding="exact")
+
+
+def _histogram() -> SplitterFunctions:
+
+    return SplitterFunctions(find=AXIS, coding="histogram")
+
+
+def _oblique(**settings: Any) -> SplitterFunctions:
+
+    return oblique(**settings)
+
+
+def _random() -> SplitterFunctions:
+    from treekit.kernels.compile import Finder
+    from treekit.kernels.random_splits import find_random
+
+    return SplitterFunctions(find=Finder(find_random, bounded=True, keys=True), coding="exact")
+
+
+@hookimpl
+def treekit_splitters() -> list[Splitter]:
+    """The exact and the histogram search, random tests, and tests of sums."""
+    return [
+        Splitter("exact", _exact, summary="every cut between values present in the node"),
+        Splitter("histogram", _histogram, summary="at most 255 cuts a column, at quantiles"),
+        Splitter("random", _random, summary="one test drawn a column (Geurts et al. 2006)"),
+        Splitter(
+            "oblique",
+            _oblique,
+            settings=(
+                Setting(
+                    "method", "linear", "how weights are found: ridge regression, coordinate "
+                    "search with random restarts (OC1), or principal axes",
+                    choices=("linear", "coordinate", "principal"),
+                ),
+                Setting("terms", 3, "columns in a sum, at most", minimum=2),
+                Setting("restarts", 10, "coordinate: random starts", minimum=0, maximum=1000),
+                Setting("digits", 3, "significant digits of weights", minimum=1, maximum=7),
+                Setting("ridge", 0.01, "linear: penalty on squared weights", minimum=1e-9),
+            ),
+            summary="thresholds on sums of columns, and on single ones",
+        ),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- axis
+
+AXIS = Finder(find_axis, numbers=find_axis_of_numbers, ranked=find_rank_axis, bounded=True)
+
+
+# ---------------------------------------------------------------- oblique
+
+METHODS = {"linear": LINEAR, "coordinate": COORDINATE, "principal": PRINCIPAL}
+
+
+def oblique(method: str, terms: int, restarts: int, digits: int, ridge: float) -> SplitterFunctions:
+    """Search single columns and sums of columns; a sum must score higher to be taken.
+
+    Sums have few columns and weights of few digits, so that rules stay
+    readable; the threshold is then chosen anew among all rows of the node.
+
+    Parameters
+    ----------
+    method : {"linear", "coordinate", "principal"}
+        A ridge regression of the target; Murthy, Kasif and Salzberg's (1994)
+        coordinate search; or the principal axes of the node's rows.
+    terms : int
+        Columns in a sum, at most.
+    restarts : int
+        ``coordinate``: random starts.
+    digits : int
+        Significant decimal digits of the weights.
+    ridge : float
+        ``linear``: penalty on squared standardised weights.
+    """
+    options = (METHODS[method], terms, restarts, digits, ridge)
+    numbers = tuple(float(option) for option in options)
+    find = Finder(find_oblique, numbers, find_oblique_of_numbers)
+    return SplitterFunctions(find=find, coding="exact", sums=True)

@@ -1,1 +1,0 @@
-"""The built-in split criteria, on the same contract as everyone's."""

@@ -1,1 +1,0 @@
-"""Pruners: rules that keep trees small, before or after growth."""

@@ -1,1 +1,0 @@
-"""The built-in ways to find a split."""
