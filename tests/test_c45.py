@@ -78,7 +78,7 @@ def test_trees_are_those_of_j48(run: dict[str, Any]) -> None:
 
 
 def test_the_algorithm_c45_becomes_j48_by_the_settings_that_it_names() -> None:
-    # `treekit.training.presets`
+    # `treekit.training.settings`
     j48 = {"criterion.tolerance": 1e-6, "min_gain": 0.0, "pruner.limit": "j48", "dtype": "float64"}
     binary = {"nominal_splits": "one_vs_rest", "criterion.level_by": "ratio"}
     run = next(r for r in RUNS if (r["data"], r["options"]) == ("labor", "-B -C 0.25 -M 2"))

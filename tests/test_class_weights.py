@@ -14,8 +14,7 @@ from treekit import DecisionTreeClassifier, SettingError
 from treekit.data.dataset import make_dataset
 from treekit.model.validation import MAX_COST
 from treekit.training import fit
-from treekit.training.costs import whole_costs
-from treekit.training.named import read_named, read_pairs, written
+from treekit.training.class_weights import read_named, read_pairs, whole_costs, written
 
 
 def trained(table=None, **settings):

@@ -350,7 +350,7 @@ def test_the_table_of_settings_needs_nothing_else():
     lines = call("train", "--help-settings").stdout.splitlines()
     assert lines[0].split() == ["setting", "accepts", "default", "meaning"]
     from treekit.training import SETTINGS
-    from treekit.training.presets import PRESETS
+    from treekit.training.settings import PRESETS
 
     *tables, blank, note = lines
     table, algorithms = tables[: tables.index("")], tables[tables.index("") + 1 :]

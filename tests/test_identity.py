@@ -9,7 +9,7 @@ import pytest
 import treekit
 from treekit import Criterion, CriterionFunctions
 from treekit.grow.function_identity import identity
-from treekit.training import compiled
+from treekit.training import prepare as compiled
 
 RNG = np.random.default_rng(0)
 DATA = {"x": RNG.random(60), "y": RNG.integers(0, 2, 60)}

@@ -18,10 +18,10 @@ from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import make_model
 from treekit.model.tree import Split
 from treekit.training import fit
-from treekit.training.classes import with_class_weights
+from treekit.training.class_weights import with_class_weights
 from treekit.training.importance import Importances
 from treekit.training.plan import make_plan
-from treekit.training.recipe import make_recipe
+from treekit.training.prepare import make_recipe
 
 RNG = np.random.default_rng(4)
 N = 250  # codes of 8 bits

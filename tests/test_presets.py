@@ -13,8 +13,7 @@ from tests.test_c45 import J48
 from tests.test_training import noisy, same_tree
 from treekit import DataError, SettingError, registry
 from treekit.cli import main
-from treekit.training.presets import PRESETS, preset
-from treekit.training.settings import SETTINGS
+from treekit.training.settings import PRESETS, SETTINGS, preset
 
 # The kernels of random thresholds are compiled for the matrix alone.
 TRAINED = [

@@ -270,7 +270,7 @@ def test_the_folds_and_the_whole_tree_share_one_coded_table(monkeypatch):
         grown_on.append(recipe.table)
         return grow_tree(recipe, *arguments)
 
-    monkeypatch.setattr("treekit.training.recipe.make_table", counted)
+    monkeypatch.setattr("treekit.training.prepare.make_table", counted)
     monkeypatch.setattr("treekit.training.run.grow_tree", watched)
     rng = np.random.default_rng(0)
     x = rng.random(60)

@@ -13,7 +13,7 @@ import treekit
 from treekit import CriterionFunctions
 from treekit.errors import SettingError
 from treekit.model.tree import Split
-from treekit.training.scores import SplitScores
+from treekit.training.split_scores import SplitScores
 
 MELONS = Path(__file__).resolve().parents[1] / "examples" / "tables" / "watermelon"
 

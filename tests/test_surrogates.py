@@ -22,7 +22,7 @@ from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.training import fit
 from treekit.training.plan import make_plan
-from treekit.training.recipe import make_recipe
+from treekit.training.prepare import make_recipe
 
 
 def own_branch(tree: Tree, node: int, value: Any) -> int | None:

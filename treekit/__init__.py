@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from treekit.training import train as train
     from treekit.training.importance import gain_importances as gain_importances
     from treekit.training.importance import permutation_importances as permutation_importances
-    from treekit.training.scores import split_scores as split_scores
+    from treekit.training.split_scores import split_scores as split_scores
     from treekit.verify import verify as verify
 
 _MODULE_OF = {
@@ -129,7 +129,7 @@ _MODULE_OF = {
         "treekit.rules.learn.sirus": ("sirus",),
         "treekit.training": ("train",),
         "treekit.training.importance": ("gain_importances", "permutation_importances"),
-        "treekit.training.scores": ("split_scores",),
+        "treekit.training.split_scores": ("split_scores",),
     }.items()
     for name in names
 }

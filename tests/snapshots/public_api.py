@@ -90,13 +90,13 @@ RECORDS = (
     "treekit.rules.learn.report:LearnedList",
     "treekit.rules.learn.short:ShortList",
     "treekit.training.importance:Importances",
-    "treekit.training.scores:SplitScore",
-    "treekit.training.scores:SplitScores",
+    "treekit.training.split_scores:SplitScore",
+    "treekit.training.split_scores:SplitScores",
 )
 """Classes used by public functions or ``language.toml``, listed without their module."""
 
 PLACES = {
-    "algorithms": "treekit.training.presets:PRESETS",
+    "algorithms": "treekit.training.settings:PRESETS",
     "first line of rules": "treekit.rules.language:FIRST_LINE",
     "forms of rules": "treekit.forms:FORMS",
     "language of rules": "treekit.rules.language:language",

@@ -10,7 +10,7 @@ from treekit.errors import SettingError
 from treekit.settings import help_rows, parse_assignments
 
 if TYPE_CHECKING:
-    from treekit.training.presets import Preset
+    from treekit.training.settings import Preset
 
 __all__ = ["PARTS", "algorithms_help", "settings_help", "training_settings"]
 
@@ -57,7 +57,7 @@ def training_settings(
 
 def _chosen(kind: str, settings: Mapping[str, Any]) -> str | None:
     """The component of a kind that is named, or that the named algorithm takes."""
-    from treekit.training.presets import PRESETS
+    from treekit.training.settings import PRESETS
 
     if kind in settings or settings.get("algorithm") is None:
         named: str | None = settings.get(kind)
@@ -83,7 +83,7 @@ def _declared(kind: str, name: str | None) -> tuple[Setting, ...] | None:
     """Settings of the component of that name; None where none is chosen by name."""
     if name is None or name == "none" or (kind, name) == ("splitter", "auto"):
         return None
-    from treekit.training.part import component_settings
+    from treekit.training.plan import component_settings
 
     return component_settings(kind, name)
 
@@ -93,8 +93,7 @@ def settings_help(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]
 
     The defaults are those of the algorithm in `settings`, if one is named.
     """
-    from treekit.training.presets import PRESETS
-    from treekit.training.settings import SETTINGS
+    from treekit.training.settings import PRESETS, SETTINGS
 
     rows = help_rows(SETTINGS)
     for kind in PARTS:
@@ -115,7 +114,7 @@ def settings_help(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]
 
 def algorithms_help() -> list[tuple[str, str, str]]:
     """Rows of the table of algorithms: name, meaning, and the settings that it stands for."""
-    from treekit.training.presets import PRESETS
+    from treekit.training.settings import PRESETS
 
     return [
         (name, algorithm.summary, ", ".join(_settings_of(algorithm)))

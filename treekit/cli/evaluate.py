@@ -112,7 +112,7 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
     names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
     settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())
     if given["like"]:
-        from treekit.training.again import settings_like
+        from treekit.training.retrain import settings_like
 
         settings = settings_like(given["like"], settings)
     table = read_rows(given["inputs"][0], given["missing_marks"])

@@ -175,7 +175,7 @@ def _settings(model: Model) -> list[tuple[str, str]]:
 
 
 def _setting(model: Model, key: str, value: Any) -> str:
-    from treekit.training.named import label_names, written
+    from treekit.training.class_weights import label_names, written
 
     if key == "costs" and model.costs is not None:
         names = label_names(model.schema.classes)

@@ -182,7 +182,7 @@ def train_command(**given: Any) -> None:
         click.echo(_COMPONENTS)
         return
     if given["like"]:
-        from treekit.training.again import settings_like
+        from treekit.training.retrain import settings_like
 
         settings = settings_like(given["like"], settings)
     tables = (given["table"], given["validation"], given["test_table"], given["like"])

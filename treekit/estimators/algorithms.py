@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from treekit.errors import SettingError
-from treekit.training.presets import PRESETS, preset
+from treekit.training.settings import PRESETS, preset
 
 __all__ = ["by_algorithm", "effective"]
 

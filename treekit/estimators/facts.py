@@ -15,7 +15,7 @@ from treekit.data.dataset import Dataset
 from treekit.model.model import Model
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree, node_levels
-from treekit.training.classes import class_weights
+from treekit.training.class_weights import class_weights
 
 __all__ = ["NodeFacts", "class_impurity", "facts_of_rows", "facts_of_weights"]
 

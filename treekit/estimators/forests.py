@@ -21,7 +21,7 @@ from treekit.estimators.tasks import ClassifierBase, RegressorBase
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
 from treekit.model.model import Model, make_model
 from treekit.training import Fitted
-from treekit.training.again import require_plugins
+from treekit.training.retrain import require_plugins
 
 __all__ = [
     "ExtraTreesClassifier",

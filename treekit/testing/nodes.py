@@ -18,8 +18,8 @@ from treekit.kernels.records import PLAIN, Node
 from treekit.splitting import branch_stats, missing_to
 from treekit.testing.tables import Small, small_tables
 from treekit.testing.training import Trainer
-from treekit.training.part import Part
-from treekit.training.target import criterion_target
+from treekit.training.plan import Part
+from treekit.training.prepare import criterion_target
 
 __all__ = ["Prepared", "prepared", "prepared_nodes"]
 

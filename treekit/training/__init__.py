@@ -17,9 +17,9 @@ from treekit._version import __version__
 from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
-from treekit.training.again import settings_like
-from treekit.training.classes import with_class_weights
+from treekit.training.class_weights import with_class_weights
 from treekit.training.plan import Plan, make_plan
+from treekit.training.retrain import settings_like
 from treekit.training.settings import SETTINGS
 from treekit.training.tasks import answering, reading, recorded_task
 

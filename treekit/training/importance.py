@@ -19,7 +19,7 @@ from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import decide, label_codes, leaf_indices, sums
 from treekit.model.tree import Split, Tree
-from treekit.training.classes import with_class_weights
+from treekit.training.class_weights import with_class_weights
 from treekit.training.plan import make_plan
 from treekit.training.settings import check_threads
 from treekit.training.tasks import reading, refuse_answers
@@ -199,7 +199,7 @@ def _by_repeats(model: Model, dataset: Dataset, repeats: int) -> Iterator[Case]:
 def _by_trees(model: Model, dataset: Dataset) -> Iterator[Case]:
     """Each tree alone with its rows out of bag, drawn again from the seed."""
     from treekit.grow.forest_builder import bags
-    from treekit.training.recipe import make_recipe
+    from treekit.training.prepare import make_recipe
 
     settings = model.settings
     if settings.get("ensemble") != "forest" or not settings.get("bootstrap"):

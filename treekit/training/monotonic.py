@@ -11,7 +11,7 @@ import numpy.typing as npt
 from treekit.contracts import Ranks
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
-from treekit.training.named import read_named
+from treekit.training.class_weights import read_named
 
 __all__ = ["monotonic_signs", "named_signs", "refuse_monotonic"]
 

@@ -1,31 +1,55 @@
-"""A plan carried out: code the table, compile the parts, grow and prune."""
+"""A plan carried out: code the table, compile the parts, grow and prune.
+
+Rows set aside: a share of them, or each part in its turn.
+
+What a forest says of the rows that a tree has not seen.
+
+A grown tree handed to the plan's pruner.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.components.pruning import Context, losses_of
+from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
-from treekit.errors import DataError, SettingError
-from treekit.grow.forest_builder import grow_forest
+from treekit.errors import DataError, ModelError, PluginError, SettingError
+from treekit.grow.compile_criterion import plain_mean
+from treekit.grow.compile_plugin import asked, frozen
+from treekit.grow.forest_builder import Vote, grow_forest
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares
-from treekit.grow.tree_builder import grow_held, grow_tree
-from treekit.model.model import make_model
+from treekit.grow.tree_builder import constrained, grow_held, grow_tree, is_monotonic
+from treekit.isolation import FOREIGN, cause
+from treekit.model.json_values import to_json
+from treekit.model.model import Model, least_cost, make_model, spread
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree
-from treekit.training.holdout import split_folds, split_off
-from treekit.training.oob import oob_score, vote_of
+from treekit.model.validation import check_tree
 from treekit.training.plan import Plan
-from treekit.training.prune import prune
-from treekit.training.recipe import make_recipe
+from treekit.training.prepare import make_recipe, origin_of
 from treekit.training.tasks import answering
 
-__all__ = ["Outcome", "run"]
+__all__ = [
+    "Outcome",
+    "oob_score",
+    "prune",
+    "run",
+    "split_folds",
+    "split_off",
+    "vote_of",
+]
+
+
+# ---------------------------------------------------------------- run
 
 
 @dataclass(frozen=True)
@@ -147,3 +171,195 @@ def _forest(
         if held:
             report["oob"]["pruned_by_the_same_rows"] = True
     return Outcome(start.trees + forest.trees, votes, times, report)
+
+
+# ---------------------------------------------------------------- holdout
+
+Ids = npt.NDArray[np.uint32]
+
+
+def split_off(ids: Ids, share: float, rng: np.random.Generator) -> tuple[Ids, Ids]:
+    """The rows to train on and a random `share` of them to hold out, each ascending.
+
+    Raises
+    ------
+    DataError
+        If either would be empty.
+    """
+    size = round(share * len(ids))
+    if not 0 < size < len(ids):
+        raise DataError(
+            f"{len(ids)} rows leave none on one side of a hold-out of {share}; "
+            "change the pruner's setting holdout"
+        )
+    mixed = rng.permutation(ids)
+    return np.sort(mixed[size:]), np.sort(mixed[:size])
+
+
+def split_folds(
+    ids: Ids, k: int, rng: np.random.Generator, cells: npt.NDArray[np.uint32] | None
+) -> list[tuple[Ids, Ids]]:
+    """The rows to train on and those to hold out, ascending, for each of k folds.
+
+    Random, and with `cells` stratified: folds differ by at most one row in
+    size and in the rows of each cell (Kohavi 1995, *A study of cross-validation
+    and bootstrap*, found such folds the better ones in bias and in variance).
+
+    Parameters
+    ----------
+    cells : (all rows,) uint32, or None
+        The class of each row.
+
+    Raises
+    ------
+    DataError
+        If there are fewer rows than folds.
+    """
+    if len(ids) < k:
+        raise DataError(f"{len(ids)} rows cannot make {k} folds; lower the pruner's folds")
+    mixed = rng.permutation(ids)
+    if cells is not None:
+        mixed = mixed[np.argsort(cells[mixed], kind="stable")]
+    fold = np.arange(len(mixed)) % k
+    return [(np.sort(mixed[fold != part]), np.sort(mixed[fold == part])) for part in range(k)]
+
+
+# ---------------------------------------------------------------- oob
+
+
+def vote_of(dataset: Dataset, plan: Plan) -> Vote:
+    """What leaves of a tree say out of bag: votes for each class, or numbers."""
+
+    def vote(tree: Tree, leaves: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        if dataset.schema.task == "regression":
+            return tree.value[leaves]
+        # Of a model of this tree alone: the votes do not depend on how many trees there are.
+        alone = Model(
+            schema=dataset.schema,
+            trees=(tree,),
+            units=np.empty((0, 0), dtype=np.int64),
+            missing=plan.settings["missing"],
+            voting=plan.settings["voting"],
+            costs=plan.costs,
+        )
+        return spread(alone, tree.value[leaves]).astype(np.float64)
+
+    return vote
+
+
+def oob_score(
+    dataset: Dataset,
+    votes: npt.NDArray[np.float64],
+    times: npt.NDArray[np.int64],
+    costs: npt.NDArray[np.int64] | None = None,
+) -> dict[str, float]:
+    """Accuracy, or R squared, on the rows that were out of bag at least once.
+
+    Of several targets the mean.  ``majority`` is the accuracy of saying the most frequent class.
+    """
+    seen = times > 0
+    if not seen.any():
+        return {"rows": 0}
+    y = dataset.y[seen].reshape(int(seen.sum()), -1)
+    w = np.ones(len(y)) if dataset.weights is None else dataset.weights[seen]
+    if dataset.schema.task == "classification":
+        whole = votes[seen].astype(np.int64)
+        ends = itertools.pairwise(dataset.schema.blocks)
+        said = np.stack([least_cost(whole[:, a:b], costs) for a, b in ends], axis=1)
+        right = (said == y).mean(axis=1)
+        shares = [np.bincount(column, w).max() / w.sum() for column in y.T]
+        return {
+            "rows": len(y),
+            "accuracy": float((right * w).sum() / w.sum()),
+            "majority": float(np.mean(shares)),
+        }
+    # Within float64: training refuses targets whose squares overflow.
+    error = w @ (y - votes[seen] / times[seen, None]) ** 2
+    total = w @ (y - np.average(y, weights=w, axis=0)) ** 2
+    left = np.divide(error, total, out=np.ones(len(total)), where=total > 0)
+    return {"rows": len(y), "r2": float(np.mean(1.0 - left))}
+
+
+# ---------------------------------------------------------------- prune
+
+
+def prune(
+    dataset: Dataset,
+    plan: Plan,
+    recipe: Recipe,
+    grown: GrownTree,
+    folds: Callable[[int], list[GrownTree]],
+    report: dict[str, Any],
+) -> Tree:
+    """The tree that the pruner makes of `grown`; what it chose goes into `report`."""
+    pruner = plan.pruner
+    if pruner is None or pruner.functions.after is None:
+        return grown.tree
+    origin = origin_of(pruner)
+    context = _context(dataset, plan, recipe, grown, folds, report)
+    if origin.foreign:  # its arrays are everybody's
+        context = replace(context, grown=frozen(grown), table=frozen(recipe.table))
+    tree: Tree
+    try:
+        tree = pruner.functions.after(grown.tree, context)
+        _check_pruned(tree, dataset, report)
+    except (DataError, PluginError, SettingError):
+        raise
+    except FOREIGN as error:
+        raise origin.error(f"failed in after with {cause(error)}") from error
+    if recipe.signs is not None and not is_monotonic(tree, recipe.signs):
+        tree = constrained(tree, recipe.signs)
+    return tree
+
+
+def _context(
+    dataset: Dataset,
+    plan: Plan,
+    recipe: Recipe,
+    grown: GrownTree,
+    folds: Callable[[int], list[GrownTree]],
+    report: dict[str, Any],
+) -> Context:
+    functions, blocks = _judged(plan), recipe.target.blocks
+    impurity = functions.impurity
+    if impurity is not None and blocks is not None:
+        impurity = plain_mean(impurity, blocks)
+    layout, dense = recipe.target.layout, recipe.target.dense
+    return Context(
+        grown,
+        recipe.table,
+        losses_of(dataset.schema, functions, plan.costs, layout, dense=dense),
+        folds,
+        impurity=impurity,
+        fractional=recipe.fractional,
+        validated=recipe.held is not None,
+        report=report,
+    )
+
+
+def _judged(plan: Plan) -> CriterionFunctions:
+    """The criterion's functions, of which a stranger's are judged by what they answer."""
+    functions: CriterionFunctions = plan.criterion.functions
+    origin = origin_of(plan.criterion)
+    if not origin.foreign:
+        return functions
+    loss, impurity = functions.loss, functions.impurity
+    return replace(
+        functions,
+        loss=loss and partial(asked, origin, "loss", loss, infinite=True),
+        impurity=impurity and partial(asked, origin, "impurity", impurity),
+    )
+
+
+def _check_pruned(tree: Any, dataset: Dataset, report: dict[str, Any]) -> None:
+    """Raise unless a pruner returned a tree of this schema, and reports what a file can hold."""
+    if not isinstance(tree, Tree):
+        raise TypeError(f"after returned {tree!r:.80}, not a Tree")
+    check_tree(tree, dataset.schema)
+    if not np.isfinite(tree.gain).all():
+        raise ValueError("after returned a tree with a gain that is NaN or infinite")
+    for key, value in report.items():
+        try:
+            to_json({key: value})
+        except (ModelError, RecursionError) as error:
+            raise ValueError(f"context.report[{key!r}] cannot be saved: {error}") from None

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model
-from treekit.training.classes import class_weights, keeping_weight, with_class_weights
+from treekit.training.class_weights import class_weights, keeping_weight, with_class_weights
 
 __all__ = ["check_count", "read_rows", "rows_and_weights", "weighed"]
 

@@ -1,29 +1,67 @@
-"""What all trees of one training have in common: coded columns, compiled parts, limits."""
+"""What all trees of one training have in common: coded columns, compiled parts, limits.
+
+The dataset's target as the statistics that the criterion asks for.
+
+Compiled parts, kept for the process: the second training compiles nothing.
+
+Keyed by what the functions compile to, by settings and the shape of the statistics, never
+by name alone: two plugins of one name stay apart, and so do a function before and after a
+constant that it names was changed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import Sums
+from treekit.contracts import CriterionFunctions, Ranks, Sums
 from treekit.data.binning import make_key_table, make_table
 from treekit.data.dataset import Dataset
 from treekit.data.out_of_core import lines_of
-from treekit.errors import SettingError
-from treekit.grow.compile_criterion import always
+from treekit.errors import DataError, SettingError
+from treekit.grow.compile_criterion import (
+    CompiledCriterion,
+    always,
+    compile_before,
+    compile_criterion,
+)
+from treekit.grow.compile_plugin import Origin
+from treekit.grow.compile_splitter import CompiledSplitter, compile_splitter
+from treekit.grow.function_identity import identity
 from treekit.grow.held_out import Held, held_table, held_target
 from treekit.grow.recipe import Recipe, SurrogateRule
+from treekit.grow.target_statistics import (
+    Target,
+    class_target,
+    classes_target,
+    layout_target,
+    number_target,
+    numbers_target,
+    rank_target,
+)
+from treekit.grow.tree_builder import make_scratch
 from treekit.kernels.compile import Finder
+from treekit.kernels.function_pointers import Pointer
 from treekit.kernels.records import Limits, Table, Ways
 from treekit.model.tree import MAX_DEPTH
-from treekit.training.compiled import before_pointer, criterion_pointers, splitter_pointer
-from treekit.training.plan import Plan
-from treekit.training.target import criterion_target
+from treekit.training.plan import Part, Plan
 from treekit.training.tasks import place_rows
 
-__all__ = ["make_recipe"]
+__all__ = [
+    "before_pointer",
+    "criterion_pointers",
+    "criterion_target",
+    "make_recipe",
+    "origin_of",
+    "splitter_pointer",
+]
+
+
+# ---------------------------------------------------------------- recipe
 
 
 def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None) -> Recipe:
@@ -174,3 +212,144 @@ def _limits(plan: Plan, *, rounded: bool) -> Limits:
         min_impurity=bound if own else -1.0,
         min_variance=-1.0 if own else bound,
     )
+
+
+# ---------------------------------------------------------------- target
+
+
+def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
+    """Statistics of each row.
+
+    Parameters
+    ----------
+    drawn : bool
+        Rows will be drawn in proportion to their weight (a bootstrap), not weighted by it.
+
+    Raises
+    ------
+    DataError
+        For numbers that the criterion is not defined for, or whose squares leave float64.
+    """
+    schema, weights = dataset.schema, dataset.weights
+    if criterion.layout is not None:
+        placed = place_rows(criterion.record, criterion.layout, dataset)
+        n_answers = len(criterion.layout.names) or len(schema.classes)
+        return layout_target(
+            placed, criterion.layout, n_answers, weights, dataset.factors, drawn=drawn
+        )
+    if schema.task == "classification":
+        codes = np.asarray(dataset.y, dtype=np.int32)
+        if schema.more:
+            sizes = [len(output.classes) for output in schema.outputs]
+            return classes_target(codes, sizes, weights, dataset.factors, drawn=drawn)
+        return class_target(codes, len(schema.classes), weights, dataset.factors, drawn=drawn)
+    functions: CriterionFunctions = criterion.functions
+    statistics = functions.statistics
+    y = np.asarray(dataset.y, dtype=np.float64)
+    if isinstance(statistics, Ranks):
+        return rank_target(y, weights, statistics.quantile, drawn=drawn)
+    if statistics.smallest is not None:
+        for output, own in zip(schema.outputs, y.reshape(len(y), -1).T, strict=True):
+            _refuse_below(statistics.smallest, own, output.name, criterion.record.name)
+    if schema.more:
+        return numbers_target(y, weights, drawn=drawn, centred=statistics.centred)
+    return number_target(y, weights, drawn=drawn, centred=statistics.centred)
+
+
+def _refuse_below(smallest: float, y: npt.NDArray[np.float64], target: str, criterion: str) -> None:
+    below = y < smallest
+    if below.any():
+        row = int(below.argmax())
+        raise DataError(
+            f"criterion {criterion!r} needs a target of at least {smallest:g}, but {target!r} is "
+            f"{y[row]:g} in row {row} (counting from 0; {int(below.sum())} such rows): drop or "
+            "correct them, or choose another criterion"
+        )
+
+
+# ---------------------------------------------------------------- compiled
+
+MOST_KEPT = 256
+"""Compiled parts that a process keeps; the oldest goes first."""
+
+_kept: dict[Any, Any] = {}
+
+
+def origin_of(part: Part) -> Origin:
+    """Who a part comes from, as messages name it."""
+    distribution = " ".join(part.origin[key] for key in ("distribution", "version")).strip()
+    return Origin(part.origin["kind"], part.record.name, distribution)
+
+
+def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    try:
+        values = tuple((type(value), value) for value in part.settings.values())
+        key = (origin_of(part), values, identity(_compiled_of(part.functions)), shape)
+        kept = _kept.get(key)
+    except (TypeError, ValueError):  # something in it cannot be hashed, or is not yet bound
+        return make()
+    if kept is None:
+        if len(_kept) >= MOST_KEPT:
+            del _kept[next(iter(_kept))]
+        kept = _kept[key] = make()
+    return kept
+
+
+def _compiled_of(functions: Any) -> Any:
+    """The functions without those that are called as Python."""
+    if not isinstance(functions, CriterionFunctions):
+        return functions
+    return replace(functions, loss=None, leaf_value=None)
+
+
+def criterion_pointers(
+    part: Part,
+    target: Target,
+    *,
+    known_only: bool = False,
+    bounded: bool = False,
+    nominal: bool = True,
+) -> CompiledCriterion:
+    """The criterion, compiled for the target's statistics; see `compile_criterion`."""
+
+    def make() -> CompiledCriterion:
+        return compile_criterion(
+            part.functions,
+            target.size,
+            target.dense,
+            origin_of(part),
+            known_only=known_only,
+            blocks=target.blocks,
+            bounded=bounded,
+            nominal=nominal,
+        )
+
+    kept: CompiledCriterion = _keep(
+        part, (target.size, target.dense, known_only, target.blocks, bounded, nominal), make
+    )
+    return replace(kept, functions=part.functions)
+
+
+def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitter:
+    """The splitter, compiled for the table's code type."""
+
+    def make() -> CompiledSplitter:
+        rows = target.rows(np.empty(0, np.uint32), None)
+        scratch = make_scratch(table, target, 1, 1)
+        return compile_splitter(
+            part.functions, table, rows, scratch, origin_of(part), target.quantile
+        )
+
+    levels = bool((table.nominal > 0).any())
+    kept: CompiledSplitter = _keep(
+        part, (table.codes.dtype.str, target.quantile is None, levels), make
+    )
+    return kept
+
+
+def before_pointer(part: Part) -> Pointer:
+    """The pruner's ``before``, compiled."""
+    kept: Pointer = _keep(
+        part, ("before",), lambda: compile_before(part.functions.before, origin_of(part))
+    )
+    return kept

@@ -12,7 +12,10 @@ from treekit.model.model import Model, model_of
 from treekit.model.model_file import load
 from treekit.model.tree import Split
 
-__all__ = ["require_plugins", "settings_like"]
+__all__ = [
+    "require_plugins",
+    "settings_like",
+]
 
 _PARTS = ("criterion", "splitter", "pruner")
 

@@ -15,11 +15,16 @@ from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.schema import Dtype
 from treekit.model.model import Model
 from treekit.model.tree import Split
-from treekit.training.classes import with_class_weights
+from treekit.training.class_weights import with_class_weights
 from treekit.training.plan import make_plan
 from treekit.training.tasks import reading
 
-__all__ = ["SplitScore", "SplitScores", "score_columns", "split_scores"]
+__all__ = [
+    "SplitScore",
+    "SplitScores",
+    "score_columns",
+    "split_scores",
+]
 
 _IDLE = ("pruner", "trees", "max_leaves", "max_samples", "monotonic", "validation")
 """Settings that make no difference to a stump of one column, or name other columns."""
