@@ -13,7 +13,7 @@ from pathlib import Path
 
 import treekit
 from treekit.data import DEMO_TARGET, demo_table
-from treekit.rules.changed import changed, edits
+from treekit.rules.revise import changed, edits
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from treekit.model.builder import (
 )
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import label_codes, sums
-from treekit.rules.bits import packed
+from treekit.rules.evaluate import packed
 from treekit.rules.learn.c45rules import c45rules
 from treekit.rules.learn.choose import EXHAUSTIVE, ClassRules, chosen
 from treekit.rules.learn.coding import exception_bits, rule_bits

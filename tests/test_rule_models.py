@@ -28,8 +28,8 @@ from treekit.model.scoring import sums
 from treekit.model.tree import MAX_DEPTH, Split
 from treekit.model.validation import check_tree
 from treekit.rules import RuleList
-from treekit.rules.conditions import ConditionTable
-from treekit.rules.read import parse_rules
+from treekit.rules.read_text import parse_rules
+from treekit.rules.rule_list import ConditionTable
 
 INF = float("inf")
 HOSTILE = ('a "quoted"\n{{ name }}', "it's /* %s */ -- '; DROP", "größe\u202e</td>")

@@ -23,8 +23,8 @@ from treekit.model.model import make_model
 from treekit.model.scoring import sums
 from treekit.model.tree import Split
 from treekit.rules import export_rules, parse_rules, rules
-from treekit.rules.edited import read_edited
-from treekit.rules.words import (
+from treekit.rules.read_edited import read_edited
+from treekit.rules.wording import (
     label_text,
     name_text,
     numerals,

@@ -9,8 +9,8 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import DataError
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
-from treekit.rules.changed import changed
 from treekit.rules.language import language
+from treekit.rules.revise import changed
 
 COLUMNS = (Column("age"), Column("sugar"))
 CLASSES = Schema(COLUMNS, "ripe", "classification", classes=("no", "yes"))

@@ -21,13 +21,12 @@ from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import decide, sums
 from treekit.model.tree import Split
-from treekit.rules import measured, rounded, rules, training_measures
-from treekit.rules.changed import edits
-from treekit.rules.edited import read_edited
+from treekit.rules import measured, rules, training_measures
+from treekit.rules import simplify_thresholds as rounded
 from treekit.rules.language import language
-from treekit.rules.revised import revised, revision
-from treekit.rules.rulelist import RuleList
-from treekit.rules.taken import taken
+from treekit.rules.read_edited import read_edited
+from treekit.rules.revise import edits, revised, revision
+from treekit.rules.rule_list import RuleList, taken
 
 FRENCH = Path(__file__).parent / "catalogues" / "fr.toml"
 COLUMNS = (Column("sugar"), Column("colour", "nominal", ("red", "green", "blue")), Column("size"))

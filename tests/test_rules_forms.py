@@ -39,8 +39,8 @@ from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules
 from treekit.rules.language import language
 from treekit.rules.measure import training_measures
-from treekit.rules.records import Rounding
-from treekit.rules.words import unquote
+from treekit.rules.rule_list import Rounding
+from treekit.rules.wording import unquote
 
 MARKUP = (
     "`code` ``more``",

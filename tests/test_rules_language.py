@@ -19,10 +19,9 @@ from treekit.errors import ModelFileError, SettingError
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules
-from treekit.rules.check_language import checked
+from treekit.rules.check_catalogue import checked, samples
 from treekit.rules.language import GRAMMAR, Language, fields_of, language
-from treekit.rules.phrases import condition_texts
-from treekit.rules.samples import samples
+from treekit.rules.wording import condition_texts
 
 FRENCH = Path(__file__).parent / "catalogues" / "fr.toml"
 LANGUAGES = {"en": language("en"), "zh": language("zh"), "fr": language(FRENCH)}

@@ -19,7 +19,7 @@ from treekit.errors import DataError
 from treekit.model.builder import build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules import measured, rules, table_measures, training_measures
-from treekit.rules.fired import fired, rules_of_rows
+from treekit.rules.evaluate import fired, rules_of_rows
 
 NAN = math.nan
 

@@ -20,7 +20,7 @@ from treekit.errors import DataError
 from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import make_model
 from treekit.rules import overlapping_rules, parse_rules, rules
-from treekit.rules.merging import Asked, regrouped
+from treekit.rules.merge import Asked, regrouped
 
 NAN = math.nan
 COLUMNS = (Column("x"), Column("colour", "nominal", ("red", "green", "blue")), Column("y"))

@@ -28,8 +28,8 @@ from treekit.forms.xml import Xml, holds, visible
 from treekit.model.builder import Node, build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.rules import RuleList
-from treekit.rules.conditions import ConditionTable
 from treekit.rules.measure import training_measures
+from treekit.rules.rule_list import ConditionTable
 
 HERE = Path(__file__).parent
 COSTS = [[0, 3, 1], [2, 0, 4], [5, 1, 0]]

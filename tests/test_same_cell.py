@@ -34,8 +34,8 @@ from treekit.errors import DataError
 from treekit.estimators import DecisionTreeClassifier
 from treekit.model.builder import build_tree, leaf, subset
 from treekit.model.model import Model, make_model
-from treekit.rules.changed import changed
 from treekit.rules.explain.row import read_row
+from treekit.rules.revise import changed
 from treekit.serve.models.of_treekit import TreekitServed
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.plain.rows import Rows

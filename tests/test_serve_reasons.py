@@ -26,8 +26,7 @@ from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, su
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices
 from treekit.rules.explain import explain
-from treekit.rules.extract import rules
-from treekit.rules.of_leaves import LeafRules
+from treekit.rules.extract import LeafRules, rules
 from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, TooLargeError

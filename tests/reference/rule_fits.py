@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.rules import RuleList
-from treekit.rules.clauses import evaluate_test
-from treekit.rules.records import Condition
+from treekit.rules.rule_list import Condition, evaluate_test
 
 __all__ = ["fitting"]
 

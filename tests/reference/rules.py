@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tests.reference.evaluate import to_float32
 from treekit.rules import Condition, Rule, RuleList
-from treekit.rules.clauses import Linear, Test
+from treekit.rules.rule_list import Linear, Test
 
 __all__ = ["fitting", "masses", "sums"]
 

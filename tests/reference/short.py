@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treekit.rules.records import Rule
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import Rule, RuleList
 
 __all__ = ["adds", "meets", "table_of"]
 

@@ -53,9 +53,8 @@ def revise_command(**given: Any) -> None:
     """  # noqa: D301  # click's mark of lines that stay
     from treekit.forms.files import edited_rules
     from treekit.model.model_file import load
-    from treekit.rules.changed import changed, edits
     from treekit.rules.language import language
-    from treekit.rules.revised import revision
+    from treekit.rules.revise import changed, edits, revision
 
     check_place(given["output"], *filter(None, (given["model"], given["rules"], given["table"])))
     model = load(given["model"])

@@ -144,7 +144,8 @@ def _table(given: dict[str, Any], model: Model, name: str) -> Table:
 
 def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
     from treekit.forms import listing, written
-    from treekit.rules import overlapping_rules, rounded, rules_against
+    from treekit.rules import overlapping_rules, rules_against
+    from treekit.rules import simplify_thresholds as rounded
     from treekit.rules.language import language
     from treekit.verify.certificate import model_sha256
 

@@ -17,7 +17,7 @@ import numpy as np
 from treekit.errors import SettingError
 from treekit.rules.language import Language, language
 from treekit.rules.measure import Measures, training_measures
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -110,8 +110,8 @@ def listing(
     SettingError
         If there is no such language.
     """
-    from treekit.rules.tables import measured
-    from treekit.rules.taken import taken
+    from treekit.rules.measure import measured
+    from treekit.rules.rule_list import taken
 
     if isinstance(source, RuleList):
         rules = source

@@ -12,7 +12,7 @@ from treekit.data.schema import Label
 from treekit.forms import Listing
 from treekit.forms.says import Says
 from treekit.forms.wording import rules_said
-from treekit.rules.words import label_text, quote
+from treekit.rules.wording import label_text, quote
 
 __all__ = ["Columns", "safe"]
 
@@ -23,7 +23,7 @@ _FORMULA = frozenset("=+-@＝＋－＠")
 def safe(label: Label) -> Label:
     """A label as it is, or quoted if a spreadsheet or a reader could mistake it.
 
-    What begins with a double quote was quoted: `treekit.rules.words.unquote` gives it back.
+    What begins with a double quote was quoted: `treekit.rules.wording.unquote` gives it back.
     """
     if not isinstance(label, str):
         return label

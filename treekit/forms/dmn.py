@@ -16,7 +16,7 @@ from treekit.forms.dmn_answers import check_sayable, outputs_of, rule_answers, s
 from treekit.forms.dmn_entries import REFUSED, Entries
 from treekit.forms.wording import rules_said
 from treekit.forms.xml import Xml, visible
-from treekit.rules.words import numerals
+from treekit.rules.wording import numerals
 
 if TYPE_CHECKING:
     from treekit.forms import Listing

@@ -10,7 +10,7 @@ import numpy as np
 from treekit.errors import SettingError
 from treekit.forms.feel import literal, number
 from treekit.forms.outcomes import label_codes, numbers, shares
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 __all__ = ["check_sayable", "outputs_of", "rule_answers", "summed", "votes_of"]
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from treekit.errors import SettingError
 from treekit.forms.feel import bounds, feel_names, interval, levels_test, string
-from treekit.rules.clauses import Clause, Linear
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import Clause, Linear, RuleList
 
 __all__ = ["REFUSED", "Entries"]
 

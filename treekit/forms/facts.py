@@ -10,8 +10,8 @@ from treekit.data.schema import Output
 from treekit.forms import Listing
 from treekit.forms.says import shown
 from treekit.forms.sheet import Sheet
-from treekit.rules.records import Rounding
-from treekit.rules.words import quote
+from treekit.rules.rule_list import Rounding
+from treekit.rules.wording import quote
 
 __all__ = ["Fact", "facts", "notes", "title"]
 

@@ -11,10 +11,10 @@ from treekit.forms import FORMS, listing, written
 from treekit.forms.read_json import read_json
 from treekit.model.model import Model
 from treekit.rules import language as languages
-from treekit.rules.edited import read_edited
 from treekit.rules.language import Language, known_languages
-from treekit.rules.revised import revised
-from treekit.rules.rulelist import RuleList
+from treekit.rules.read_edited import read_edited
+from treekit.rules.revise import revised
+from treekit.rules.rule_list import RuleList
 
 __all__ = ["edited_rules", "form_of", "revise", "write_rules"]
 
@@ -118,6 +118,6 @@ def revise(
     ModelFileError
         For what cannot be read; names the line.
     DataError, ModelError
-        See `treekit.rules.revised.revised`.
+        See `treekit.rules.revise.revised`.
     """
     return revised(model, edited_rules(path, language), table)

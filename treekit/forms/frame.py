@@ -9,7 +9,7 @@ import numpy as np
 from treekit.errors import MissingExtraError
 from treekit.forms import Listing
 from treekit.forms.columns import Columns
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,7 @@ from treekit.forms.facts import facts, notes, title
 from treekit.forms.says import Said, shown
 from treekit.forms.sheet import Entry, Figure, Sheet, entries, figure_texts, sheet
 from treekit.forms.wording import Asked, tests_said
-from treekit.rules.words import quote
+from treekit.rules.wording import quote
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -13,10 +13,10 @@ version 1; keys in parentheses may be left out when a file is written by hand:
     Texts of a table that mean a missing value.
 ``type``, ``missing``, ``unknown``, (``voting``), (``costs``), (``order``), (``trees``), \
 (``combine``), (``link``), (``exponent``), (``decisions``)
-    As in `treekit.rules.rulelist.RuleList`; ``trees`` is their number.  Numbers that rules say
+    As in `treekit.rules.rule_list.RuleList`; ``trees`` is their number.  Numbers that rules say
     are multiples of ``2 ** exponent``; others are put on a finer grid, or the finest there is.
 (``rounding``)
-    Where thresholds were shortened, the counts of `treekit.rules.records.Rounding` by their
+    Where thresholds were shortened, the counts of `treekit.rules.rule_list.Rounding` by their
     names: ``{"digits": 3, "thresholds": 8, ...}``; else null.
 (``tests``)
     Each a list of clauses, the first of which whose value is known decides: ``{"column": ...,
@@ -52,9 +52,8 @@ from treekit.data.schema import Label, Output
 from treekit.forms import Listing
 from treekit.model.fixed_point import MASS, floor_to
 from treekit.model.model import least_cost
-from treekit.rules.clauses import Clause, Linear
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import numerals, share_text
+from treekit.rules.rule_list import Clause, Linear, RuleList
+from treekit.rules.wording import numerals, share_text
 
 __all__ = ["FORMAT", "VERSION", "key_of", "pieces"]
 

@@ -21,8 +21,8 @@ from treekit.forms.json_values import (
     numeral,
 )
 from treekit.model.model import least_cost
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import read_numeral
+from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import read_numeral
 
 __all__ = ["Answers"]
 

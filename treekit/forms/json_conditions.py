@@ -20,9 +20,8 @@ from treekit.forms.json_values import (
     whole,
 )
 from treekit.model.fixed_point import MASS
-from treekit.rules.conditions import ConditionTable
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import read_numeral
+from treekit.rules.rule_list import ConditionTable, RuleList
+from treekit.rules.wording import read_numeral
 
 __all__ = ["Conditions", "label_of", "level_codes", "named"]
 

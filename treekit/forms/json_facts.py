@@ -24,12 +24,18 @@ from treekit.model.fixed_point import units_per_tree
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, UnknownPolicy, Voting
 from treekit.model.validation import MAX_COST
-from treekit.rules.clauses import Clause, Levels, Linear, Test
-from treekit.rules.conditions import ConditionTable
-from treekit.rules.records import Rounding
-from treekit.rules.rounded import MOST_DIGITS
-from treekit.rules.rulelist import Order, RuleList
-from treekit.rules.words import read_numeral
+from treekit.rules.rule_list import (
+    Clause,
+    ConditionTable,
+    Levels,
+    Linear,
+    Order,
+    Rounding,
+    RuleList,
+    Test,
+)
+from treekit.rules.simplify_thresholds import MOST_DIGITS
+from treekit.rules.wording import read_numeral
 
 __all__ = ["without_rules"]
 

@@ -9,7 +9,7 @@ from treekit.forms.facts import title
 from treekit.forms.says import Said
 from treekit.forms.sheet import Entry, entries, figure_texts, sheet
 from treekit.rules.measure import training_measures
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 __all__ = ["SHOWN", "notebook"]
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from treekit.model.model import least_cost
 from treekit.rules.language import Language
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import label_text, name_text, numerals
+from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import label_text, name_text, numerals
 
 __all__ = ["label_codes", "numbers", "said", "shares"]
 

@@ -16,7 +16,7 @@ from treekit.forms.outcomes import label_codes, shares
 from treekit.forms.pmml_fields import Fields
 from treekit.forms.xml import Xml, visible
 from treekit.model.fixed_point import double_threshold
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 if TYPE_CHECKING:
     from treekit.forms import Listing

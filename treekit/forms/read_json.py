@@ -24,9 +24,9 @@ from treekit.forms.json_values import (
     string,
     whole,
 )
-from treekit.rules.edited_answers import on_grid
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import read_numeral
+from treekit.rules.read_edited import on_grid
+from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import read_numeral
 
 __all__ = ["read_json"]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from treekit.data.schema import Label
 from treekit.forms import Listing
 from treekit.model.model import least_cost
-from treekit.rules.words import label_text, numerals, quote, share_text
+from treekit.rules.wording import label_text, numerals, quote, share_text
 
 __all__ = ["Said", "Says", "shown"]
 

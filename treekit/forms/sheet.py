@@ -18,8 +18,8 @@ import numpy.typing as npt
 from treekit.forms import Listing
 from treekit.forms.says import Said, Says, shown
 from treekit.forms.wording import Asked, conditions_said
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import numerals
+from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import numerals
 
 __all__ = ["Entry", "Figure", "Sheet", "entries", "figure_texts", "percent", "sheet"]
 

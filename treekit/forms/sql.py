@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from treekit.errors import MissingExtraError
 from treekit.forms.outcomes import said
 from treekit.rules.language import Language
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import numerals
+from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import numerals
 
 if TYPE_CHECKING:
     from treekit.forms import Listing

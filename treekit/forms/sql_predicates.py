@@ -22,7 +22,7 @@ from treekit.export.sql_sqlite import SQLite
 from treekit.export.sql_syntax import call, cast, integer, name_of, one_of
 from treekit.forms.sql_tests import branch_value
 from treekit.model.fixed_point import double_threshold
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 if TYPE_CHECKING:
     from treekit.export.sql_syntax import Sql

@@ -10,8 +10,7 @@ from treekit.errors import SettingError
 from treekit.export.sql_dialect import Dialect
 from treekit.export.sql_syntax import Sql
 from treekit.model.fixed_point import double_threshold
-from treekit.rules.clauses import Clause, Linear
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import Clause, Linear, RuleList
 
 __all__ = ["branch_value"]
 

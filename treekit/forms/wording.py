@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treekit.forms import Listing
-from treekit.rules.phrases import condition_texts, test_text
-from treekit.rules.words import name_text
+from treekit.rules.wording import condition_texts, name_text, test_text
 
 __all__ = ["Asked", "conditions_said", "rules_said", "tests_said"]
 

@@ -158,7 +158,7 @@ CONDITION = np.dtype(
         ("level_end", np.int64),
     ]
 )
-"""One condition, as in `treekit.rules.conditions.ConditionTable`."""
+"""One condition, as in `treekit.rules.rule_list.ConditionTable`."""
 
 
 @kernel

@@ -33,7 +33,7 @@ Index = npt.NDArray[np.int64]
 class Conditions(Protocol):
     """The conditions of all rules, one after the other, at most one a column and rule.
 
-    See `treekit.rules.conditions.ConditionTable`, whose fields these are.
+    See `treekit.rules.rule_list.ConditionTable`, whose fields these are.
     """
 
     @property

@@ -2,7 +2,7 @@
 
 Names are strangers' text: whatever does not print as it stands, or could pass
 for something else, is quoted and escaped as in the text of rules
-(`treekit.rules.words.quote`).  Thresholds are exact; shares and weights of
+(`treekit.rules.wording.quote`).  Thresholds are exact; shares and weights of
 training rows are rounded to be read.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treekit.rules.words import label_text, numerals, quote
+from treekit.rules.wording import label_text, numerals, quote
 
 if TYPE_CHECKING:
     from treekit.data.schema import Label

@@ -23,17 +23,15 @@ from __future__ import annotations
 
 from treekit.contracts import Setting
 from treekit.model.model import Model
-from treekit.rules.against import Against, rules_against
+from treekit.rules.analysis import Overlaps, overlapping_rules
+from treekit.rules.drift import Against, rules_against
 from treekit.rules.extract import rules
-from treekit.rules.joined import joined_rules
 from treekit.rules.language import ENGLISH
-from treekit.rules.measure import Measures, table_measures, training_measures
-from treekit.rules.overlaps import Overlaps, overlapping_rules
-from treekit.rules.read import parse_rules
-from treekit.rules.records import Answer, Condition, Rule
-from treekit.rules.rounded import rounded
-from treekit.rules.rulelist import RuleList
-from treekit.rules.tables import measured
+from treekit.rules.measure import Measures, measured, table_measures, training_measures
+from treekit.rules.merge import joined_rules
+from treekit.rules.read_text import parse_rules
+from treekit.rules.rule_list import Answer, Condition, Rule, RuleList
+from treekit.rules.simplify_thresholds import rounded
 
 __all__ = [
     "RULES_SETTINGS",
@@ -60,6 +58,6 @@ RULES_SETTINGS = (Setting("language", ENGLISH, "en, zh, or a catalogue file that
 
 
 def export_rules(model: Model, name: str, language: str = ENGLISH) -> dict[str, bytes]:
-    """``{name + ".rules.txt": text}``, UTF-8; see `treekit.rules.write`."""
+    """``{name + ".rules.txt": text}``, UTF-8; see `treekit.rules.write_text`."""
     pieces = joined_rules(model).text(language=language)
     return {f"{name}.rules.txt": b"".join(piece.encode() for piece in pieces)}

@@ -1,18 +1,411 @@
-"""Whether figures of rules differ by more than chance makes of them."""
+"""Rules held against a table: what each was expected to do, what it does, what has drifted.
+
+Two questions are apart.  Do as many rows come to each rule as did in training?  The
+population stability index says how far the shares moved (as used in credit scoring:
+Siddiqi 2006, "Credit Risk Scorecards", which calls less than 0.1 stable and from 0.25 a
+shift; what chance alone makes of it: Yurdakul 2018).  And is a rule as right as it was?
+That is tested rule by rule, and the level of the test is divided by the number of tests
+(Bonferroni), so that a long list raises no false alarm.
+
+The table of `treekit.rules.drift` for a terminal.
+
+Whether figures of rules differ by more than chance makes of them.
+"""
 
 from __future__ import annotations
 
 import math
+import unicodedata
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.rules.measure import Measures
-from treekit.rules.rulelist import RuleList
+from treekit.errors import DataError, SettingError
+from treekit.model.links import values_of
+from treekit.model.model import least_cost
+from treekit.rules.evaluate import fired
+from treekit.rules.language import Language, language
+from treekit.rules.measure import (
+    Known,
+    Measures,
+    known_rows,
+    labels_of,
+    table_measures,
+    training_measures,
+)
+from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import label_text, name_text
 
-__all__ = ["compared_means", "compared_shares", "stability"]
+__all__ = [
+    "LEVEL",
+    "Against",
+    "Quality",
+    "against_text",
+    "compared_means",
+    "compared_shares",
+    "rules_against",
+    "stability",
+]
+
+
+# ---------------------------------------------------------------- against
 
 Numbers = npt.NDArray[np.float64]
+Stability = Literal["stable", "moved", "shifted", "unknown"]
+
+LEVEL = 0.05
+"""Chance of any false alarm among all rules, if nothing has changed."""
+
+_MOVED, _SHIFTED = 0.1, 0.25
+
+
+class Quality(NamedTuple):
+    """How right the whole list is for one target; rows count by their weights.
+
+    Attributes
+    ----------
+    target : str
+    rows : int
+        Rows with an answer whose target is known.
+    accuracy : float
+        Classification, else NaN.
+    r_squared, mean_error : float
+        Regression: 1 - squared error / variance, and the mean absolute error; else NaN.
+    """
+
+    target: str
+    rows: int
+    accuracy: float = math.nan
+    r_squared: float = math.nan
+    mean_error: float = math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Against:
+    """Expected and live figures of each rule, and of the list.
+
+    Attributes
+    ----------
+    rules : RuleList
+    expected : Measures
+        From training.
+    live : Measures
+        From the table: its rows, weight and coverage are of all rows, the rest is of those
+        whose targets are known.
+    difference : (rules, targets) float64
+        Live confidence (regression: mean) less the expected one.
+    low, high : (rules, targets) float64
+        95% interval of the live figure: of Wilson (1927) for shares, of the normal
+        distribution for means.
+    p_value : (rules, targets) float64
+        How likely chance alone makes so large a difference: the two-sample test of shares
+        with a pooled variance; of means by the live spread.  NaN where nothing is known.
+    drift : (rules,) bool
+        Whether a p-value is below `LEVEL` divided by the number of tests.
+    move : (rules,) float64
+        A rule's part of the stability index of its tree.
+    stability_index, by_chance : (trees,) float64
+        The index, and what it stays below in 95% of tables if nothing has changed.
+    rows, refused, unanswered : int
+        Rows of the table; those that a policy refuses; those that some tree has no rule for.
+    overall : tuple of Quality
+        One for each target.
+    """
+
+    rules: RuleList = field(repr=False)
+    expected: Measures = field(repr=False)
+    live: Measures = field(repr=False)
+    difference: Numbers = field(repr=False)
+    low: Numbers = field(repr=False)
+    high: Numbers = field(repr=False)
+    p_value: Numbers = field(repr=False)
+    drift: npt.NDArray[np.bool_] = field(repr=False)
+    move: Numbers = field(repr=False)
+    stability_index: Numbers = field(repr=False)
+    by_chance: Numbers = field(repr=False)
+    rows: int
+    refused: int
+    unanswered: int
+    overall: tuple[Quality, ...]
+
+    def stability(self, tree: int = 0) -> Stability:
+        """Whether the shares of a tree's rules moved, by more than chance makes of them."""
+        index = float(self.stability_index[tree])
+        if math.isnan(index):
+            return "unknown"
+        if index < _MOVED or index <= self.by_chance[tree]:
+            return "stable"
+        return "moved" if index < _SHIFTED else "shifted"
+
+    def text(self, language: str | Language = "en", sort: str = "rule") -> str:
+        """A table for a terminal, one line for each rule and target; `sort` is a key of records."""
+        return against_text(self, language, sort)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One record for each rule and target, for JSON, CSV or a dataframe; NaN is None."""
+        numbers = self.rules.schema.task == "regression"
+        expected, live = self.expected, self.live
+        figure = "mean" if numbers else "confidence"
+        said = None if numbers or self.rules.margins else labels_of(self.rules)
+        found: list[dict[str, Any]] = []
+        for rule in range(len(self.rules)):
+            for k, output in enumerate(self.rules.schema.outputs):
+                record = {
+                    "rule": rule + 1,
+                    "tree": int(self.rules.tree[rule]) + 1,
+                    "target": output.name,
+                    "answer": None if said is None else output.classes[said[rule, k]],
+                    "rows": 0 if live.rows is None else int(live.rows[rule]),
+                    "expected_coverage": expected.coverage[rule],
+                    "coverage": live.coverage[rule],
+                    "move": self.move[rule],
+                    f"expected_{figure}": getattr(expected, figure)[rule, k],
+                    figure: getattr(live, figure)[rule, k],
+                    "difference": self.difference[rule, k],
+                    "low": self.low[rule, k],
+                    "high": self.high[rule, k],
+                    "p_value": self.p_value[rule, k],
+                    "drift": bool(self.drift[rule]),
+                }
+                if numbers:
+                    value = np.ldexp(float(self.rules.units[rule, k]), self.rules.exponent)
+                    record["answer"] = float(value)
+                found.append({name: _plain(value) for name, value in record.items()})
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the whole list, for JSON."""
+        trees = range(len(self.stability_index))
+        return {
+            "rows": self.rows,
+            "refused": self.refused,
+            "unanswered": self.unanswered,
+            "drifting": int(self.drift.sum()),
+            "stability_index": [_plain(index) for index in self.stability_index],
+            "by_chance": [_plain(index) for index in self.by_chance],
+            "stability": [self.stability(tree) for tree in trees],
+            "overall": [
+                {name: _plain(value) for name, value in quality._asdict().items()}
+                for quality in self.overall
+            ],
+        }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):  # those of numpy, too
+        return None if math.isnan(value) else float(value)
+    return value
+
+
+def rules_against(
+    rules: RuleList, table: Any, targets: list[str] | None = None, weight: Numbers | None = None
+) -> Against:
+    """Each rule's live performance on a table, held against its training rows.
+
+    Parameters
+    ----------
+    rules : RuleList
+    table : table, or Known
+        Anything `treekit.data.table.read_table` takes, with the target columns.
+    targets : list of str, optional
+        Columns of the targets; default those of the schema's names.
+    weight : (rows,) float64, optional
+        Default 1 each.
+
+    Raises
+    ------
+    DataError
+        If the table has no row, or lacks a column.
+    """
+    rows = table if isinstance(table, Known) else known_rows(rules.schema, table, targets)
+    n_rows = len(rows.matrix)
+    if n_rows == 0:
+        raise DataError("the table has no row; rules are held against one row at least")
+    weight = np.ones(n_rows) if weight is None else np.asarray(weight, dtype=np.float64)
+    known = _is_known(rules, rows.targets)
+    live = table_measures(rules, rows.matrix, rows.targets, weight)
+    judged = live
+    if not known.all():
+        some = rows.matrix[known], rows.targets[known], weight[known]
+        judged = table_measures(rules, *some)
+        live = live._replace(**{name: getattr(judged, name) for name in _FIGURES})
+    expected = training_measures(rules)
+    numbers = rules.schema.task == "regression"
+    test = compared_means if numbers else compared_shares
+    difference, low, high, p_value = test(expected, judged)
+    tested = max(int(np.isfinite(p_value).sum()), 1)
+    move, index, chance = stability(rules, expected, live)
+    return Against(
+        rules=rules,
+        expected=expected,
+        live=live,
+        difference=difference,
+        low=low,
+        high=high,
+        p_value=p_value,
+        drift=np.logical_or.reduce(p_value < LEVEL / tested, axis=1),
+        move=move,
+        stability_index=index,
+        by_chance=chance,
+        rows=n_rows,
+        refused=int(rules.refused(rows.matrix).sum()),
+        **_whole(rules, rows, weight),
+    )
+
+
+_FIGURES = ("confidence", "lift", "mean", "spread")
+
+
+def _is_known(rules: RuleList, targets: Numbers) -> npt.NDArray[np.bool_]:
+    """(rows,) bool: whether all targets of a row are known."""
+    gone = ~np.isfinite(targets) if rules.schema.task == "regression" else targets == -1
+    found: npt.NDArray[np.bool_] = ~np.logical_or.reduce(gone, axis=1)
+    return found
+
+
+def _whole(rules: RuleList, rows: Known, weight: Numbers) -> dict[str, Any]:
+    """Rows without an answer, and how right the answers of the others are."""
+    total = np.zeros((len(rows.matrix), rules.schema.n_values), dtype=np.int64)
+    mass = np.zeros(len(rows.matrix), dtype=np.int64)
+    for piece in fired(rules, rows.matrix):
+        np.add.at(total, piece.row, rules.units[piece.rule] * piece.mass[:, None])
+        np.add.at(mass, piece.row, piece.mass)
+    usable = ~rules.refused(rows.matrix)
+    answered = usable & (mass >= rules.mass * rules.n_trees)
+    numbers, blocks = values_of(rules, total), rules.schema.blocks
+    overall = []
+    for k, output in enumerate(rules.schema.outputs):
+        own = rows.targets[:, k]
+        some = answered & (np.isfinite(own) if not output.classes else own != -1)
+        n, mine = int(some.sum()), weight[some]
+        if not mine.sum() > 0:
+            overall.append(Quality(output.name, n))
+        elif output.classes:
+            said = least_cost(total[some, blocks[k] : blocks[k + 1]], rules.costs)
+            right = float(np.average(said == own[some], weights=mine))
+            overall.append(Quality(output.name, n, accuracy=right))
+        else:
+            overall.append(_fit(output.name, own[some], numbers[some, k], mine))
+    return {"unanswered": int((usable & ~answered).sum()), "overall": tuple(overall)}
+
+
+def _fit(name: str, y: Numbers, said: Numbers, weight: Numbers) -> Quality:
+    spread = float(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
+    error = float(np.average((y - said) ** 2, weights=weight))
+    fit = 1.0 - error / spread if spread > 0 else math.nan
+    away = float(np.average(np.abs(y - said), weights=weight))
+    return Quality(name, len(y), r_squared=fit, mean_error=away)
+
+
+# ---------------------------------------------------------------- against text
+
+_WIDEST = 24
+"""Longer labels and names are cut."""
+
+_UNKNOWN = "-"
+
+
+def against_text(report: Against, code: str | Language = "en", sort: str = "rule") -> str:
+    """Aligned lines, one for each rule and target, and the figures of the whole list below.
+
+    Raises
+    ------
+    SettingError
+        If `sort` is no field of a record.
+    """
+    words, records = language(code), report.records()
+    if records and sort not in records[0]:
+        raise SettingError(
+            f"there is no column {sort!r} to sort by; known: {', '.join(records[0])}"
+        )
+    if sort not in ("rule", "tree"):  # the largest difference, the smallest p-value first
+        records.sort(key=lambda record: _rank(record[sort], largest=sort != "p_value"))
+    names = _columns(report)
+    rows = [[words.say(f"against_{name}") for name in names]]
+    rows += [[_cell(name, record, words) for name in names] for record in records]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            " " * (width - _width(cell)) + cell for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([*lines, "", *_table_lines(report, words)]) + "\n"
+
+
+def _columns(report: Against) -> list[str]:
+    figure = "mean" if report.rules.schema.task == "regression" else "confidence"
+    return [
+        "rule",
+        *(["tree"] if report.rules.n_trees > 1 else []),
+        *(["target"] if report.rules.schema.more else []),
+        "answer",
+        *("rows", "expected_coverage", "coverage", f"expected_{figure}", figure),
+        *("difference", "p_value", "drift"),
+    ]
+
+
+def _rank(value: Any, *, largest: bool) -> tuple[bool, Any]:
+    if value is None or isinstance(value, str):
+        return value is None, value or ""
+    return False, -abs(value) if largest else value
+
+
+def _cell(name: str, record: dict[str, Any], words: Language) -> str:
+    value = record[name]
+    if name == "drift":
+        return words.say("against_yes") if value else ""
+    if value is None:
+        return _UNKNOWN
+    if name in ("answer", "target"):
+        if isinstance(value, float):
+            return f"{value:.6g}"
+        text = name_text(value) if name == "target" else label_text(value)
+        return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    if "coverage" in name or "confidence" in name:
+        return f"{100 * value:.1f}%"
+    if name == "difference" and "confidence" in record:
+        return f"{100 * value:+.1f}%"
+    if name == "difference":
+        return f"{value:+.4g}"
+    return f"{value:.3g}" if name == "p_value" else f"{value:.6g}" if "mean" in name else f"{value}"
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: two for wide characters."""
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _table_lines(report: Against, words: Language) -> list[str]:
+    counts = {name: f"{getattr(report, name):,}" for name in ("rows", "refused", "unanswered")}
+    lines = [words.say("against_counts", **counts)]
+    for quality in report.overall:
+        name, rows = name_text(quality.target), f"{quality.rows:,}"
+        if not math.isnan(quality.accuracy):
+            accuracy = f"{100 * quality.accuracy:.2f}%"
+            lines.append(words.say("against_accuracy", target=name, rows=rows, accuracy=accuracy))
+        elif not math.isnan(quality.mean_error):
+            fit = _UNKNOWN if math.isnan(quality.r_squared) else f"{quality.r_squared:.4f}"
+            error = f"{quality.mean_error:.6g}"
+            lines.append(words.say("against_fit", target=name, rows=rows, fit=fit, error=error))
+    if np.isnan(report.p_value).all():
+        lines.append(words.say("against_unjudged"))
+    else:
+        lines.append(words.say("against_drifting", count=str(int(report.drift.sum()))))
+    worst = max(
+        range(len(report.stability_index)),
+        key=lambda tree: -1.0 if math.isnan(x := float(report.stability_index[tree])) else x,
+    )
+    said = report.stability(worst)
+    key = f"against_{said}" if report.rules.n_trees == 1 else f"against_{said}_tree"
+    index, chance = (f"{float(v[worst]):.3f}" for v in (report.stability_index, report.by_chance))
+    lines.append(words.say(key, index=index, chance=chance, tree=str(worst + 1)))
+    return lines
+
+
+# ---------------------------------------------------------------- drift
 
 _Z = 1.959963984540054  # of 95%, both sides
 _ONE_SIDED = 1.6448536269514722  # of 95%, one side

@@ -1,24 +1,54 @@
-"""From the trees of a model to its rules: one for each leaf."""
+"""From the trees of a model to its rules: one for each leaf.
+
+The conditions of rules that keep a part of a row: one for each split of the path.
+
+Where missing values divide a row (Quinlan 1993, chapter 3), what is left of it
+depends on every split on the way, so nothing is merged.
+
+The conditions of models that are rule lists: what `treekit.model.rule_trees` made, undone.
+
+The rules of a few leaves as texts that stand alone, without those of all others.
+
+The conditions of a leaf depend on nothing but the nodes above it.  So the trees of a large
+forest are cut down to the ways to the leaves that are wanted, and their rules are those of
+any model.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.schema import Schema
+from treekit.model.concatenated import join
 from treekit.model.derived_features import derive
-from treekit.model.fixed_point import MASS
+from treekit.model.fixed_point import MASS, mass_bounds
 from treekit.model.model import Model, spread
-from treekit.model.tree import Split, Tree
-from treekit.rules.clauses import tests_of
-from treekit.rules.conditions import ConditionTable
-from treekit.rules.divided import divided_conditions
-from treekit.rules.listed import is_listed, listed_conditions
-from treekit.rules.rulelist import RuleList
+from treekit.model.tree import Split, Tree, ranges
+from treekit.rules.language import Language, language
+from treekit.rules.rule_list import ConditionTable, RuleList, taken, tests_of
+from treekit.rules.wording import condition_texts
 
-__all__ = ["rules"]
+__all__ = [
+    "LeafRules",
+    "depth_first",
+    "divided_conditions",
+    "is_listed",
+    "joinable_texts",
+    "joined_texts",
+    "listed_conditions",
+    "node_paths",
+    "rules",
+    "steps",
+]
+
+
+# ---------------------------------------------------------------- extract
 
 Conditions = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], ConditionTable]
 
@@ -170,3 +200,344 @@ def _as_parent(
     found = np.zeros(len(leaf), dtype=np.bool_)
     found[empty] = said & (theirs == units[empty]).all(axis=1)
     return found
+
+
+# ---------------------------------------------------------------- divided
+
+Index = npt.NDArray[np.int64]
+
+
+def divided_conditions(plain: Tree, n_levels: Index) -> tuple[Index, Index, ConditionTable]:
+    """The conditions of every leaf of one tree, leaves in depth-first order.
+
+    Parameters
+    ----------
+    plain : Tree
+        With derived columns in the place of tests.
+    n_levels : (columns,) int64
+        Of each column, the derived ones behind the others; 0 for numbers.
+
+    Returns
+    -------
+    leaf, end : (leaves,) int64
+        Node numbers, and the number of conditions up to and with each leaf.
+    conditions : ConditionTable
+    """
+    asked = steps(plain, mass_bounds(plain), n_levels)
+    leaf = depth_first(plain)
+    path, end = node_paths(plain, leaf)
+    levels, starts = ranges(np.append(0, asked.level_end), path)
+    fields = {name: part[path] for name, part in asked._asdict().items() if name != "levels"}
+    fields |= {"level_end": starts[1:], "levels": asked.levels[levels]}
+    return leaf, end, ConditionTable(**fields)
+
+
+def steps(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
+    """What the step from its parent to each node asks: a condition a node, idle for the root.
+
+    Parameters
+    ----------
+    plain, n_levels
+        As in `divided_conditions`.
+    bounds : (nodes, 2) int64
+        What a missing value keeps of a row's mass, see `mass_bounds`; equal if nothing.
+    """
+    parent = plain.parent
+    up = np.maximum(parent, 0)
+    kind, column = plain.kind[up], np.where(parent < 0, 0, plain.feature[up])
+    branch = np.arange(plain.n_nodes) - plain.first_child[up]
+    at_threshold, absence = kind == Split.THRESHOLD, kind == Split.MISSING
+    part = np.where(absence[:, None], np.where(branch == 0, 1, 0)[:, None] * [0, MASS], bounds)
+    some = part[:, 1] > part[:, 0]
+    levels, dividing, level_end = _levels(plain, n_levels, branch, some)
+    fits = np.diff(level_end, prepend=0) - dividing
+    return ConditionTable(
+        column=column.astype(np.int32),
+        low=np.where(at_threshold & (branch == 1), plain.threshold[up], -np.inf),
+        high=np.where(at_threshold & (branch == 0), plain.threshold[up], np.inf),
+        known=np.where(absence, branch == 1, at_threshold | (fits > 0)),
+        missing=some,
+        part_low=np.where(some, part[:, 0], 0).astype(np.int32),
+        part_high=np.where(some, part[:, 1], 0).astype(np.int32),
+        dividing=dividing,
+        level_end=level_end,
+        levels=levels,
+    )
+
+
+def _levels(
+    plain: Tree, n_levels: Index, branch: Index, some: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int32], Index, Index]:
+    """Levels that fit each node's step and then those that divide, how many do, where they end."""
+    parent = plain.parent
+    up = np.maximum(parent, 0)
+    sets = np.isin(plain.kind[up], (Split.SUBSET, Split.MULTIWAY))
+    known = (plain.kind[up] == Split.MISSING) & (branch == 1)  # every level
+    asks = (parent >= 0) & (sets | known)
+    counts = np.where(asks, n_levels[plain.feature[up]], 0)
+    owner = np.repeat(np.arange(plain.n_nodes), counts)
+    code = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    goes, listed = branch[owner], sets[owner]
+    goes[listed] = plain.level_branch[(plain.level_start[up[owner]] + code)[listed]]
+    whole, divides = goes == branch[owner], (goes < 0) & some[owner]
+    kept = np.flatnonzero(whole | divides)
+    kept = kept[np.lexsort((divides[kept], owner[kept]))]  # stable: codes stay in order
+    ends = np.cumsum(np.bincount(owner[kept], minlength=plain.n_nodes))
+    dividing = np.bincount(owner[kept], weights=divides[kept], minlength=plain.n_nodes)
+    return code[kept].astype(np.int32), dividing.astype(np.int64), ends
+
+
+def depth_first(plain: Tree) -> Index:
+    """(leaves,) int64: the leaves from the leftmost path to the rightmost."""
+    parent, depths = plain.parent, plain.depths
+    below = (plain.kind == Split.LEAF).astype(np.int64)
+    order = np.argsort(depths, kind="stable")  # siblings side by side
+    levels = np.split(order, np.searchsorted(depths[order], np.arange(1, plain.depth + 1)))
+    for nodes in levels[:0:-1]:
+        np.add.at(below, parent[nodes], below[nodes])
+    place = np.zeros(plain.n_nodes, dtype=np.int64)  # leaves to the left of a node
+    for nodes in levels[1:]:
+        before = np.cumsum(below[nodes]) - below[nodes]
+        family = np.flatnonzero(np.diff(parent[nodes], prepend=-1))
+        eldest = np.repeat(before[family], np.diff(np.append(family, len(nodes))))
+        place[nodes] = place[parent[nodes]] + before - eldest
+    leaves = plain.leaves
+    return leaves[np.argsort(place[leaves])]
+
+
+def node_paths(plain: Tree, leaf: Index) -> tuple[Index, Index]:
+    """The nodes from below the root to each leaf, one path after the other, and their ends."""
+    parent, depths = plain.parent, plain.depths
+    end = np.cumsum(depths[leaf])
+    path = np.empty(int(end[-1]), dtype=np.int64)
+    node, to = leaf, end - 1
+    while len(inside := np.flatnonzero(parent[node] >= 0)):
+        node, to = node[inside], to[inside]
+        path[to] = node
+        node, to = parent[node], to - 1
+    return path, end
+
+
+# ---------------------------------------------------------------- listed
+
+Mask = npt.NDArray[np.bool_]
+
+
+def is_listed(model: Model) -> bool:
+    """Whether a model is lists of rules: the first that is met answers."""
+    return any(bool((tree.kind == Split.RULE).any()) for tree in model.trees)
+
+
+def listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
+    """Ends of the rules' conditions, and the conditions, one a column and rule.
+
+    Rules stand in the order of the leaves.  What a rule asks of one column in several
+    entries is one condition; what every value meets is none.
+    """
+    nodes, _ = join(model.trees)
+    schema = model.schema
+    counts = np.diff(nodes.surrogate_start)
+    leaves = np.flatnonzero(nodes.kind == Split.LEAF)
+    # The rule of a leaf is its parent's, if it is the first child: entries belong to leaves.
+    rule_of_node = np.full(nodes.n_nodes, -1)
+    asks = np.flatnonzero(nodes.kind == Split.RULE)
+    rule_of_node[asks] = np.searchsorted(leaves, nodes.first_child[asks])
+    owner = np.repeat(rule_of_node, counts)
+    column = nodes.surrogate_feature.astype(np.int64)
+    group, rule, feature = _groups(owner, column, schema)
+    low, high, fails = _intervals(nodes, group, len(rule))
+    missing = np.ones(len(rule), np.bool_)
+    np.logical_and.at(missing, group, nodes.surrogate_lost == -1)
+    nominal = schema.nominal[feature]
+    owner_of_level, level = _levels_of_tests(nodes, group, feature, nominal, schema)
+    n_open = np.bincount(owner_of_level, minlength=len(rule))
+    known = np.where(nominal, n_open > 0, ~fails & (low < high))
+    n_levels = schema.n_levels[feature]
+    free = np.where(nominal, n_open == n_levels, (low == -np.inf) & (high == np.inf))
+    asked = ~(missing & known & free)
+    kept = asked[owner_of_level]
+    whole = asked & known
+    return (
+        np.cumsum(np.bincount(rule[asked], minlength=len(leaves))),
+        ConditionTable(
+            column=feature[asked].astype(np.int32),
+            low=np.where(whole, low, -np.inf)[asked],
+            high=np.where(whole, high, np.inf)[asked],
+            known=known[asked],
+            missing=missing[asked],
+            part_low=np.zeros(int(asked.sum()), np.int32),
+            part_high=np.where(missing[asked], MASS, 0).astype(np.int32),
+            dividing=np.zeros(int(asked.sum()), np.int64),
+            level_end=np.cumsum(n_open[asked]),
+            levels=level[kept].astype(np.int32),
+        ),
+    )
+
+
+def _groups(owner: Index, column: Index, schema: Schema) -> tuple[Index, Index, Index]:
+    """The condition of each entry, and rule and column of each condition.
+
+    Conditions stand rule after rule, in each in the order in which entries ask columns.
+    """
+    keys = owner * schema.n_features + column
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty(len(first), np.int64)
+    rank[order] = np.arange(len(first))
+    first = first[order]
+    return rank[inverse], owner[first], column[first]
+
+
+def _intervals(
+    nodes: Tree, group: Index, n: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Mask]:
+    """Bounds of numbers that meet each condition, and which conditions none meets."""
+    low, high, fails = np.full(n, -np.inf), np.full(n, np.inf), np.zeros(n, np.bool_)
+    below, above = nodes.surrogate_below == 1, nodes.surrogate_above == 1
+    numeric = ~np.isnan(nodes.surrogate_threshold)
+    lower, upper, none = numeric & below, numeric & above, numeric & below & above
+    lower, upper = lower & ~none, upper & ~none
+    np.maximum.at(low, group[lower], nodes.surrogate_threshold[lower])
+    np.minimum.at(high, group[upper], nodes.surrogate_threshold[upper])
+    fails[group[none]] = True
+    return low, high, fails
+
+
+def _levels_of_tests(
+    nodes: Tree, group: Index, feature: Index, nominal: Mask, schema: Schema
+) -> tuple[Index, Index]:
+    """The levels that meet each condition of a nominal column: whose, and which."""
+    sizes = np.where(nominal, schema.n_levels[feature], 0)
+    start = np.cumsum(np.append(0, sizes))
+    per_entry = np.diff(nodes.surrogate_level_start)
+    code = np.arange(int(nodes.surrogate_level_start[-1])) - np.repeat(
+        nodes.surrogate_level_start[:-1], per_entry
+    )
+    failing = nodes.surrogate_level_branch == 1
+    at = start[np.repeat(group, per_entry)] + code
+    met = np.ones(int(start[-1]), np.bool_)
+    met[at[failing]] = False
+    found = np.flatnonzero(met)
+    whose = np.searchsorted(start, found, side="right") - 1
+    return whose, found - start[whose]
+
+
+# ---------------------------------------------------------------- of leaves
+
+
+class LeafRules:
+    """Says the rule of any leaf of a model.
+
+    The rules of a model of no more than `most` conditions are made and kept; a larger one is
+    cut down to the ways to the leaves that are asked for, each time.
+
+    Parameters
+    ----------
+    model : Model
+    most : int
+        A condition takes some 50 bytes.
+    """
+
+    def __init__(self, model: Model, most: int = 1 << 20) -> None:
+        self._model = model
+        self._listed: RuleList | None = None
+        self._rules: dict[tuple[int, int], int] = {}
+        if model.n_leaves * max(model.depth, 1) <= most:
+            self._listed = rules(model)
+            self._rules = _by_leaf(self._listed, range(model.n_trees))
+
+    def texts(
+        self, wanted: Mapping[int, Sequence[int]], words: Language | None = None
+    ) -> dict[tuple[int, int], str]:
+        """The rule of each leaf, by the numbers of its tree and node.
+
+        Of a list of rules: the rule whose answer the leaf is.
+
+        Parameters
+        ----------
+        wanted : mapping of int to sequence of int
+            For some trees the nodes of some leaves.
+        words : Language, optional
+            Default English.
+        """
+        if not wanted:
+            return {}
+        listed, places = self._cut(wanted) if self._listed is None else (self._listed, self._rules)
+        pairs = [(tree, leaf) for tree, own in wanted.items() for leaf in own]
+        which = np.array([places[pair] for pair in pairs], dtype=np.int64)
+        return dict(zip(pairs, joined_texts(listed, which, words), strict=True))
+
+    def _cut(
+        self, wanted: Mapping[int, Sequence[int]]
+    ) -> tuple[RuleList, dict[tuple[int, int], int]]:
+        model, numbers = self._model, list(wanted)
+        nodes = [_ways(model.trees[t], np.unique(np.array(wanted[t], np.int64))) for t in numbers]
+        trees = tuple(_cut(model.trees[t], own) for t, own in zip(numbers, nodes, strict=True))
+        n_leaves = sum(tree.n_leaves for tree in trees)
+        units = np.zeros((n_leaves, model.schema.n_values), np.int64)  # no condition asks them
+        listed = rules(replace(model, trees=trees, units=units))
+        leaf = [int(nodes[t][n]) for t, n in zip(listed.tree, listed.leaf, strict=True)]
+        return listed, _by_leaf(replace(listed, leaf=np.array(leaf, np.int32)), numbers)
+
+
+def _by_leaf(listed: RuleList, numbers: Sequence[int]) -> dict[tuple[int, int], int]:
+    """The number of each rule by those of its tree, in the order of `numbers`, and leaf."""
+    pairs = zip(listed.tree.tolist(), listed.leaf.tolist(), strict=True)
+    return {(numbers[tree], leaf): rule for rule, (tree, leaf) in enumerate(pairs)}
+
+
+def joined_texts(listed: RuleList, which: Index, words: Language | None = None) -> list[str]:
+    """The conditions of each of the rules `which` in one line, tests in full.
+
+    ``a > 60 and b is c``; where a condition ends in "or is missing", ``; and`` tells what
+    that "or" is about.
+    """
+    return ["".join(conditions) for conditions in joinable_texts(listed, which, words)]
+
+
+def joinable_texts(
+    listed: RuleList, which: Index, words: Language | None = None
+) -> list[list[str]]:
+    """For each rule its conditions, and between them what joins them; see `joined_texts`."""
+    words = words or language()
+    some = taken(listed, which)
+    table = some.conditions
+    texts = condition_texts(some, 0, len(table.column), words, whole=True)
+    # Of a test, and of what follows a part of a row, the words hold a semicolon or a colon.
+    long = table.missing | (table.column >= listed.schema.n_features)
+    plain, marked = f" {words.say('page_and')} ", words.say("page_and_also")
+    always, otherwise = words.say("page_always"), words.say("page_otherwise")
+    behind = (which > 0) & (listed.tree[which - 1] == listed.tree[which])
+    behind &= listed.order == "first"
+    said = []
+    ends = itertools.pairwise([0, *some.end.tolist()])
+    for (a, b), last in zip(ends, behind.tolist(), strict=True):
+        between = marked if long[a:b].any() else plain
+        one = [part for text in texts[a:b] for part in (between, text)][1:]
+        said.append(one or [otherwise if last else always])
+    return said
+
+
+def _ways(tree: Tree, leaves: Index) -> Index:
+    """The nodes on the ways to some leaves with all their siblings, ascending."""
+    parent, kept = tree.parent, np.zeros(tree.n_nodes, np.bool_)
+    kept[0] = True
+    above = parent[leaves]
+    asked = np.zeros(tree.n_nodes, np.bool_)
+    while len(above := np.unique(above[above >= 0])):
+        above = above[~asked[above]]
+        asked[above] = True
+        above = parent[above]
+    inner = np.flatnonzero(asked)
+    counts = tree.n_children[inner].astype(np.int64)
+    first = np.repeat(tree.first_child[inner].astype(np.int64), counts)
+    kept[first + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)] = True
+    return np.flatnonzero(kept)
+
+
+def _cut(tree: Tree, nodes: Index) -> Tree:
+    """The tree of these nodes; those whose children are not among them are leaves."""
+    kept = np.zeros(tree.n_nodes + 1, np.bool_)
+    kept[nodes] = True
+    closed = ~kept[np.where(tree.first_child[nodes] < 0, tree.n_nodes, tree.first_child[nodes])]
+    return tree.take(nodes, closed)

@@ -3,7 +3,7 @@
 A catalogue is a TOML file of phrases with fields in braces.  A phrase is filled in once,
 field by field: what a field holds is never read as a phrase, and no field can reach
 beyond its own text.  A file of a user's own is untrusted: see
-`treekit.rules.check_language`.
+`treekit.rules.check_catalogue`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def language(code: str | Path | Language = ENGLISH) -> Language:
             f"there is no catalogue of the language {str(code)!r}; known: "
             f"{', '.join(known_languages())}; or name a file that ends with .toml"
         )
-    from treekit.rules.check_language import checked
+    from treekit.rules.check_catalogue import checked
 
     return checked(_table(Path(code)), Path(code).name)
 

@@ -2,22 +2,45 @@
 
 The measures are those of association rules (Agrawal, Imielinski and Swami 1993;
 lift: Brin et al. 1997), with the rule's answer in the place of the consequent.
+
+Tables as rules read them: rows as numbers and codes, targets as codes or numbers.
+
+Rules with the support of a table's rows in the place of those of training.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.schema import Output, Schema, level_text
+from treekit.data.table import Table, read_table
 from treekit.errors import DataError
 from treekit.model.model import least_cost
-from treekit.rules.fired import Fired, fired
-from treekit.rules.rulelist import RuleList
+from treekit.rules.evaluate import Fired, fired
+from treekit.rules.rule_list import RuleList
+from treekit.rules.to_model import said_values
 
-__all__ = ["Measures", "labels_of", "table_measures", "training_measures"]
+__all__ = [
+    "Known",
+    "Measures",
+    "known_rows",
+    "labels_of",
+    "measured",
+    "rows_of",
+    "supported",
+    "table_measures",
+    "training_measures",
+    "unsupported",
+]
+
+
+# ---------------------------------------------------------------- measure
 
 Numbers = npt.NDArray[np.float64]
 
@@ -257,3 +280,163 @@ def _part(some: Numbers, whole: Numbers) -> Numbers:
     quotient = np.full(some.shape, np.nan)
     np.divide(some, whole, out=quotient, where=whole > 0)
     return quotient
+
+
+# ---------------------------------------------------------------- tables
+
+Matrix = npt.NDArray[np.float64]
+
+
+class Known(NamedTuple):
+    """The rows of a table with their targets.
+
+    Attributes
+    ----------
+    matrix : (rows, features) float64
+        As `RuleList.sums` takes it.  A category that the schema lacks has a code beyond
+        the vocabulary, so that `RuleList.refused` sees it.
+    targets : (rows, targets) float64
+        As `table_measures` takes them.
+    """
+
+    matrix: Matrix
+    targets: Matrix
+
+
+def measured(
+    rules: RuleList, table: Any, targets: Sequence[str] | None = None, weight: str | None = None
+) -> Measures:
+    """What a table says of each rule; see `treekit.rules.measure.table_measures`.
+
+    Parameters
+    ----------
+    rules : RuleList
+    table : table
+        Anything `treekit.data.table.read_table` takes; columns are found by name.
+    targets : sequence of str, optional
+        The columns that hold the targets, in the order of the schema; default those of
+        the schema's names.
+    weight : str, optional
+        The column of the rows' weights; default 1 each.
+
+    Raises
+    ------
+    DataError
+        If a column is absent, or a cell cannot be read.
+    """
+    read = _read(table, rules.schema)
+    known = known_rows(rules.schema, read, targets)
+    weights = None if weight is None else _numbers(read, weight, "weight column")
+    return table_measures(rules, known.matrix, known.targets, weights)
+
+
+def known_rows(schema: Schema, table: Any, targets: Sequence[str] | None = None) -> Known:
+    """The rows of a table and their targets, by the columns of a schema.
+
+    Nothing is refused here: `RuleList.refused` says which rows a list does not answer.
+    """
+    read = _read(table, schema)
+    names = [output.name for output in schema.outputs] if targets is None else list(targets)
+    if len(names) != len(schema.outputs):
+        raise DataError(
+            f"{len(names)} target columns are named, but the rules answer "
+            f"{len(schema.outputs)}: {', '.join(repr(o.name) for o in schema.outputs[:8])}"
+        )
+    for name in names:
+        read.index(name, "target column")
+    columns = [
+        _target(read, name, output) for name, output in zip(names, schema.outputs, strict=True)
+    ]
+    return Known(rows_of(schema, read), np.stack(columns, axis=1))
+
+
+def rows_of(schema: Schema, table: Any) -> Matrix:
+    """(rows, features) float64: see `Known.matrix`."""
+    from treekit.data.encoding import encode_rows
+    from treekit.data.features import UNSEEN, level_codes
+
+    read = _read(table, schema)
+    matrix = np.array(encode_rows(read, schema, missing_marks=read.missing), dtype=np.float64)
+    for feature, column in enumerate(schema.columns):
+        if column.kind == "nominal":
+            unseen = level_codes(read, _name(read, schema, feature), column.levels) == UNSEEN
+            matrix[unseen, feature] = len(column.levels)
+    return matrix
+
+
+def _read(table: Any, schema: Schema) -> Table:
+    from treekit.data.table import Table, read_table
+
+    return table if isinstance(table, Table) else read_table(table, missing=schema.missing_marks)
+
+
+def _name(table: Table, schema: Schema, feature: int) -> str:
+    return schema.names[feature] if table.named else table.names[feature]
+
+
+def _target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
+    """(rows,) float64: codes of labels, or numbers."""
+    if not output.classes:
+        return _numbers(table, name, "target column")
+    from treekit.data.features import level_codes
+
+    # As texts: a file knows no types.  Other labels than the schema's are codes below -1.
+    texts = [level_text(label) or "" for label in output.classes]
+    return level_codes(table, name, texts).astype(np.float64)
+
+
+def _numbers(table: Table, name: str, role: str) -> npt.NDArray[np.float64]:
+    from treekit.data.features import numeric_cells
+
+    table.index(name, role)
+    return np.asarray(numeric_cells(table, name), dtype=np.float64)
+
+
+# ---------------------------------------------------------------- supported
+
+
+def unsupported(rules: RuleList) -> RuleList:
+    """The rules without a row behind them: nobody has measured these yet."""
+    return replace(rules, support=np.zeros(len(rules)), value=None)
+
+
+def supported(rules: RuleList, rows: Any) -> RuleList:
+    """The rules with what the rows say that each of them answers.
+
+    Parameters
+    ----------
+    rules : RuleList
+    rows : table
+        Anything `treekit.data.table.read_table` takes; without the targets, nothing is measured.
+
+    Raises
+    ------
+    DataError
+        If the table lacks a column of the rules.
+    """
+    schema = rules.schema
+    table = rows if isinstance(rows, Table) else read_table(rows, missing=schema.missing_marks)
+    if any(output.name not in table.names for output in schema.outputs):
+        return unsupported(rules)
+    known = known_rows(schema, table)
+    support = np.zeros(len(rules))
+    said = np.zeros((len(rules), schema.n_values))
+    weight = np.zeros((len(rules), len(schema.outputs)))
+    numbers = schema.task == "regression"
+    for piece in fired(rules, known.matrix):
+        mass = piece.mass / rules.mass
+        np.add.at(support, piece.rule, mass)
+        for k, (first, last) in enumerate(itertools.pairwise(schema.blocks)):
+            target = known.targets[piece.row, k]
+            stated = ~np.isnan(target) if numbers else (target >= 0) & (target < last - first)
+            rule, what = piece.rule[stated], target[stated]
+            np.add.at(weight[:, k], rule, mass[stated])
+            column = first if numbers else first + what.astype(np.int64)
+            np.add.at(said, (rule, column), mass[stated] * (what if numbers else 1.0))
+    reached: npt.NDArray[np.bool_] = np.all(weight > 0, axis=1)
+    if numbers:
+        said = said / np.where(reached[:, None], weight, 1.0)
+    value = np.where(reached[:, None], said, said_values(rules))
+    if rules.margins:  # what is added is no figure of rows
+        value = said_values(rules)
+    return replace(rules, support=np.where(reached, support, 0.0), value=value)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from treekit.model.model import Model
 from treekit.rules import RuleList, rules
-from treekit.rules.listed import is_listed
+from treekit.rules.extract import is_listed
 from treekit.verify.around import next_above
 from treekit.verify.faces import face_rows
 from treekit.verify.probes import accepts_any

@@ -12,7 +12,7 @@ import numpy as np
 from treekit.data.schema import Dtype
 from treekit.rules.explain.records import Clause, Said
 from treekit.rules.language import Language
-from treekit.rules.words import label_text, name_text, numerals, quote
+from treekit.rules.wording import label_text, name_text, numerals, quote
 
 __all__ = ["Words", "padded", "width_of"]
 

@@ -10,7 +10,7 @@ from treekit.rules.explain.figures import figures_of, total_of
 from treekit.rules.explain.phrases import Words, padded, width_of
 from treekit.rules.explain.records import Change, Changes, Given, Said, Step, Sums
 from treekit.rules.language import Language, language
-from treekit.rules.words import label_text, name_text
+from treekit.rules.wording import label_text, name_text
 
 __all__ = ["lines"]
 

@@ -16,11 +16,8 @@ import numpy.typing as npt
 from treekit.errors import DataError, ModelError
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree
-from treekit.rules.conditions import ConditionTable
-from treekit.rules.extract import rules
-from treekit.rules.listed import is_listed
-from treekit.rules.rulelist import RuleList
-from treekit.rules.taken import taken
+from treekit.rules.extract import is_listed, rules
+from treekit.rules.rule_list import ConditionTable, RuleList, taken
 
 __all__ = ["candidate_rules", "interned", "joined", "refuse_lists"]
 

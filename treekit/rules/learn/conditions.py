@@ -13,11 +13,10 @@ from treekit.errors import ModelError
 from treekit.model.fixed_point import MASS
 from treekit.model.model import Model, least_cost
 from treekit.model.tree import Split, Tree
-from treekit.rules.bits import packed
-from treekit.rules.clauses import coded
-from treekit.rules.conditions import ConditionTable
-from treekit.rules.divided import depth_first, node_paths, steps
+from treekit.rules.evaluate import packed
+from treekit.rules.extract import depth_first, node_paths, steps
 from treekit.rules.learn.ground import Bits
+from treekit.rules.rule_list import ConditionTable, coded
 
 __all__ = ["Asked", "Paths", "merged", "paths_of", "rows_meeting"]
 

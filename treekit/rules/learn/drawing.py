@@ -14,7 +14,7 @@ from treekit.rules.learn.given import Weighed
 from treekit.rules.learn.quantiles import Cuts
 from treekit.rules.learn.said import added_list, mean_list
 from treekit.rules.learn.stable import Frequent, drawn, frequent_rules, never_missing
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 __all__ = ["Drawing"]
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
 from treekit.grow.target_statistics import gridded_weights
-from treekit.rules.bits import packed
+from treekit.rules.evaluate import packed
 
 __all__ = ["Bits", "Ground", "ground_of", "once", "unpacked"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from treekit.rules.clauses import coded
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList, coded
 
 __all__ = ["indicators"]
 

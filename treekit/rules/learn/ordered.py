@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from treekit.model.fixed_point import MASS
 from treekit.model.model import Model, spread
-from treekit.rules.conditions import ConditionTable
 from treekit.rules.learn.conditions import Asked
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import ConditionTable, RuleList
 
 __all__ = ["condition_table", "ordered_list"]
 

@@ -16,7 +16,7 @@ from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 __all__ = ["Cuts", "cuts_of"]
 

@@ -15,7 +15,7 @@ from treekit.model.links import values_of
 from treekit.model.model import Model
 from treekit.model.scoring import label_codes, sums
 from treekit.rules.language import Language, language
-from treekit.rules.rulelist import RuleList
+from treekit.rules.rule_list import RuleList
 
 __all__ = ["LearnedList", "agreement", "judged", "r_squared"]
 

@@ -29,8 +29,7 @@ from treekit.rules.learn.penalised import Weights, penalised
 from treekit.rules.learn.refitted import refitted
 from treekit.rules.learn.short import ShortList, judged_short
 from treekit.rules.learn.weighted import weighted_list
-from treekit.rules.rulelist import RuleList
-from treekit.rules.taken import taken
+from treekit.rules.rule_list import RuleList, taken
 
 __all__ = ["rulefit"]
 

@@ -14,8 +14,7 @@ from treekit.rules.learn.folds import folds_of
 from treekit.rules.learn.given import Weighed
 from treekit.rules.learn.ridge import nonnegative_ridge
 from treekit.rules.learn.weighted import weighted_list
-from treekit.rules.rulelist import RuleList
-from treekit.rules.taken import taken
+from treekit.rules.rule_list import RuleList, taken
 
 __all__ = ["added_list", "mean_list", "staged"]
 

@@ -22,8 +22,7 @@ from treekit.model.scoring import label_codes, sums
 from treekit.rules.learn.indicators import indicators
 from treekit.rules.learn.report import LearnedList, agreement, r_squared
 from treekit.rules.learn.weighted import sums_of
-from treekit.rules.rulelist import RuleList
-from treekit.rules.taken import taken
+from treekit.rules.rule_list import RuleList, taken
 
 __all__ = ["ShortList", "auc", "judged_short", "mean_auc"]
 

@@ -19,8 +19,7 @@ from treekit.rules.learn.report import r_squared
 from treekit.rules.learn.said import staged
 from treekit.rules.learn.short import mean_auc
 from treekit.rules.learn.stable import dice, drawn
-from treekit.rules.rulelist import RuleList
-from treekit.rules.taken import taken
+from treekit.rules.rule_list import RuleList, taken
 
 __all__ = ["chosen_size", "stability_of_halves"]
 

@@ -20,8 +20,7 @@ from treekit.rules.learn.dependence import independent
 from treekit.rules.learn.given import Weighed
 from treekit.rules.learn.indicators import indicators
 from treekit.rules.learn.quantiles import Cuts
-from treekit.rules.rulelist import RuleList
-from treekit.rules.taken import taken
+from treekit.rules.rule_list import RuleList, taken
 
 __all__ = ["Frequent", "dice", "drawn", "frequent_rules", "never_missing"]
 

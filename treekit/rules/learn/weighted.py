@@ -11,8 +11,7 @@ from treekit.model.fixed_point import regression_grid, sum_grid_of
 from treekit.model.links import Combine, Link
 from treekit.model.model import spread
 from treekit.rules.learn.bare import joined
-from treekit.rules.rulelist import RuleList
-from treekit.rules.taken import taken
+from treekit.rules.rule_list import RuleList, taken
 
 __all__ = ["sums_of", "weighted_list"]
 

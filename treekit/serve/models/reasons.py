@@ -25,7 +25,7 @@ from treekit.serve.models.tensors import Tensor
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
-    from treekit.rules.of_leaves import LeafRules
+    from treekit.rules.extract import LeafRules
     from treekit.serve.models.contributions import Added
 
 __all__ = ["Reasons"]
@@ -94,7 +94,7 @@ class Reasons:
 
     @cached_property
     def _leaf_rules(self) -> LeafRules:
-        from treekit.rules.of_leaves import LeafRules
+        from treekit.rules.extract import LeafRules
 
         return LeafRules(self._model)
 

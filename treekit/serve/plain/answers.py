@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import level_text
-from treekit.rules.listed import is_listed
+from treekit.rules.extract import is_listed
 from treekit.serve.errors import InvalidRequestError
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.plain.bodies import near, quoted

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.rules.joined import joined_rules
+from treekit.rules.extract import joinable_texts
 from treekit.rules.language import language
-from treekit.rules.of_leaves import joinable_texts
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import name_text, numerals
-from treekit.rules.write import AnswerTexts
+from treekit.rules.merge import joined_rules
+from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import name_text, numerals
+from treekit.rules.write_text import AnswerTexts
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
 
 if TYPE_CHECKING:

@@ -15,9 +15,12 @@ from treekit.model.rule_trees import list_trees
 from treekit.model.validation import check_model
 
 if TYPE_CHECKING:
-    from treekit.rules.rulelist import RuleList
+    from treekit.rules.rule_list import RuleList
 
-__all__ = ["as_model", "said_values"]
+__all__ = [
+    "as_model",
+    "said_values",
+]
 
 
 def as_model(

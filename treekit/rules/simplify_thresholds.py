@@ -18,11 +18,13 @@ import numpy.typing as npt
 
 from treekit.data.schema import Dtype
 from treekit.errors import DataError, SettingError
-from treekit.rules.records import Rounding
-from treekit.rules.rulelist import RuleList
-from treekit.rules.words import numerals
+from treekit.rules.rule_list import Rounding, RuleList
+from treekit.rules.wording import numerals
 
-__all__ = ["MOST_DIGITS", "rounded"]
+__all__ = [
+    "MOST_DIGITS",
+    "rounded",
+]
 
 MOST_DIGITS = 17
 """Significant digits that tell all doubles apart."""

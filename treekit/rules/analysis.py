@@ -1,0 +1,804 @@
+"""What rules of a list say of the same rows: overlaps, conflicts, shadows, gaps.
+
+The report of `treekit.rules.analysis` in words.
+
+How the boxes of rules lie to each other: pairs, shadows, gaps, rules that never answer.
+
+Whether boxes together hold another box, exactly, with a witness where they do not.
+
+The box is cut in two along a face of some box, and each half asked again of the boxes that
+meet it, until one of them holds it or none meets it: the search of a solver (Davis,
+Logemann and Loveland 1962) over intervals and sets in the place of truth values.  The cut
+that leaves the fewest boxes to look at on both sides comes first, so that the boxes of a
+tree take about as many steps as the tree has nodes.
+
+Rules as boxes: what each of them takes of every column, in whole numbers.
+
+The bounds that the rules of a tree name cut a column of numbers into cells; the bounds are
+first rounded down to the input type, so that each cell holds a number.  An interval is a
+range of cells; a set of levels, missing values among them, is bits.  A test of several
+columns is a column of its own: it holds, fails, or is unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Dtype
+from treekit.errors import DataError
+from treekit.model.fixed_point import floor_to
+from treekit.rules.evaluate import fired, fits, packed
+from treekit.rules.language import Language, language
+from treekit.rules.measure import labels_of, rows_of
+from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import name_text, numerals, quote
+
+__all__ = [
+    "EMPTY",
+    "NEVER",
+    "REACHED",
+    "UNDECIDED",
+    "Boxes",
+    "Budget",
+    "Counts",
+    "Overlaps",
+    "Space",
+    "gap_of",
+    "meeting_pairs",
+    "overlapping_rules",
+    "overlaps_text",
+    "reach_of",
+    "shadows_of",
+    "space_of",
+    "sure_cover",
+    "uncovered",
+]
+
+
+# ---------------------------------------------------------------- overlaps
+
+Index = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Reach = Literal["reached", "empty", "never", "undecided"]
+Cell = float | str | None
+
+STEPS = 6_000
+
+
+class Counts(NamedTuple):
+    """What the rows of a table met.
+
+    Attributes
+    ----------
+    rows, refused : int
+    none : int
+        Rows that no rule fits.
+    several : int
+        Rows that more than one rule fits, not counting the rule for the rest.
+    conflicting : int
+        Rows that rules with different answers fit, not counting that one.
+    answered : (rules,) int64
+        Rows that each rule answers.
+    """
+
+    rows: int
+    refused: int
+    none: int
+    several: int
+    conflicting: int
+    answered: Index
+
+
+@dataclass(frozen=True, eq=False)
+class Overlaps:
+    """How the rules of one tree lie to each other; numbers of rules are those of the list.
+
+    Attributes
+    ----------
+    rules : RuleList
+    tree : int
+    numbers : (n,) int64
+        The rules of the tree.
+    exact : bool
+        False if rules ask tests of several columns: the outcomes of tests are taken as free
+        of the columns and of each other, so that what is said to meet only may.
+    pairs : (pairs, 2) int64
+        Rules that fit some row both, the earlier one first; without the rule for the rest:
+        the last one of an ordered list if it asks nothing, which is there to meet all others.
+    conflicts : (pairs,) bool
+        Which of the pairs have different answers.
+    shadowed : (n,) int64
+        The first rule that fits every row that this one fits: an earlier one; -1 if there
+        is none.  In a list without order, any other, of equal rules the earlier one.
+    reach : (n,) of {"reached", "empty", "never", "undecided"}
+        Whether a rule ever answers: ``empty`` fits no row at all; ``never`` is fitted by
+        rows that earlier rules answer.  ``undecided`` where the budget ended.
+    gap : bool or None
+        Whether there is a row that no rule fits; None where the budget ended.
+    witness : dict of str to (float, str or None), or None
+        Such a row, by the columns that rules ask; None = missing.  Others may hold anything.
+    counts : Counts or None
+        Of a table, if one was given.
+    """
+
+    rules: RuleList = field(repr=False)
+    tree: int
+    numbers: Index = field(repr=False)
+    exact: bool
+    pairs: Index = field(repr=False)
+    conflicts: Mask = field(repr=False)
+    shadowed: Index = field(repr=False)
+    reach: tuple[Reach, ...] = field(repr=False)
+    gap: bool | None
+    witness: dict[str, Cell] | None
+    counts: Counts | None = None
+
+    def text(self, language: str | Language = "en", most: int = 20) -> str:
+        """The report in words, at most so many lines of each kind."""
+        return overlaps_text(self, language, most)
+
+    def plain(self) -> dict[str, Any]:
+        """The report as numbers, texts and lists, for JSON; rules count from 1 as in texts."""
+        unreached = zip(self.numbers.tolist(), self.reach, strict=True)
+        shadows = zip(self.numbers.tolist(), self.shadowed.tolist(), strict=True)
+        return {
+            "tree": self.tree + 1,
+            "rules": len(self.numbers),
+            "exact": self.exact,
+            "overlapping": (self.pairs + 1).tolist(),
+            "conflicts": (self.pairs[self.conflicts] + 1).tolist(),
+            "shadowed": [[a + 1, b + 1] for a, b in shadows if b >= 0],
+            "reach": {str(k + 1): said for k, said in unreached if said != "reached"},
+            "gap": self.gap,
+            "witness": self.witness,
+            "counts": None if self.counts is None else _plain_counts(self.counts),
+        }
+
+
+def _plain_counts(counts: Counts) -> dict[str, Any]:
+    return counts._asdict() | {"answered": counts.answered.tolist()}
+
+
+def overlapping_rules(
+    rules: RuleList, tree: int | None = None, *, table: Any = None, steps: int = STEPS
+) -> Overlaps:
+    """How the rules of a list overlap, by exact arithmetic on what their conditions take.
+
+    Parameters
+    ----------
+    rules : RuleList
+    tree : int, optional
+        From 0; needed if the list is of several trees.
+    table : table, optional
+        Anything `treekit.data.table.read_table` takes: what its rows meet is counted.
+    steps : int
+        Boxes to look at for the rules that never answer and for rows that none fits.
+
+    Raises
+    ------
+    DataError
+        If rows divide among the rules, or no tree is named where there are several.
+    """
+    number = _tree(rules, tree)
+    numbers = np.flatnonzero(rules.tree == number)
+    space = space_of(rules, numbers)
+    alive = space.meets(space.boxes, space.boxes)
+    pairs = meeting_pairs(space, alive)
+    shadowed = shadows_of(space, pairs, ordered=rules.order == "first")
+    gap, witness = gap_of(space, alive, pairs, Budget(steps // 2))
+    reach = alive.astype(np.int64)
+    if rules.order == "first":
+        reach = reach_of(space, alive, pairs, shadowed, Budget(steps - steps // 2))
+    pairs = pairs[numbers[pairs[:, 1]] != _rest(rules, numbers)]
+    units = labels_of(rules) if _labelled(rules) else rules.units
+    said = units[numbers]
+    return Overlaps(
+        rules=rules,
+        tree=number,
+        numbers=numbers,
+        exact=not (space.intervals >= rules.schema.n_features).any(),
+        pairs=numbers[pairs],
+        conflicts=(said[pairs[:, 0]] != said[pairs[:, 1]]).any(axis=1),
+        shadowed=np.where(shadowed >= 0, numbers[shadowed], -1),
+        reach=tuple(_REACH[int(code)] for code in reach),
+        gap=gap,
+        witness=None if witness is None else _named(rules, space, witness),
+        counts=None if table is None else _counts(rules, number, table, said, numbers),
+    )
+
+
+_REACH: tuple[Reach, ...] = ("empty", "reached", "never", "undecided")
+
+
+def _tree(rules: RuleList, tree: int | None) -> int:
+    if rules.mass > 1:
+        raise DataError(
+            "the model divides rows with missing values among its rules, so that rules share "
+            "rows by design; nothing is to be said of overlaps"
+        )
+    if tree is None and rules.n_trees > 1:
+        raise DataError(
+            f"the list has rules of {rules.n_trees} trees, and each row has an answer in each; "
+            "name one tree"
+        )
+    if tree is not None and not 0 <= tree < rules.n_trees:
+        raise DataError(f"there is no tree {tree}; trees are 0 to {rules.n_trees - 1}")
+    return tree or 0
+
+
+def _rest(rules: RuleList, numbers: Index) -> int:
+    """The last rule of an ordered list if it asks nothing, which answers what is left; or -1."""
+    last = int(numbers[-1])
+    asks = bool(np.diff(rules.end, prepend=0)[last])
+    return -1 if asks or rules.order != "first" else last
+
+
+def _labelled(rules: RuleList) -> bool:
+    return rules.schema.task == "classification" and not rules.margins
+
+
+def _named(rules: RuleList, space: Space, box: Boxes) -> dict[str, Cell]:
+    """A row of a box, with names; of the columns that only tests ask nothing is said."""
+    schema, found = rules.schema, {}
+    for column, cell in sorted(space.row(box).items()):
+        if column >= schema.n_features:
+            continue
+        value: Cell = None
+        if isinstance(cell, tuple):
+            value = _number(*cell, schema.dtype)
+        elif cell is not None:
+            value = schema.columns[column].levels[cell]
+        found[schema.columns[column].name] = value
+    return found
+
+
+def _number(low: float, high: float, dtype: str) -> float:
+    """A plain number of the input type with ``low < x <= high``."""
+    if high != np.inf:
+        return float(high)
+    if low == -np.inf:
+        return 0.0
+    plain = float(np.floor(low) + 1.0)
+    if np.dtype(dtype).type(plain) == plain and plain > low:
+        return plain
+    with np.errstate(over="ignore"):  # behind the largest number is infinity alone
+        return float(np.nextafter(np.dtype(dtype).type(low), np.dtype(dtype).type(np.inf)))
+
+
+def _counts(
+    rules: RuleList, tree: int, table: Any, said: npt.NDArray[np.int64], numbers: Index
+) -> Counts:
+    """What the rows of a table meet."""
+    rest = _rest(rules, numbers)
+    matrix = rows_of(rules.schema, table)
+    refused = rules.refused(matrix)
+    fitting, conflict = np.zeros(len(matrix), np.int64), np.zeros(len(matrix), np.bool_)
+    answer = np.unique(said, axis=0, return_inverse=True)[1].reshape(-1)
+    first = np.full(len(matrix), -1, dtype=np.int64)
+    for piece in fits(rules, matrix):
+        mine = (rules.tree[piece.rule] == tree) & (piece.rule != rest)
+        row, own = piece.row[mine], answer[np.searchsorted(numbers, piece.rule[mine])]
+        fitting += np.bincount(row, minlength=len(matrix))
+        new = first[row] < 0
+        first[row[new]] = own[new]
+        conflict[row[first[row] != own]] = True
+    answered = np.zeros(len(numbers), dtype=np.int64)
+    for piece in fired(rules, matrix):
+        mine = rules.tree[piece.rule] == tree
+        at = np.searchsorted(numbers, piece.rule[mine])
+        answered += np.bincount(at, minlength=len(numbers))
+    return Counts(
+        rows=len(matrix),
+        refused=int(refused.sum()),
+        none=int(((fitting == 0) & ~refused).sum()) if rest < 0 else 0,
+        several=int((fitting > 1).sum()),
+        conflicting=int(conflict.sum()),
+        answered=answered,
+    )
+
+
+# ---------------------------------------------------------------- overlaps text
+
+
+def overlaps_text(report: Overlaps, code: str | Language = "en", most: int = 20) -> str:
+    """Lines of text, at most `most` of each kind; rules count from 1, as in their list."""
+    words = language(code)
+    lines = [words.say("overlap_title", rules=str(len(report.numbers)))]
+    if not report.exact:
+        lines.append(words.say("overlap_tests"))
+    for kind in (_pairs(report, words), _shadows(report, words), _reach(report, words)):
+        found = [*kind]
+        lines += found[:most]
+        if len(found) > most:
+            lines.append(words.say("overlap_more", count=str(len(found) - most)))
+    lines.append(_gap(report, words))
+    if report.counts is not None:
+        counts = report.counts._asdict()
+        del counts["answered"]
+        fields = {name: f"{count:,}" for name, count in counts.items()}
+        lines.append(words.say("overlap_counts", **fields))
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(report: Overlaps, words: Language) -> Iterator[str]:
+    if not len(report.pairs):
+        yield words.say("overlap_none")
+        return
+    order = np.argsort(~report.conflicts, kind="stable")  # conflicts first
+    kinds = {True: "overlap_conflict", False: "overlap_pair"}
+    for (a, b), other in zip(
+        report.pairs[order].tolist(), report.conflicts[order].tolist(), strict=True
+    ):
+        yield words.say(kinds[other], rule=str(a + 1), other=str(b + 1))
+
+
+def _shadows(report: Overlaps, words: Language) -> Iterator[str]:
+    for rule, by in zip(report.numbers.tolist(), report.shadowed.tolist(), strict=True):
+        if by >= 0:
+            yield words.say("overlap_shadowed", rule=str(rule + 1), other=str(by + 1))
+
+
+def _reach(report: Overlaps, words: Language) -> Iterator[str]:
+    for rule, said in zip(report.numbers.tolist(), report.reach, strict=True):
+        if said != "reached":
+            yield words.say(f"overlap_{said}", rule=str(rule + 1))
+
+
+def _gap(report: Overlaps, words: Language) -> str:
+    if report.gap is None:
+        return words.say("overlap_gap_undecided")
+    if not report.gap:
+        return words.say("overlap_no_gap")
+    if report.witness is None:
+        return words.say("overlap_gap_somewhere")
+    said = [
+        words.say("overlap_cell", name=name_text(name), value=_value(value, words))
+        for name, value in report.witness.items()
+    ]
+    return words.say("overlap_gap", row=words.say("overlap_and").join(said))
+
+
+def _value(value: float | str | None, words: Language) -> str:
+    if value is None:
+        return words.say("overlap_missing")
+    if isinstance(value, str):
+        return quote(value)
+    return numerals(np.array([value]))[0] if np.isfinite(value) else repr(value)
+
+
+# ---------------------------------------------------------------- meeting
+
+EMPTY, REACHED, NEVER, UNDECIDED = 0, 1, 2, 3
+"""Whether a rule ever answers."""
+
+_CELLS = 1 << 22
+"""Cells of boxes that are compared at once."""
+
+_PAIRS = 1 << 17
+_FEW = 16
+"""Steps after which a search for a gap in front of a rule pauses to count cells."""
+
+
+def meeting_pairs(space: Space, alive: Mask) -> Index:
+    """(pairs, 2) int64: boxes that meet, the earlier first, in order."""
+    n, found = len(space.boxes), []
+    width = sum(space.boxes.levels.shape[1:]) + 4 * len(space.intervals) + 1
+    step = max(_CELLS // (width * max(n, 1)), 1)
+    for first in range(0, n, step):
+        some = np.arange(first, min(first + step, n))
+        behind = space.boxes.take(slice(first, None))
+        one = Boxes(*(part[some][:, None] for part in _parts(space.boxes)))
+        meet = space.meets(behind, one) & alive[some][:, None] & alive[None, first:]
+        rows, others = np.nonzero(np.triu(meet, 1))
+        found.append(np.stack([rows + first, others + first], axis=1))
+    return np.concatenate(found)
+
+
+def _parts(boxes: Boxes) -> tuple[npt.NDArray[Any], ...]:
+    return boxes.low, boxes.high, boxes.missing, boxes.levels
+
+
+def shadows_of(space: Space, pairs: Index, *, ordered: bool) -> Index:
+    """(boxes,) int64: the first box that holds each; -1 if none does."""
+    n = len(space.boxes)
+    first = np.full(n, n, dtype=np.int64)
+    for at in range(0, len(pairs), _PAIRS):
+        earlier, later = pairs[at : at + _PAIRS].T
+        one, other = space.boxes.take(earlier), space.boxes.take(later)
+        inside = space.holds(one, other)
+        np.minimum.at(first, later[inside], earlier[inside])
+        if not ordered:
+            inside = space.holds(other, one) & ~inside
+            np.minimum.at(first, earlier[inside], later[inside])
+    return np.where(first < n, first, -1)
+
+
+def _full(space: Space, alive: Mask, pairs: Index) -> int | None:
+    """How many boxes at the head of a list, of which no two meet, hold all; None if they do not.
+
+    Their cells are counted.
+    """
+    alone = int(pairs[:, 1].min(initial=len(alive)))
+    head = np.flatnonzero(alive[:alone])
+    full = sum(space.volumes(space.boxes.take(head))) == space.volumes(space.whole)[0]
+    return alone if full else None
+
+
+def gap_of(
+    space: Space, alive: Mask, pairs: Index, budget: Budget
+) -> tuple[bool | None, Boxes | None]:
+    """Whether some row meets no box, None if that is not decided; and the box of such rows."""
+    if _full(space, alive, pairs) is not None:
+        return False, None
+    try:
+        left = uncovered(space, space.whole, space.boxes.take(alive), budget)
+    except TimeoutError:  # boxes that share nothing, and are too small together, leave a gap
+        return (None if len(pairs) else True), None
+    return left is not None, left
+
+
+def reach_of(
+    space: Space, alive: Mask, pairs: Index, shadowed: Index, budget: Budget
+) -> npt.NDArray[np.int64]:
+    """(boxes,) int64: codes of `REACHED` and others; a box that meets no earlier one is reached."""
+    code = np.where(alive, REACHED, EMPTY)
+    code[shadowed >= 0] = NEVER
+    # Whole trees come first where a list was put together of trees: the rest is silent.
+    full = _full(space, alive, pairs)
+    if full is not None:
+        code[full:][alive[full:]] = NEVER
+    order = np.argsort(pairs[:, 1], kind="stable")
+    starts = np.searchsorted(pairs[order, 1], np.arange(len(alive) + 1))
+    for rule in np.flatnonzero((code == REACHED) & (np.diff(starts) > 0)).tolist():
+        earlier = pairs[order[starts[rule] : starts[rule + 1]], 0]
+        box = space.boxes.take(slice(rule, rule + 1))
+        code[rule] = _taken(space, box, space.boxes.take(np.sort(earlier)), budget)
+    return code
+
+
+def _taken(space: Space, box: Boxes, earlier: Boxes, budget: Budget) -> int:
+    """Whether a box is reached: a few steps, then a count of cells, then many steps."""
+    for share in (_FEW, budget.steps // 20):
+        own = Budget(min(share, budget.steps))
+        allowed = own.steps
+        try:
+            return NEVER if uncovered(space, box, earlier, own) is None else REACHED
+        except TimeoutError:
+            pass
+        finally:
+            budget.steps -= allowed - own.steps
+        if share == _FEW and sure_cover(space, box, earlier, budget):
+            return NEVER
+    return UNDECIDED
+
+
+# ---------------------------------------------------------------- spaces
+
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """n boxes over columns of intervals and columns of levels.
+
+    Attributes
+    ----------
+    low, high : (n, intervals) int64
+        Cells from `low` to before `high`; none if they are equal.
+    missing : (n, intervals) bool
+    levels : (n, words) uint64
+        Bits of levels and, behind them, of missing values; each column has its own words.
+    """
+
+    low: Index
+    high: Index
+    missing: Mask
+    levels: Words
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def take(self, some: Index | Mask | slice) -> Boxes:
+        """Some of the boxes."""
+        return Boxes(**{one.name: getattr(self, one.name)[some] for one in fields(self)})
+
+
+class Space(NamedTuple):
+    """The boxes of some rules, and the columns that they ask.
+
+    Attributes
+    ----------
+    boxes : Boxes
+    whole : Boxes
+        One box: all rows that the list does not refuse.
+    intervals, nominal : (columns,) int64
+        Which columns the boxes have: of the schema, and behind them the tests.
+    bounds : tuple of (cells,) float64
+        For each column of intervals, the largest number of each cell.
+    words : (nominal + 1,) int64
+        Where the words of each column of levels begin.
+    n_levels : (nominal,) int64
+        The bit of missing values of each column of levels.
+    """
+
+    boxes: Boxes
+    whole: Boxes
+    intervals: Index
+    nominal: Index
+    bounds: tuple[npt.NDArray[np.float64], ...]
+    words: Index
+    n_levels: Index
+
+    def meets(self, boxes: Boxes, box: Boxes) -> Mask:
+        """Which boxes share a row with `box`, one or as many; either may be broadcast."""
+        numbers = np.maximum(boxes.low, box.low) < np.minimum(boxes.high, box.high)
+        found = _all(numbers | (boxes.missing & box.missing))
+        return found & self._all_words((boxes.levels & box.levels) != 0)
+
+    def _all_words(self, some: Mask) -> Mask:
+        """Whether, in each column of levels, any word is true."""
+        if not len(self.nominal):
+            return np.ones(some.shape[:-1], dtype=np.bool_)
+        return _all(np.logical_or.reduceat(some, self.words[:-1], axis=-1))
+
+    def holds(self, boxes: Boxes, box: Boxes) -> Mask:
+        """Which boxes hold all rows of `box`, which is not empty."""
+        none = box.low >= box.high
+        inside = none | ((boxes.low <= box.low) & (boxes.high >= box.high))
+        inside &= boxes.missing | ~box.missing
+        return _all(inside) & _all((box.levels & ~boxes.levels) == 0)
+
+    def cut(self, boxes: Boxes, box: Boxes) -> Boxes:
+        """What boxes have in common with one that each of them meets."""
+        low = np.maximum(boxes.low, box.low)
+        return Boxes(
+            low,
+            np.maximum(np.minimum(boxes.high, box.high), low),
+            boxes.missing & box.missing,
+            boxes.levels & box.levels,
+        )
+
+    def volumes(self, boxes: Boxes) -> list[int]:
+        """How many cells each box has; of disjoint boxes these numbers add up."""
+        sizes = [*(boxes.high - boxes.low + boxes.missing).T]
+        for first, last in itertools.pairwise(self.words.tolist()):
+            own = np.ascontiguousarray(boxes.levels[:, first:last]).astype("<u8")
+            sizes.append(np.unpackbits(own.view(np.uint8), axis=1).sum(axis=1, dtype=np.int64))
+        found = [1] * len(boxes)
+        for size in sizes:  # in Python: the products are larger than any machine word
+            found = [a * b for a, b in zip(found, size.tolist(), strict=True)]
+        return found
+
+    def row(self, box: Boxes) -> dict[int, tuple[float, float] | int | None]:
+        """One row of a single box: for each column a cell's bounds, a level, or None = missing."""
+        found: dict[int, tuple[float, float] | int | None] = {}
+        for k, column in enumerate(self.intervals.tolist()):
+            at, bounds = int(box.low[0, k]), self.bounds[k]
+            known = box.low[0, k] < box.high[0, k]
+            found[column] = (bounds[at - 1] if at else -np.inf, bounds[at]) if known else None
+        for k, column in enumerate(self.nominal.tolist()):
+            bits = _bits(box.levels[0, self.words[k] : self.words[k + 1]])
+            level = int(np.flatnonzero(bits)[0])
+            found[column] = level if level < self.n_levels[k] else None
+        return found
+
+
+def space_of(rules: RuleList, some: Index) -> Space:
+    """The boxes of `some` rules, which are ascending, over the columns that they ask."""
+    table, schema = rules.conditions, rules.schema
+    sizes = np.diff(rules.end, prepend=0)[some]
+    owner = np.repeat(np.arange(len(some)), sizes)
+    at = np.arange(len(owner)) + np.repeat(rules.end[some] - np.cumsum(sizes), sizes)
+    column = table.column[at].astype(np.int64)
+    columns = np.unique(column)
+    nominal = np.append(schema.nominal, np.zeros(len(rules.tests), dtype=np.bool_))[columns]
+    refused = np.append(
+        np.full(schema.n_features, rules.missing == "error"),
+        np.zeros(len(rules.tests), dtype=np.bool_),  # infinities may cancel where nothing is
+    )
+    n, intervals, others = len(some), columns[~nominal], columns[nominal]
+    low, high = np.zeros((2, n + 1, len(intervals)), dtype=np.int64)
+    missing = np.ones((n + 1, len(intervals)), dtype=np.bool_)
+    bounds = []
+    for k, number in enumerate(intervals.tolist()):
+        mine = np.flatnonzero(column == number)
+        dtype = schema.dtype if number < schema.n_features else "float64"
+        own, first, last = _ranges(rules, at[mine], dtype)
+        high[:, k] = len(own)
+        np.maximum.at(low[:, k], owner[mine], first)
+        np.minimum.at(high[:, k], owner[mine], last)
+        np.logical_and.at(missing[:, k], owner[mine], table.missing[at[mine]])
+        bounds.append(own)
+    missing &= ~refused[intervals]
+    n_levels = np.array([len(schema.columns[c].levels) for c in others], dtype=np.int64)
+    words = np.cumsum(np.append(0, n_levels // 64 + 1))
+    levels = np.zeros((n + 1, int(words[-1])), dtype=np.uint64)
+    for k, number in enumerate(others.tolist()):
+        own_bits = np.ones((n + 1, int(n_levels[k]) + 1), dtype=np.bool_)
+        for condition in np.flatnonzero(column == number).tolist():
+            fits, _ = table.codes(int(at[condition]))
+            accepted = np.zeros(own_bits.shape[1], dtype=np.bool_)
+            accepted[fits] = True
+            accepted[-1] = table.missing[at[condition]]
+            own_bits[owner[condition]] &= accepted
+        own_bits[:, -1] &= not refused[number]
+        levels[:, words[k] : words[k + 1]] = packed(own_bits)
+    every = Boxes(low, high, missing, levels)
+    return Space(
+        every.take(slice(n)), every.take(slice(n, n + 1)), intervals, others, tuple(bounds),
+        words, n_levels,
+    )  # fmt: skip
+
+
+def _ranges(
+    rules: RuleList, at: Index, dtype: Dtype
+) -> tuple[npt.NDArray[np.float64], Index, Index]:
+    """The largest number of each cell, and the first and the last cell but one of conditions."""
+    table = rules.conditions
+    low, high = floor_to(table.low[at], dtype), floor_to(table.high[at], dtype)
+    open_below, known = table.low[at] == -np.inf, table.known[at]
+    bounds = np.unique(np.concatenate([low[~open_below & known], high[known], [np.inf]]))
+    first = np.where(open_below, 0, np.searchsorted(bounds, low) + 1)
+    last = np.searchsorted(bounds, high) + 1
+    return bounds, np.where(known, first, 0), np.where(known, np.maximum(first, last), 0)
+
+
+def _all(some: Mask) -> Mask:
+    """Whether all along the last axis are true."""
+    found: Mask = np.logical_and.reduce(some, axis=-1)
+    return found
+
+
+def _bits(words: Words) -> Mask:
+    return np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little").astype(np.bool_)
+
+
+# ---------------------------------------------------------------- covering
+
+_SETS = 8
+"""Sets of levels that are tried for a cut of one column."""
+
+
+@dataclass
+class Budget:
+    """Steps that are left; a step looks at one box."""
+
+    steps: int
+
+
+Cut = tuple[float, Boxes, Boxes]
+
+
+def uncovered(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> Boxes | None:
+    """A part of `box`, which is not empty, that none of `boxes` meets; None if there is none.
+
+    Raises
+    ------
+    TimeoutError
+        If the budget ends before that is known.
+    """
+    waiting = [(box, boxes.take(space.meets(boxes, box)))]
+    while waiting:
+        part, some = waiting.pop()
+        if not len(some):
+            return part
+        if space.holds(some, part).any():
+            continue
+        if budget.steps <= 0:
+            raise TimeoutError
+        budget.steps -= 1
+        halves = _halves(space, part, some)
+        waiting.extend((half, some.take(space.meets(some, half))) for half in halves)
+    return None
+
+
+def sure_cover(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> bool:
+    """Whether those of `boxes` that share nothing with an earlier one hold all of `box`.
+
+    Their cells are counted, a step for each: a short proof where they are rules of one tree.
+    False proves nothing.
+    """
+    parts = space.cut(boxes.take(space.meets(boxes, box)), box)
+    left, chosen = np.ones(len(parts), dtype=np.bool_), []
+    while left.any() and budget.steps > 0:
+        budget.steps -= 1
+        first = int(left.argmax())
+        chosen.append(first)
+        left[first] = False
+        left &= ~space.meets(parts, parts.take(slice(first, first + 1)))
+    return sum(space.volumes(parts.take(np.array(chosen, np.int64)))) == space.volumes(box)[0]
+
+
+def _halves(space: Space, box: Boxes, boxes: Boxes) -> tuple[Boxes, Boxes]:
+    """The best cut of a box that some boxes meet and none of them holds."""
+    best: Cut | None = None
+    for k in range(len(space.intervals)):
+        for cut in (_at_bound(box, boxes, k), _at_missing(box, boxes, k)):
+            if cut is not None and (best is None or cut[0] < best[0]):
+                best = cut
+    for k in range(len(space.nominal)):
+        cut = _at_levels(space, box, boxes, k)
+        if cut is not None and (best is None or cut[0] < best[0]):
+            best = cut
+    assert best is not None  # noqa: S101 - a box that meets and does not hold has a face inside
+    return best[1:]
+
+
+def _cost(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Boxes to look at on both sides; among equals the more even cut."""
+    a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    return a + b + 0.25 * np.abs(a - b)
+
+
+def _at_bound(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
+    """Between two cells of column k, missing values on either side."""
+    first, last = int(box.low[0, k]), int(box.high[0, k])
+    low, high = boxes.low[:, k], np.maximum(boxes.low[:, k], boxes.high[:, k])
+    faces = np.concatenate([low, high])
+    at = np.unique(faces[(faces > first) & (faces < last)])
+    if not len(at):
+        return None
+    absent = boxes.missing[:, k] & box.missing[0, k]
+    n_absent = np.count_nonzero(absent)
+    left, right = _sides(low, high, at)
+    only_left, only_right = (
+        (left, right) if not n_absent else _sides(low[~absent], high[~absent], at)
+    )
+    costs = np.stack([_cost(only_left + n_absent, right), _cost(left, only_right + n_absent)])
+    upwards, best = divmod(int(costs.argmin()), len(at))
+    lower, upper = box.high.copy(), box.low.copy()
+    lower[0, k] = upper[0, k] = at[best]
+    known = box.missing.copy()
+    known[0, k] = False
+    sides = (known, box.missing) if upwards else (box.missing, known)
+    halves = replace(box, high=lower, missing=sides[0]), replace(box, low=upper, missing=sides[1])
+    return float(costs[upwards, best]), *halves
+
+
+def _sides(low: Index, high: Index, at: Index) -> tuple[Index, Index]:
+    """How many intervals begin before, and how many end after each place."""
+    left = np.searchsorted(np.sort(low), at)
+    right = len(high) - np.searchsorted(np.sort(high), at, "right")
+    return left, right
+
+
+def _at_missing(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
+    """Missing values of column k on one side."""
+    if not box.missing[0, k] or box.low[0, k] >= box.high[0, k]:
+        return None
+    known = np.maximum(boxes.low[:, k], box.low[0, k]) < np.minimum(
+        boxes.high[:, k], box.high[0, k]
+    )
+    if (known & boxes.missing[:, k]).all():
+        return None
+    low, missing = box.low.copy(), box.missing.copy()
+    low[0, k] = box.high[0, k]
+    missing[0, k] = False
+    cost = _cost(np.count_nonzero(boxes.missing[:, k]), np.count_nonzero(known))
+    return float(cost), replace(box, low=low), replace(box, missing=missing)
+
+
+def _at_levels(space: Space, box: Boxes, boxes: Boxes, k: int) -> Cut | None:
+    """The levels of column k that some box takes on one side."""
+    own = slice(*space.words[k : k + 2].tolist())
+    whole = box.levels[0, own]
+    sets = boxes.levels[:, own] & whole
+    partial = np.unique(sets[(sets != whole).any(axis=1)], axis=0)
+    best: tuple[float, npt.NDArray[np.uint64]] | None = None
+    for chosen in partial[:: -(-len(partial) // _SETS) or 1]:
+        inside = (sets & chosen).any(axis=1)
+        outside = (sets & ~chosen).any(axis=1)
+        cost = float(_cost(np.count_nonzero(inside), np.count_nonzero(outside)))
+        if best is None or cost < best[0]:
+            best = cost, chosen
+    if best is None:
+        return None
+    taken, others = box.levels.copy(), box.levels.copy()
+    taken[0, own], others[0, own] = best[1], whole & ~best[1]
+    return best[0], replace(box, levels=taken), replace(box, levels=others)

@@ -1,0 +1,608 @@
+"""Rules as flat arrays for programs, and as a sequence of records for readers.
+
+One rule as a reader wants it, with names and labels; and what was done to a list.
+
+What rules ask beyond single columns: sums of columns, and stand-ins for unknown values.
+
+A test is a list of clauses; the first whose value is known decides whether the
+test holds (branch 0) or fails (branch 1); if none is known, the test is
+unknown.  An oblique split is one clause, a sum (Murthy, Kasif and Salzberg
+1994); a split with surrogates its own clause and theirs (Breiman et al. 1984,
+section 5.3).
+
+Conditions of rules as flat arrays.
+
+Some of the rules of a list, in an order of one's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Label, Schema
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.fixed_point import MASS
+from treekit.model.links import Combine, Link
+from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting, least_cost, units_each
+from treekit.model.tree import gathered
+from treekit.rules.language import ENGLISH, Language
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Answer",
+    "Clause",
+    "Condition",
+    "ConditionTable",
+    "Levels",
+    "Linear",
+    "Order",
+    "Rounding",
+    "Rule",
+    "RuleList",
+    "Test",
+    "coded",
+    "evaluate_test",
+    "taken",
+    "tests_of",
+]
+
+
+# ---------------------------------------------------------------- records
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What one rule asks of one column, or of one test.
+
+    Attributes
+    ----------
+    column : str
+        Empty if a test is asked.
+    low, high : float
+        Numeric columns: known values must lie in ``low < x <= high``;
+        infinite where there is no bound.  Tests: as columns that are 0 where
+        the test holds and 1 where it fails.
+    levels : tuple of str, optional
+        Nominal columns: the levels that fit.  None for numeric columns and tests.
+    known : bool
+        Whether any known value fits.
+    missing : bool
+        Whether missing values fit (and categories that count as missing).
+    test : int, optional
+        Number of the test in `RuleList.tests`, from 0.
+    part : (int, int)
+        ``(a, b)``: a missing value that fits keeps ``(mass * b >> 24) - (mass * a >> 24)``
+        of the row's mass: all of it, unless the model divides rows.  (0, 0) if none fits.
+    dividing : tuple of str
+        Levels that are to this condition what a missing value is.
+    """
+
+    column: str
+    low: float
+    high: float
+    levels: tuple[str, ...] | None
+    known: bool
+    missing: bool
+    test: int | None = None
+    part: tuple[int, int] = (0, 0)
+    dividing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one rule says of one target.
+
+    Attributes
+    ----------
+    target : str
+    shares : tuple of float
+        Classification: each class's part of the votes.
+    value : float, optional
+        Regression: the number the leaf says.
+    label : bool, int, float or str, optional
+        Classification: the class with most votes, the first among equals; or
+        the first of least expected cost.
+    margins : tuple of float
+        Classification by sums: what the rule adds to each class's margin; it names
+        no label of its own then.
+    """
+
+    target: str
+    shares: tuple[float, ...] = ()
+    value: float | None = None
+    label: Label | None = None
+    margins: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One leaf and the way to it.
+
+    Attributes
+    ----------
+    tree, leaf : int
+        Number of the tree, and the leaf's node number in it, from 0.
+    conditions : tuple of Condition
+        A row fits the rule if it meets all of them.  In the order the path
+        asks them: at most one a column, unless the model divides rows; then
+        one for each split of the path.
+    support : float
+        Training weight that reached the leaf.
+    units : tuple of int
+        The leaf's votes for each class, or its values on the grid; one target
+        after the other.
+    answers : tuple of Answer
+        One for each target.
+    as_parent : bool
+        No training row reached the leaf; it says what the node above it does.
+    """
+
+    tree: int
+    leaf: int
+    conditions: tuple[Condition, ...]
+    support: float
+    units: tuple[int, ...]
+    answers: tuple[Answer, ...]
+    as_parent: bool = False
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Shares of the first target."""
+        return self.answers[0].shares
+
+    @property
+    def value(self) -> float | None:
+        """Number of the first target."""
+        return self.answers[0].value
+
+    @property
+    def label(self) -> Label | None:
+        """Label of the first target."""
+        return self.answers[0].label
+
+
+class Rounding(NamedTuple):
+    """Thresholds that were shortened, which `treekit.rules.simplify_thresholds` does.
+
+    Attributes
+    ----------
+    digits : int
+        Significant digits that were asked for.
+    thresholds, shortened, longer : int
+        Distinct thresholds of all columns, those that changed, and those that have more
+        digits, because with fewer a condition would select other rows.
+    rows : int
+        Rows that were looked at: for these alone the list is sure to answer as before.
+    """
+
+    digits: int
+    thresholds: int
+    shortened: int
+    longer: int
+    rows: int
+
+
+# ---------------------------------------------------------------- rulelist
+
+Order = Literal["disjoint", "first"]
+"""Which rules of a tree answer: those whose conditions are met (exactly one, but for parts
+of rows), or the first of them in the order of the list."""
+
+
+@dataclass(frozen=True, eq=False)
+class RuleList(Sequence[Rule]):
+    """Every rule of a model, tree after tree; ``print`` it, index it, or run it.
+
+    In each tree exactly one rule fits a row, or, if the model divides rows
+    with missing values, several, each with a part of the row's mass; the
+    answers of the trees are summed as the header of the text says.
+
+    Attributes
+    ----------
+    schema : Schema
+    missing, unknown, voting : str
+        As in `treekit.model.model.Model`.
+    costs : (classes, classes) int64, or None
+    n_trees, exponent : int
+        As in `Model`.
+    combine, link : str
+        As in `Model`.
+    order : {"disjoint", "first"}
+        Which rules of a tree answer.  ``first``: an ordered list (each tree ends with a rule
+        without conditions); lists with weights are many trees of two rules each.
+    value : (rules, values) float64, or None
+        What the training rows that a rule answered say, as `Tree.value`: the weight of each
+        class, or the mean.  None where a text was read, which does not state it.
+    decisions : bool
+        The rules give the labels of their model and nothing more: rules of different shares
+        were joined, and each has one vote for its label.
+    rounding : Rounding, optional
+        Of lists whose thresholds were shortened: they are not sure to equal their model.
+    tests : tuple of Test
+        What conditions ask beyond single columns.
+    tree, leaf : (rules,) int32
+    support : (rules,) float64
+    as_parent : (rules,) bool
+        See `Rule.as_parent`.
+    units : (rules, values) int64
+    end : (rules,) int64
+        A rule's conditions end here and start where the previous one's end.
+    conditions : ConditionTable
+    """
+
+    schema: Schema
+    missing: MissingPolicy
+    unknown: UnknownPolicy
+    voting: Voting
+    costs: npt.NDArray[np.int64] | None
+    n_trees: int
+    exponent: int
+    tests: tuple[Test, ...] = field(repr=False)
+    tree: npt.NDArray[np.int32] = field(repr=False)
+    leaf: npt.NDArray[np.int32] = field(repr=False)
+    support: npt.NDArray[np.float64] = field(repr=False)
+    as_parent: npt.NDArray[np.bool_] = field(repr=False)
+    units: npt.NDArray[np.int64] = field(repr=False)
+    end: npt.NDArray[np.int64] = field(repr=False)
+    conditions: ConditionTable = field(repr=False)
+    combine: Combine = "mean"
+    link: Link = "identity"
+    order: Order = "disjoint"
+    value: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+    decisions: bool = False
+    rounding: Rounding | None = None
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+    @overload
+    def __getitem__(self, index: int) -> Rule: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Rule]: ...
+    def __getitem__(self, index: int | slice) -> Rule | list[Rule]:
+        if isinstance(index, slice):
+            return [self._rule(i) for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"rule {index} of {len(self)} rules")
+        return self._rule(index % len(self))
+
+    def of_tree(self, tree: int) -> list[Rule]:
+        """The rules of one tree."""
+        return [self._rule(i) for i in np.flatnonzero(self.tree == tree).tolist()]
+
+    def __str__(self) -> str:
+        return "".join(self.text())
+
+    def text(
+        self, tree: int | None = None, language: str | Path | Language = ENGLISH
+    ) -> Iterator[str]:
+        """The text in pieces of many lines, for files too large to hold at once.
+
+        With `tree`, the header and the rules of that tree alone: to be read,
+        not to be executed.
+
+        Parameters
+        ----------
+        tree : int, optional
+        language : str, Path or Language
+            A code of `treekit.rules.language`, or a catalogue file that ends with ``.toml``.
+        """
+        from treekit.rules import language as languages
+        from treekit.rules.write_text import pieces
+
+        return pieces(self, languages.language(language), tree)
+
+    def frame(self) -> pd.DataFrame:
+        """A line for each rule, with what the training rows say; see `treekit.forms.frame`."""
+        from treekit.forms import Listing
+        from treekit.forms.frame import to_frame
+        from treekit.rules.measure import training_measures
+
+        return to_frame(Listing(self, training_measures(self)))
+
+    def _repr_html_(self) -> str:
+        from treekit.forms.notebook import notebook
+
+        return notebook(self)
+
+    def refused(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """(rows,) bool: rows that a policy refuses; see `treekit.rules.evaluate`."""
+        from treekit.rules.evaluate import refused
+
+        return refused(self, rows)
+
+    def sums(self, rows: Any) -> npt.NDArray[np.int64]:
+        """(rows, values) int64: summed units of the rules that fit each row, times its mass.
+
+        Parameters
+        ----------
+        rows : (rows, features) float64
+            Numbers as they are, codes of levels, NaN for missing values.
+
+        Raises
+        ------
+        DataError
+            If a policy refuses a row.
+        """
+        from treekit.rules.evaluate import sums
+
+        return sums(self, rows)
+
+    def model(
+        self, settings: Mapping[str, Any] | None = None, provenance: Mapping[str, Any] | None = None
+    ) -> Model:
+        """The list as a model, which predicts, is saved, exported and verified as any other.
+
+        The rules of each tree are asked in their order, and the first that is met answers.
+        ``model().rules()`` is this list again, with `order` "first".
+
+        Parameters
+        ----------
+        settings, provenance : mapping, optional
+            What made the list; see `Model`.
+
+        Raises
+        ------
+        ModelError
+            If the last rule of a tree has conditions (add one without), a rule before it
+            has none, conditions ask tests of several columns or divide rows, or a list has
+            more than `treekit.model.tree.MAX_DEPTH` rules besides the last one.
+        """
+        from treekit.rules.to_model import as_model
+
+        return as_model(self, settings, provenance)
+
+    @property
+    def mass(self) -> int:
+        """What a row weighs in the sums: `MASS` if it may divide, else 1."""
+        return MASS if self.missing == "fractional" else 1
+
+    @property
+    def margins(self) -> bool:
+        """Whether rules add to margins of the classes, and do not vote."""
+        return self.schema.task == "classification" and self.combine == "sum"
+
+    @property
+    def divisor(self) -> int:
+        """What sums of numbers are divided by; see `Model.divisor`."""
+        return self.mass if self.combine == "sum" else self.n_trees * self.mass
+
+    @property
+    def units_each(self) -> int:
+        """Classification: votes that a rule spreads over the classes of a target."""
+        return units_each(self)
+
+    @property
+    def unit_total(self) -> int:
+        """Classification: the votes of one row, summed over the classes of a target and trees."""
+        return self.units_each * self.n_trees * self.mass
+
+    def bounds(self, rule: int) -> tuple[int, int]:
+        """First condition of a rule, and the one after its last."""
+        return (int(self.end[rule - 1]) if rule else 0), int(self.end[rule])
+
+    def _rule(self, index: int) -> Rule:
+        return Rule(
+            int(self.tree[index]),
+            int(self.leaf[index]),
+            tuple(self._condition(at) for at in range(*self.bounds(index))),
+            float(self.support[index]),
+            tuple(self.units[index].tolist()),
+            self._answers(self.units[index]),
+            bool(self.as_parent[index]),
+        )
+
+    def _answers(self, units: npt.NDArray[np.int64]) -> tuple[Answer, ...]:
+        outputs, blocks = self.schema.outputs, itertools.pairwise(self.schema.blocks)
+        if self.margins:
+            added = tuple(np.ldexp(units.astype(np.float64), self.exponent).tolist())
+            return (Answer(outputs[0].name, margins=added),)
+        if self.schema.task == "regression":
+            values = np.ldexp(units.astype(np.float64), self.exponent).tolist()
+            return tuple(Answer(o.name, value=v) for o, v in zip(outputs, values, strict=True))
+        answers = []
+        for output, (first, last) in zip(outputs, blocks, strict=True):
+            votes = units[first:last]
+            shares = tuple((votes / self.units_each).tolist())
+            label = output.classes[int(least_cost(votes[None], self.costs)[0])]
+            answers.append(Answer(output.name, shares, label=label))
+        return tuple(answers)
+
+    def _condition(self, at: int) -> Condition:
+        table = self.conditions
+        number = int(table.column[at])
+        test = number - self.schema.n_features
+        column = self.schema.columns[number] if test < 0 else None
+        fits, dividing = table.codes(at)
+        vocabulary = column.levels if column else ()
+        return Condition(
+            column.name if column else "",
+            float(table.low[at]),
+            float(table.high[at]),
+            tuple(vocabulary[c] for c in fits) if column and column.kind == "nominal" else None,
+            bool(table.known[at]),
+            bool(table.missing[at]),
+            test if test >= 0 else None,
+            (int(table.part_low[at]), int(table.part_high[at])),
+            tuple(vocabulary[c] for c in dividing),
+        )
+
+
+# ---------------------------------------------------------------- clauses
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``0.0 + w0 * x0 + w1 * x1 + ...`` in double, in this order, against a threshold.
+
+    Attributes
+    ----------
+    features : tuple of int
+        Columns, by number.
+    weights : tuple of float
+    threshold : float
+    below : int
+        Branch of a sum at or below the threshold; a larger one takes the
+        other, NaN (a missing value, or infinities that cancel) is unknown.
+    """
+
+    features: tuple[int, ...]
+    weights: tuple[float, ...]
+    threshold: float
+    below: int
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The branch of each level of a nominal column.
+
+    Attributes
+    ----------
+    feature : int
+        The column, by number.
+    branches : tuple of int
+        0, 1, or -1 = unknown, as a missing value is.
+    """
+
+    feature: int
+    branches: tuple[int, ...]
+
+
+Clause = Linear | Levels
+Test = tuple[Clause, ...]
+
+
+def tests_of(model: Model) -> tuple[Test, ...]:
+    """The tests of a model, one for each of its derived columns."""
+    columns = derive(model)
+    clauses = [_clause(columns, at) for at in range(len(columns.threshold))]
+    starts = columns.test_start.tolist()
+    return tuple(tuple(clauses[a:b]) for a, b in itertools.pairwise(starts))
+
+
+def _clause(columns: DerivedColumns, at: int) -> Clause:
+    if columns.level_feature[at] >= 0:
+        first, last = columns.level_start[at : at + 2].tolist()
+        branches = columns.level_branch[first:last].tolist()
+        return Levels(int(columns.level_feature[at]), tuple(branches))
+    first, last = columns.term_start[at : at + 2].tolist()
+    return Linear(
+        tuple(columns.term_feature[first:last].tolist()),
+        tuple(columns.term_weight[first:last].tolist()),
+        float(columns.threshold[at]),
+        int(columns.below[at]),
+    )
+
+
+def evaluate_test(test: Test, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(rows,) float64: 0 = holds, 1 = fails, NaN = unknown.
+
+    `matrix` has numbers of the input type, codes of levels, NaN = missing.
+    """
+    result = np.full(len(matrix), np.nan)
+    for clause in test:
+        branch = (
+            _side(clause, matrix) if isinstance(clause, Linear) else _level_side(clause, matrix)
+        )
+        result = np.where(np.isnan(result), branch, result)
+    return result
+
+
+def _side(clause: Linear, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    total = np.zeros(len(matrix))
+    with np.errstate(invalid="ignore"):  # infinities that cancel
+        for feature, weight in zip(clause.features, clause.weights, strict=True):
+            total = total + weight * matrix[:, feature]
+    side = np.where(total <= clause.threshold, clause.below, 1 - clause.below)
+    return np.where(np.isnan(total), np.nan, side)
+
+
+def _level_side(clause: Levels, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    branches = np.array([*clause.branches, -1], dtype=np.float64)
+    side = branches[coded(matrix[:, clause.feature], len(clause.branches))]
+    return np.where(side < 0, np.nan, side)
+
+
+def coded(values: npt.NDArray[np.float64], n_levels: int) -> npt.NDArray[np.int64]:
+    """Codes of levels; `n_levels` for a missing value and for what is no code."""
+    known = (values >= 0) & (values < n_levels) & (values == np.floor(values))
+    return np.where(known, values, n_levels).astype(np.int64)
+
+
+# ---------------------------------------------------------------- conditions
+
+
+class ConditionTable(NamedTuple):
+    """The conditions of all rules, one after the other.
+
+    Attributes
+    ----------
+    column : (conditions,) int32
+        Columns of the schema, and behind them the tests.
+    low, high : (conditions,) float64
+    known, missing : (conditions,) bool
+    part_low, part_high : (conditions,) int32
+        What a missing value keeps of a row's mass; see `Condition.part`.
+    dividing : (conditions,) int64
+        How many of a condition's levels, the last ones, divide a row as a missing value does.
+    level_end : (conditions,) int64
+        A condition's levels end here and start where the previous one's end.
+    levels : (codes,) int32
+        Levels that fit, ascending within a condition, the dividing ones apart.
+    """
+
+    column: npt.NDArray[np.int32]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+    known: npt.NDArray[np.bool_]
+    missing: npt.NDArray[np.bool_]
+    part_low: npt.NDArray[np.int32]
+    part_high: npt.NDArray[np.int32]
+    dividing: npt.NDArray[np.int64]
+    level_end: npt.NDArray[np.int64]
+    levels: npt.NDArray[np.int32]
+
+    def codes(self, condition: int) -> tuple[list[int], list[int]]:
+        """The levels that fit a condition, and those that divide a row there."""
+        start = int(self.level_end[condition - 1]) if condition else 0
+        end = int(self.level_end[condition])
+        middle = end - int(self.dividing[condition])
+        return self.levels[start:middle].tolist(), self.levels[middle:end].tolist()
+
+    def take(self, which: npt.NDArray[np.int64]) -> ConditionTable:
+        """The conditions `which`, in that order."""
+        sizes = np.diff(self.level_end, prepend=0)[which]
+        levels = gathered(self.levels, self.level_end[which] - sizes, sizes)
+        rows = {name: getattr(self, name)[which] for name in self._fields if "level" not in name}
+        return ConditionTable(**rows, level_end=np.cumsum(sizes), levels=levels)
+
+
+# ---------------------------------------------------------------- taken
+
+Index = npt.NDArray[np.int64]
+
+
+def taken(found: RuleList, which: Index) -> RuleList:
+    """The rules `which`, in that order, each still of its tree."""
+    sizes = np.diff(found.end, prepend=0)[which]
+    at = gathered(np.arange(len(found.conditions.column)), found.end[which] - sizes, sizes)
+    return replace(
+        found,
+        tree=found.tree[which],
+        leaf=found.leaf[which],
+        support=found.support[which],
+        as_parent=found.as_parent[which],
+        units=found.units[which],
+        end=np.cumsum(sizes),
+        conditions=found.conditions.take(at),
+        value=None if found.value is None else found.value[which],
+    )

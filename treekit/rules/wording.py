@@ -1,0 +1,525 @@
+"""Names, labels and numbers as text that reads back to the same thing.
+
+Whatever is not a plain word is quoted, with every character escaped that
+could break a line, hide, or change the order in which a line is displayed: a
+name can neither forge a rule nor disguise itself as one.
+
+Conditions and tests in words; `treekit.rules.read_text` reads them.
+
+The phrases of a language as patterns: what one of them was filled with.
+
+A word of the language is never a plain name (`treekit.rules.wording.name_text` quotes
+it), so that no name can pass for a part of a phrase, nor a phrase for a name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Column, Dtype, Label, Schema
+from treekit.model.fixed_point import MASS, floor_to
+from treekit.rules.language import Language, language
+from treekit.rules.rule_list import Clause, Linear, RuleList, Test
+
+__all__ = [
+    "NUMBER",
+    "OPENED",
+    "QUOTED",
+    "SHARE",
+    "WHOLE",
+    "Atoms",
+    "Patterns",
+    "condition_texts",
+    "cut",
+    "label_text",
+    "levels_text",
+    "name_text",
+    "numerals",
+    "part_text",
+    "quote",
+    "read_label",
+    "read_name",
+    "read_numeral",
+    "read_share",
+    "shape",
+    "share_text",
+    "test_gist",
+    "test_text",
+    "unquote",
+]
+
+
+# ---------------------------------------------------------------- words
+
+_PLAIN = re.compile(r"[^\W\d]\w*")
+_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_LONG_ESCAPES = {short: char for char, short in _SHORT_ESCAPES.items()}
+_ESCAPE = re.compile(r'\\(?:["\\nrt]|u[0-9a-f]{4}|U[0-9a-f]{8})')
+_BOOLS = {"true": True, "false": False}
+_WHOLE = re.compile(r"-?\d+")
+
+
+def quote(text: str) -> str:
+    r"""`text` between double quotes, escaped much as in JSON.
+
+    Letters of every script stay as they are; control, format (bidirectional,
+    zero width), separator, private and unassigned characters become
+    ``\uXXXX`` or ``\UXXXXXXXX``.
+    """
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'  # nearly every name: no look at each character
+    return '"' + "".join(_SHORT_ESCAPES.get(c) or _visible(c) for c in text) + '"'
+
+
+def _visible(char: str) -> str:
+    if char.isprintable():
+        return char
+    code = ord(char)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def unquote(token: str) -> str:
+    """The text that `quote` wrote; ValueError for anything that it does not write."""
+    text = _ESCAPE.sub(_character, token[1:-1])
+    if quote(text) != token:
+        raise ValueError(f"{token} is not a properly quoted text")
+    return text
+
+
+def _character(match: re.Match[str]) -> str:
+    escape = match.group()
+    return _LONG_ESCAPES[escape] if escape in _LONG_ESCAPES else chr(int(escape[2:], 16))
+
+
+def name_text(name: str, words: Language | None = None) -> str:
+    """A plain word that is none of the language's own as it is; any other name quoted."""
+    if _PLAIN.fullmatch(name) and name.isprintable():
+        reserved = (words or language()).reserved
+        return quote(name) if name.casefold() in reserved else name
+    return quote(name)
+
+
+def read_name(token: str) -> str:
+    """The name that `name_text` wrote."""
+    return unquote(token) if token.startswith('"') else token
+
+
+def label_text(label: Label, words: Language | None = None) -> str:
+    """A class label: text as a name, numbers and bools bare, so that the type is kept."""
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    return name_text(label, words) if isinstance(label, str) else repr(label).replace("e+", "e")
+
+
+def read_label(token: str) -> Label:
+    """The label that `label_text` wrote."""
+    if token in _BOOLS:
+        return _BOOLS[token]
+    if _PLAIN.fullmatch(token) or token.startswith('"'):
+        return read_name(token)
+    return int(token) if _WHOLE.fullmatch(token) else float(token)
+
+
+def numerals(values: npt.NDArray[np.float64], dtype: Dtype = "float64") -> list[str]:
+    """For each finite number the shortest text that `read_numeral` reads back to it."""
+    distinct, position = np.unique(values + 0.0, return_inverse=True)  # -0.0 becomes 0.0
+    texts = [_tidy(repr(float(value))) for value in distinct]
+    if dtype == "float32":
+        short = [_single_text(value) for value in distinct.astype(np.float32)]
+        # A text is read as a double and then rounded; where those two roundings
+        # miss the number that one would hit, the double's own text is needed.
+        same = np.array([float(text) for text in short]).astype(np.float32) == distinct
+        texts = [s if ok else long for s, ok, long in zip(short, same, texts, strict=True)]
+    return [texts[i] for i in position.tolist()]
+
+
+def _single_text(value: np.float32) -> str:
+    """The shortest text of a float32, in the form that `repr` would choose for a double."""
+    if value == 0 or 1e-4 <= abs(value) < 1e16:
+        return np.format_float_positional(value, trim="-")
+    return _tidy(str(value))
+
+
+def _tidy(text: str) -> str:
+    return text.removesuffix(".0").replace("e+", "e")
+
+
+def read_numeral(text: str, dtype: Dtype = "float64") -> float:
+    """The finite number of type `dtype` nearest to a decimal text."""
+    value = float(text)
+    if dtype == "float32":
+        with np.errstate(over="ignore"):
+            value = float(np.float32(value))
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a finite {dtype}")
+    return value
+
+
+def share_text(units: int, total: int) -> str:
+    """The shortest decimal d for which `total` times d, to the nearest whole number, is `units`.
+
+    >>> share_text(5200937, 2**24)
+    '0.31'
+    """
+    for digits in range(20):
+        scale = 10**digits
+        numerator = (2 * units * scale + total) // (2 * total)
+        if _scaled(numerator, scale, total) == units:
+            break
+    whole, rest = divmod(numerator, scale)
+    return f"{whole}.{rest:0{digits}d}" if digits else str(whole)
+
+
+def read_share(text: str, total: int) -> int:
+    """The units that `share_text` wrote, in exact integer arithmetic (halves upwards)."""
+    whole, _, fraction = text.partition(".")
+    return _scaled(int(whole + fraction), 10 ** len(fraction), total)
+
+
+def _scaled(numerator: int, scale: int, total: int) -> int:
+    return (2 * numerator * total + scale) // (2 * scale)
+
+
+# ---------------------------------------------------------------- phrases
+
+_GIST = 60
+"""A test of at most so many characters is shown in the rules that ask it."""
+
+
+def levels_text(levels: Sequence[str], words: Language) -> str:
+    """Levels as a choice.
+
+    >>> levels_text(["red", "green", "dark blue"], language())
+    'red, green or "dark blue"'
+    """
+    texts = [name_text(level, words) for level in levels]
+    say = words.phrases
+    if len(texts) < 2:
+        return texts[0] if texts else say["if_nothing"]
+    return say["if_comma"].join(texts[:-1]) + say["if_or"] + texts[-1]
+
+
+def part_text(condition: str, low: int, high: int, words: Language) -> str:
+    """A condition with the bounds of a part of a row's mass, and the part in per cent."""
+    percent = f"{100 * (high - low) / MASS:.3g}"
+    said = {"low": str(low), "high": str(high), "percent": percent}
+    return words.say("if_part", condition=condition, **said)
+
+
+def test_text(test: Test, schema: Schema, words: Language | None = None) -> str:  # noqa: PT028
+    """What a test asks, clause after clause; by default in English."""
+    words = words or language()
+    return words.phrases["test_otherwise"].join(
+        _clause_text(clause, schema, words) for clause in test
+    )
+
+
+def test_gist(test: Test, schema: Schema, words: Language, *, holds: bool) -> str:
+    """The first clause of a test as it reads where the test holds, or fails; empty if it is long.
+
+    >>> test_gist(test, schema, language(), holds=False)
+    '0.5 * density + -1.25 * sugar > 0.875'
+    """
+    clause = test[0]
+    if isinstance(clause, Linear):
+        below = clause.below ^ (not holds)
+        clause = Linear(clause.features, clause.weights, clause.threshold, below)
+        text = _clause_text(clause, schema, words)
+    else:
+        side = 0 if holds else 1
+        column = schema.columns[clause.feature]
+        codes = [code for code, branch in enumerate(clause.branches) if branch == side]
+        text = _choice(column, codes, words)
+    text = words.say("test_if_known", gist=text) if len(test) > 1 else text
+    return text if len(text) <= _GIST else ""
+
+
+def _clause_text(clause: Clause, schema: Schema, words: Language) -> str:
+    if not isinstance(clause, Linear):
+        return _branches_text(schema.columns[clause.feature], clause.branches, words)
+    names = [name_text(schema.columns[feature].name, words) for feature in clause.features]
+    key = "test_above" if clause.below else "test_upto"
+    if clause.weights == (1.0,) and floor_to(clause.threshold, schema.dtype) == clause.threshold:
+        (at,) = numerals(np.array([clause.threshold]), schema.dtype)
+        return words.say(key, sum=names[0], at=at)
+    weights = numerals(np.array(clause.weights), schema.dtype)
+    total = " + ".join(f"{weight} * {name}" for weight, name in zip(weights, names, strict=True))
+    (at,) = numerals(np.array([clause.threshold]))
+    return words.say(key, sum=total, at=at)
+
+
+def _branches_text(column: Column, branches: Sequence[int], words: Language) -> str:
+    """Levels that hold, and, unless they are all others, those that fail."""
+    sides = [[code for code, b in enumerate(branches) if b == side] for side in (0, 1)]
+    if len(sides[0]) + len(sides[1]) == len(branches):
+        return _choice(column, sides[0], words)
+    held, failed = (levels_text([column.levels[c] for c in side], words) for side in sides)
+    return words.say("test_rather", name=name_text(column.name, words), levels=held, others=failed)
+
+
+def _choice(column: Column, codes: Sequence[int], words: Language) -> str:
+    levels = levels_text([column.levels[code] for code in codes], words)
+    return words.say("if_is", name=name_text(column.name, words), levels=levels)
+
+
+def condition_texts(
+    rules: RuleList,
+    start: int,
+    stop: int,
+    words: Language | None = None,
+    *,
+    whole: bool = False,
+) -> list[str]:
+    """The conditions from `start` to `stop` in words, by default English ones.
+
+    With `whole` tests are said in full where they are asked, for texts that stand alone:
+    ``(age <= 30; if that is unknown: town is Ulm) fails``.  Else by their numbers.
+    """
+    table = rules.conditions
+    fields = zip(
+        range(start, stop),
+        table.column[start:stop].tolist(),
+        _bound_texts(rules, table.low[start:stop]),
+        _bound_texts(rules, table.high[start:stop]),
+        table.known[start:stop].tolist(),
+        table.missing[start:stop].tolist(),
+        strict=True,
+    )
+    told = _Conditions(rules, words or language(), whole=whole)
+    return [told.text(*some) for some in fields]
+
+
+class _Conditions:
+    """Says conditions of one list; names, levels and tests are put into words once."""
+
+    def __init__(self, rules: RuleList, words: Language, *, whole: bool) -> None:
+        self.rules, self.table, self.words = rules, rules.conditions, words
+        self.whole = whole
+        self.columns = rules.schema.columns
+        self.numeric = [column.kind == "numeric" for column in self.columns]
+        self.names = [name_text(column.name, words) for column in self.columns]
+        self.test_names: dict[int, str] = {}
+        self.is_level, self.is_known = words.sayer("if_is"), words.sayer("if_known")
+        self.above, self.upto = words.sayer("if_above"), words.sayer("if_upto")
+        self.between, self.or_missing = words.sayer("if_between"), words.sayer("if_or_missing")
+        self.choices: dict[tuple[int, ...], str] = {}
+        self.outcomes: dict[tuple[int, bool], str] = {}
+
+    def name(self, column: int) -> str:
+        """What a column, or a test behind the columns, is called."""
+        if column < len(self.columns):
+            return self.names[column]
+        if column not in self.test_names:
+            number = column - len(self.columns)
+            if self.whole:
+                text = test_text(self.rules.tests[number], self.rules.schema, self.words)
+                self.test_names[column] = f"({text})"
+            else:
+                self.test_names[column] = self.words.say("test_name", number=str(number + 1))
+        return self.test_names[column]
+
+    def text(self, at: int, column: int, low: str, high: str, known: bool, missing: bool) -> str:
+        """Condition `at`; bounds are empty where there are none."""
+        if not known:
+            text = self._absent(at, column) if missing else self._never(column)
+        else:
+            if column >= len(self.columns):
+                text = self._outcome(column, low, high)
+            elif self.numeric[column]:
+                text = self._interval(self.names[column], low, high)
+            else:
+                text = self._levels(at, column)
+            if missing:
+                text = self._or_absent(at, column, text)
+        if missing and self.rules.mass > 1:
+            part = int(self.table.part_low[at]), int(self.table.part_high[at])
+            if part != (0, MASS):
+                text = part_text(text, *part, self.words)
+        return text
+
+    def _interval(self, name: str, low: str, high: str) -> str:
+        if low:
+            if high:
+                return self.between(name=name, low=low, high=high)
+            return self.above(name=name, low=low)
+        return self.upto(name=name, high=high) if high else self.is_known(name=name)
+
+    def _levels(self, at: int, column: int) -> str:
+        fits, _ = self.table.codes(at)
+        if len(fits) == len(self.columns[column].levels):
+            return self.is_known(name=self.names[column])
+        return self.is_level(name=self.names[column], levels=self._choice(column, fits))
+
+    def _choice(self, column: int, codes: list[int]) -> str:
+        key = (column, *codes)
+        if key not in self.choices:
+            levels = self.columns[column].levels
+            self.choices[key] = levels_text([levels[code] for code in codes], self.words)
+        return self.choices[key]
+
+    def _outcome(self, column: int, low: str, high: str) -> str:
+        """Whether a test holds or fails, and, if that is short, what it asks."""
+        name = self.name(column)
+        if not low and not high:
+            return self.words.say("if_decided", test=name)
+        key = column, bool(high)
+        if key not in self.outcomes and self.whole:
+            self.outcomes[key] = self.words.say("if_holds" if high else "if_fails", test=name)
+        if key not in self.outcomes:
+            test = self.rules.tests[column - len(self.columns)]
+            gist = test_gist(test, self.rules.schema, self.words, holds=bool(high))
+            phrase = ("if_holds" if high else "if_fails") + ("_as" if gist else "")
+            fields = {"gist": gist} if gist else {}
+            self.outcomes[key] = self.words.say(phrase, test=name, **fields)
+        return self.outcomes[key]
+
+    def _never(self, column: int) -> str:
+        if column < len(self.columns):
+            return self.words.say("if_never", name=self.names[column])
+        return self.words.say("if_undecidable", test=self.name(column))
+
+    def _absent(self, at: int, column: int) -> str:
+        name = self.name(column)
+        if column >= len(self.columns):
+            return self.words.say("if_unknown", test=name)
+        if self.table.dividing[at]:
+            levels = self._choice(column, self.table.codes(at)[1])
+            return self.words.say("if_missing_levels", name=name, levels=levels)
+        return self.words.say("if_missing", name=name)
+
+    def _or_absent(self, at: int, column: int, text: str) -> str:
+        if column >= len(self.columns):
+            return self.words.say("if_or_unknown", condition=text)
+        if self.table.dividing[at]:
+            levels = self._choice(column, self.table.codes(at)[1])
+            return self.words.say("if_or_missing_levels", condition=text, levels=levels)
+        return self.or_missing(condition=text)
+
+
+def _bound_texts(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
+    """Numerals of the finite bounds, empty texts for the infinite ones."""
+    texts = np.full(len(bounds), "", dtype=object)
+    finite = np.isfinite(bounds)
+    texts[finite] = numerals(bounds[finite], rules.schema.dtype)
+    result: list[str] = texts.tolist()
+    return result
+
+
+# ---------------------------------------------------------------- patterns
+
+NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
+SHARE = r"[0-9]+(?:\.[0-9]+)?"
+WHOLE = r"[0-9]+"
+QUOTED = r'"(?:[^"\\]|\\.)*+"'
+OPENED = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
+"""A quoted text, or all that follows a quote that nothing closes: no search starts in it anew."""
+_FREE = rf'[^"]*(?:{QUOTED}[^"]*)*'
+_FIELD = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
+
+
+class Atoms:
+    """Patterns of what the fields of phrases hold, in one language."""
+
+    def __init__(self, words: Language) -> None:
+        self.words = words
+        own = "|".join(sorted(map(re.escape, words.words)))
+        say = words.phrases
+        self.name = rf"(?:{QUOTED}|(?!(?:{own})(?!\w))[^\W\d]\w*)"
+        self.label = rf"(?:{self.name}|{NUMBER})"
+        comma, last = re.escape(say["if_comma"]), re.escape(say["if_or"])
+        nothing = re.escape(say["if_nothing"])
+        self.levels = rf"(?:{self.name}(?:(?:{comma}{self.name})*{last}{self.name})?|{nothing})"
+        self.listed = rf"{self.label}(?:{comma}{self.label})*+"
+        self.test = re.escape(say["test_name"]).replace(r"\{number\}", WHOLE)
+        self._level = re.compile(rf"({self.name})(?:{comma}|{last}|\Z)")
+
+    @cached_property
+    def known(self) -> dict[str, str]:
+        """Patterns of the fields of conditions."""
+        return {
+            "name": self.name,
+            "levels": self.levels,
+            "others": self.levels,
+            "test": self.test,
+            "low": NUMBER,
+            "high": NUMBER,
+            "gist": _FREE,
+            "condition": _FREE,
+            "percent": r"[0-9.e+-]+",
+        }
+
+    def levels_of(self, text: str) -> list[str]:
+        """The levels that a list of them names."""
+        if text == self.words.phrases["if_nothing"]:
+            return []
+        return [read_name(match[1]) for match in self._level.finditer(text)]
+
+
+class Patterns:
+    """Phrases, tried in order.
+
+    Parameters
+    ----------
+    words : Language
+    keys : sequence of str
+        The phrases.
+    atoms : mapping of str to str
+        For each field a pattern without groups.
+    """
+
+    def __init__(self, words: Language, keys: Sequence[str], atoms: Mapping[str, str]) -> None:
+        self.fields: dict[str, list[tuple[str, int]]] = {}
+        parts, count = [], 0
+        for key in keys:
+            count += 1  # the phrase's own group is closed last: `lastgroup` names it
+            pattern, self.fields[key] = _pattern(words.phrases[key], atoms, count)
+            parts.append(rf"(?P<{key}>{pattern})")
+            count += len(self.fields[key])
+        self._match = re.compile("|".join(parts), re.DOTALL).fullmatch
+
+    def read(self, text: str) -> tuple[str, dict[str, str]] | None:
+        """Which phrase a text is, and its fields; None if it is none of them."""
+        match = self._match(text)
+        if match is None or match.lastgroup is None:
+            return None
+        key = match.lastgroup
+        return key, {field: match[group] for field, group in self.fields[key]}
+
+
+def _pattern(
+    phrase: str, atoms: Mapping[str, str], groups: int
+) -> tuple[str, list[tuple[str, int]]]:
+    """A phrase as a pattern behind so many groups, and which group is which field."""
+    found: dict[str, int] = {}
+    pattern = ""
+    for at, part in enumerate(_FIELD.split(phrase)):
+        if at % 2 == 0:
+            pattern += re.escape(part)
+        elif part in found:  # said again: the same text
+            pattern += rf"(?:\{found[part]})"
+        else:
+            found[part] = groups + len(found) + 1
+            pattern += f"({atoms[part]})"
+    return pattern, list(found.items())
+
+
+def shape(phrase: str, atoms: Mapping[str, str]) -> str:
+    """A phrase as a pattern without groups, to be a field of another one."""
+    parts = _FIELD.split(phrase)
+    return "".join(atoms[p] if at % 2 else re.escape(p) for at, p in enumerate(parts))
+
+
+def cut(text: str, separator: str) -> Iterator[str]:
+    """The parts of a text between separators that stand outside of quotes."""
+    at = 0
+    for match in re.finditer(rf"{OPENED}|({re.escape(separator)})", text):
+        if match[1]:
+            yield text[at : match.start()]
+            at = match.end()
+    yield text[at:]
