@@ -18,6 +18,7 @@ from tests.reference.models import mixed_schema, probe_rows, random_model, text_
 from treekit.cli import main
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError, SettingError
+from treekit.explain import explain
 from treekit.model.builder import (
     Node,
     Surrogate,
@@ -33,7 +34,6 @@ from treekit.model.builder import (
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import decide, leaf_indices, sums
 from treekit.model.tree import Split
-from treekit.rules.explain import explain
 from treekit.rules.language import language
 
 NAN = math.nan

@@ -32,9 +32,9 @@ from treekit.data.schema import Column, Schema, level_text
 from treekit.data.table import read_table
 from treekit.errors import DataError
 from treekit.estimators import DecisionTreeClassifier
+from treekit.explain.row import read_row
 from treekit.model.builder import build_tree, leaf, subset
 from treekit.model.model import Model, make_model
-from treekit.rules.explain.row import read_row
 from treekit.rules.revise import changed
 from treekit.serve.models.of_treekit import TreekitServed
 from treekit.serve.models.tensors import Tensor

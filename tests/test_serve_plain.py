@@ -22,9 +22,9 @@ from tests.examples import examples
 from tests.reference.models import mixed_schema, random_model
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError
+from treekit.explain import explain
 from treekit.model.builder import Surrogate, build_tree, leaf, rule, subset, threshold
 from treekit.model.model import Model, make_model
-from treekit.rules.explain import explain
 from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError
@@ -525,7 +525,7 @@ def test_an_explanation_that_takes_too_long_is_given_up(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = threading.Event()
-    monkeypatch.setattr("treekit.rules.explain.explain", lambda *_, **__: release.wait(20) and None)
+    monkeypatch.setattr("treekit.explain.explain", lambda *_, **__: release.wait(20) and None)
     hasty = Service(service.repository, Runner(Limits(seconds=0.2)))
     try:
         answer = ask(hasty, "POST", "/explain", {"model": "pulse", "row": ROW})

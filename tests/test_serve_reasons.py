@@ -22,10 +22,10 @@ from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.features import round_to
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
+from treekit.explain import explain
 from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices
-from treekit.rules.explain import explain
 from treekit.rules.extract import LeafRules, rules
 from treekit.serve.answering.running import Runner
 from treekit.serve.answering.service import Service

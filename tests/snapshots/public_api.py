@@ -61,7 +61,7 @@ PUBLIC_MODULES = (
     "treekit.registry",
     "treekit.resampling",
     "treekit.rules",
-    "treekit.rules.explain",
+    "treekit.explain",
     "treekit.scaffold",
     "treekit.serve.errors",
     "treekit.serve.settings",

@@ -89,8 +89,8 @@ def explain_command(
     columns to another answer, which is searched exactly and predicted before it is
     said.
     """
+    from treekit.explain import explain
     from treekit.model.model_file import load
-    from treekit.rules.explain import explain
     from treekit.rules.language import language
 
     if output is not None:

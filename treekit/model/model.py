@@ -36,11 +36,11 @@ from treekit.model.tree import Tree
 from treekit.model.validation import check_policies, check_trees
 
 if TYPE_CHECKING:
+    from treekit.explain import Explanation
     from treekit.model.packing import PackedModel, StraightTree
     from treekit.model.row_scorer import Scorer
     from treekit.plot import Picture
     from treekit.rules import RuleList
-    from treekit.rules.explain import Explanation
 
 __all__ = [
     "Ballot",
@@ -275,8 +275,8 @@ class Model:
         return joined_rules(self, decisions=decisions) if join or decisions else rules(self)
 
     def explain(self, row: Any, **options: Any) -> Explanation:
-        """Why a row is answered so, and what would alter that; see `treekit.rules.explain`."""
-        from treekit.rules.explain import explain
+        """Why a row is answered so, and what would alter that; see `treekit.explain`."""
+        from treekit.explain import explain
 
         return explain(self, row, **options)
 

@@ -1,6 +1,6 @@
 """What each column adds to the answers of many rows; once a model what rows do not alter.
 
-The integers are those of `treekit.rules.explain.contributions`.  Where every node asks one
+The integers are those of `treekit.explain.contributions`.  Where every node asks one
 column, all rows and trees climb together from their leaves to the roots, and what a node
 changes is its column's.  Other trees, and rows that divide, are walked row by row.
 """
@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from treekit.data.features import round_to
 from treekit.errors import ModelError
+from treekit.explain.contributions import NodeUnits, fineness, shared
+from treekit.explain.decision_path import Passage, TreeNodes, walk
 from treekit.model.fixed_point import mass_bounds
 from treekit.model.scoring import leaf_indices, sums
 from treekit.model.tree import Split
-from treekit.rules.explain.contributions import NodeUnits, fineness, shared
-from treekit.rules.explain.questions import TreeNodes
-from treekit.rules.explain.walk import Passage, walk
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -41,7 +40,7 @@ class Ways:
         self._nodes: dict[int, tuple[TreeNodes, Integers | None]] = {}
 
     def walk(self, tree: int, row: list[float]) -> tuple[list[Passage], list[tuple[int, int]]]:
-        """See `treekit.rules.explain.walk.walk`."""
+        """See `treekit.explain.decision_path.walk`."""
         model = self._model
         if tree not in self._nodes:
             own = model.trees[tree]
@@ -113,7 +112,7 @@ class Added:
         return found
 
     def _numbers(self, integers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """The doubles that integers mean, as `treekit.rules.explain.records.Sums.number`."""
+        """The doubles that integers mean, as `treekit.explain.explanation.Sums.number`."""
         least, most = (int(f(integers)) if integers.size else 0 for f in (np.min, np.max))
         if max(-least, most, self._divisor) > _EXACT:  # Python divides any integers exactly
             shares = (integers.astype(object) / self._divisor).astype(np.float64)

@@ -6,7 +6,7 @@ that fired, in English with exact numerals.  Where a row divides (missing policy
 
 ``contributions`` and ``bias``: of each value of the answer (probabilities, margins before
 a link, numbers), by the path decomposition of Saabas; see
-`treekit.rules.explain.contributions`.  Integers that add up to the row's sums exactly are
+`treekit.explain.contributions`.  Integers that add up to the row's sums exactly are
 computed, and checked; what goes out is the double nearest to each.
 """
 

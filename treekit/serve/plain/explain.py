@@ -70,7 +70,7 @@ def explained(served: Served, model: Model, rows: Rows, given: dict[str, Any]) -
         For a row that does not fit, and for a tree, wish, target, column or language that
         is not there.
     """
-    from treekit.rules.explain import explain
+    from treekit.explain import explain
 
     row, words = given["row"], language(language_of(given.get("lang", "en")))
     rows.check(row)
@@ -101,7 +101,7 @@ def language_of(code: str) -> str:
 
 
 def _options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
-    """What `treekit.rules.explain.explain` is told."""
+    """What `treekit.explain.explain` is told."""
     options: dict[str, Any] = {"changes": given.get("changes", 1), "fixed": given.get("fixed", ())}
     for name in options["fixed"]:
         if type(name) is not str or len(name) > _LONG_TEXT:

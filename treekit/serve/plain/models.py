@@ -72,7 +72,7 @@ def described(served: Served) -> dict[str, Any]:
 
 def _columns(model: Model) -> list[dict[str, Any]]:
     """Columns, with the least and the largest number that they are compared with."""
-    from treekit.rules.explain.questions import thresholds_of
+    from treekit.explain.decision_path import thresholds_of
 
     said = []
     for column, own in zip(

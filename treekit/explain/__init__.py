@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from treekit.rules.explain.explained import explain
-from treekit.rules.explain.explanation import Explanation
+from treekit.explain.explain import explain
+from treekit.explain.explanation import Explanation
 
-__all__ = ["Explanation", "explain"]
+__all__ = [
+    "Explanation",
+    "explain",
+]

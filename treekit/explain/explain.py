@@ -10,21 +10,28 @@ import numpy as np
 
 from treekit.data.table import near_names, read_table
 from treekit.errors import ModelError, SettingError
+from treekit.explain.contributions import NodeUnits, fineness, shared
+from treekit.explain.counterfactuals import change_rows
+from treekit.explain.decision_path import Passage, TreeNodes, columns_of, walk
+from treekit.explain.explanation import Ending, Explanation, Step
+from treekit.explain.row import (
+    Row,
+    clause_of_step,
+    read_row,
+    rule_of,
+    said,
+    said_by_tree,
+    sums_of,
+    votes_of,
+)
 from treekit.model.fixed_point import mass_bounds
-from treekit.rules.explain.answers import said, said_by_tree, sums_of, votes_of
-from treekit.rules.explain.change import change_rows
-from treekit.rules.explain.clauses import clause_of_step, rule_of
-from treekit.rules.explain.contributions import NodeUnits, fineness, shared
-from treekit.rules.explain.explanation import Explanation
-from treekit.rules.explain.questions import TreeNodes
-from treekit.rules.explain.records import Ending, Step
-from treekit.rules.explain.row import Row, read_row
-from treekit.rules.explain.walk import Passage, columns_of, walk
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = ["explain"]
+__all__ = [
+    "explain",
+]
 
 
 class _Way(NamedTuple):

@@ -1,0 +1,300 @@
+"""Sums of a row as answers, votes and contributions with names and labels.
+
+The conditions of nodes and of rules as records with names.
+
+The row that somebody asks about: its cells as given, and as the model reads them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.encoding import encode_rows
+from treekit.data.features import UNSEEN, level_codes
+from treekit.data.schema import Schema, level_text
+from treekit.data.table import Table, make_table, near_names, objects, read_table
+from treekit.errors import DataError
+from treekit.explain.contributions import Contributions, fineness
+from treekit.explain.decision_path import Passage, Question
+from treekit.explain.explanation import Clause, Given, Said, Sums, Votes
+from treekit.model.links import values_of
+from treekit.model.model import least_cost
+from treekit.model.scoring import label_codes
+from treekit.model.tree import Split
+from treekit.rules.extract import rules
+
+if TYPE_CHECKING:
+    from treekit.model.model import Model
+
+__all__ = [
+    "Row",
+    "clause_of",
+    "clause_of_step",
+    "read_row",
+    "rule_of",
+    "said",
+    "said_by_tree",
+    "sums_of",
+    "votes_of",
+    "with_cells",
+]
+
+
+# ---------------------------------------------------------------- answers
+
+Integers = npt.NDArray[np.int64]
+
+
+def said(model: Model, sums: Integers) -> tuple[Said, ...]:
+    """What the model answers for integer sums (values,), for each target."""
+    schema = model.schema
+    values = values_of(model, sums[None])[0].tolist()
+    if schema.task == "regression":
+        outputs = zip(schema.outputs, values, strict=True)
+        return tuple(Said(output.name, value=value) for output, value in outputs)
+    codes = label_codes(model, sums[None])[0].tolist()
+    blocks = itertools.pairwise(schema.blocks)
+    return tuple(
+        Said(
+            output.name,
+            output.classes[code],
+            shares=tuple(zip(output.classes, values[a:b], strict=True)),
+        )
+        for output, code, (a, b) in zip(schema.outputs, codes, blocks, strict=True)
+    )
+
+
+def said_by_tree(model: Model, units: Integers) -> tuple[Said, ...]:
+    """What one tree says, of integers (values,) of a row of mass 1; nothing for margins."""
+    schema = model.schema
+    if model.combine == "sum":
+        return ()
+    if schema.task == "regression":
+        values = np.ldexp(units.astype(np.float64), model.exponent).tolist()
+        return tuple(Said(o.name, value=v) for o, v in zip(schema.outputs, values, strict=True))
+    found = []
+    for output, (a, b) in zip(schema.outputs, itertools.pairwise(schema.blocks), strict=True):
+        code = int(least_cost(units[None, a:b], model.label_costs)[0])
+        shares = (units[a:b] / model.units_each).tolist()
+        named = tuple(zip(output.classes, shares, strict=True))
+        found.append(Said(output.name, output.classes[code], shares=named))
+    return tuple(found)
+
+
+def votes_of(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
+    """The votes of the trees, of integers (trees, values); none of single trees and of sums."""
+    schema = model.schema
+    if model.n_trees == 1 or model.combine == "sum":
+        return ()
+    found = []
+    blocks = itertools.pairwise(schema.blocks)
+    for k, (output, (a, b)) in enumerate(zip(schema.outputs, blocks, strict=True)):
+        if schema.task == "regression":
+            values = np.ldexp(by_tree[:, k] / model.mass, model.exponent)
+            quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).tolist()
+            found.append(Votes(output.name, quantiles=tuple(quantiles)))
+            continue
+        codes = least_cost(by_tree[:, a:b], model.label_costs)
+        counts = np.bincount(codes, minlength=b - a).tolist()
+        found.append(Votes(output.name, tuple(zip(output.classes, counts, strict=True))))
+    return tuple(found)
+
+
+def sums_of(model: Model, shared: Contributions, names: Sequence[str]) -> tuple[Sums, ...]:
+    """The contributions to each value, with names and labels."""
+    schema = model.schema
+    votes = schema.task == "classification" and not model.margins
+    divisor = model.unit_total * fineness(model) if votes else model.divisor
+    labels = [(o.name, label) for o in schema.outputs for label in (o.classes or (None,))]
+    found = []
+    for k, (target, label) in enumerate(labels):
+        columns = [(names[column], own[k]) for column, own in shared.by_column.items()]
+        columns.sort(key=lambda one: -abs(one[1]))
+        total = shared.bias[k] + sum(value for _, value in columns)
+        exponent = 0 if votes else model.exponent
+        margin = model.margins or model.link != "identity"
+        of = (target, label, margin, shared.bias[k], total, divisor, exponent)
+        found.append(Sums(*of, tuple(columns)))
+    return tuple(found)
+
+
+# ---------------------------------------------------------------- clauses
+
+
+def clause_of_step(passage: Passage, schema: Schema) -> Clause | None:
+    """What holds on the branch that a row took.
+
+    None where parts of it take each branch, and for rules that hold: all of their conditions do.
+    """
+    if passage.why in ("divided", "held"):
+        return None
+    question = passage.node.questions[max(passage.decided, 0)]
+    branch = passage.goes[0][0] - passage.node.children.start
+    if passage.why == "failed":
+        return clause_of(question, 1, schema)
+    if passage.node.kind == Split.MISSING:
+        return _of_absence(question, branch, schema)
+    return clause_of(question, branch, schema)
+
+
+def _of_absence(question: Question, branch: int, schema: Schema) -> Clause:
+    name = (schema.names[question.columns[0]],)
+    return Clause(name, known=branch == 1, missing=branch == 0)
+
+
+def clause_of(question: Question, branch: int, schema: Schema) -> Clause:
+    """The values for which a question sends a row to a branch."""
+    names = tuple(schema.names[column] for column in question.columns)
+    missing = question.lost == branch
+    if not question.weights:
+        levels = schema.columns[question.columns[0]].levels
+        fits = tuple(
+            level for level, to in zip(levels, question.branches, strict=True) if to == branch
+        )
+        return Clause(names, levels=fits, known=bool(fits), missing=missing)
+    low = question.threshold if question.below != branch else -math.inf
+    high = question.threshold if question.above != branch else math.inf
+    weights = () if question.weights == (1.0,) else question.weights
+    return Clause(names, weights, low, high, known=low < high, missing=missing)
+
+
+def rule_of(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
+    """The conditions of a leaf's rule, merged to one a column; of tests none are said.
+
+    Empty for lists of rules, rows that divide and nodes whose questions are several.
+    """
+    own = model.trees[tree]
+    asks_more = len(own.surrogate_feature) > 0 or bool((own.kind == Split.OBLIQUE).any())
+    if asks_more or model.missing == "fractional":
+        return ()
+    alone = replace(model, trees=(own,), units=model.tree_units(tree))
+    listed = rules(alone)
+    found = int(np.flatnonzero(listed.leaf == leaf)[0])
+    return tuple(
+        Clause((one.column,), (), one.low, one.high, one.levels, one.known, one.missing)
+        for one in listed[found].conditions
+    )
+
+
+# ---------------------------------------------------------------- row
+
+
+class Row(NamedTuple):
+    """A row.
+
+    Attributes
+    ----------
+    table : Table
+        Of one row, with each column of the model.
+    codes : (features,) list of float
+        Encoded; see `treekit.data.encoding`.
+    cells : tuple of Given
+    """
+
+    table: Table
+    codes: list[float]
+    cells: tuple[Given, ...]
+
+
+def read_row(model: Model, given: Any) -> Row:
+    """A row of any kind.
+
+    Parameters
+    ----------
+    model : Model
+    given : mapping, (features,) array, row of a dataframe, or table of one row
+        A mapping from columns to cells may leave columns out, which are missing then, and
+        may hold targets, which are not looked at; it names no others.
+
+    Raises
+    ------
+    DataError
+        For unknown columns, another number of rows, and cells that cannot be read.
+    """
+    schema = model.schema
+    if hasattr(given, "to_dict") and getattr(given, "ndim", 2) == 1:  # a row of a dataframe
+        given = {name: cell for name, cell in given.to_dict().items() if name in schema.names}
+    if isinstance(given, Mapping) and not any(map(_is_column, given.values())):
+        table = _of_cells(model, given)
+    else:
+        if isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.names is None:
+            given = given[None]
+        table = read_table(given, missing=schema.missing_marks)
+    if table.n_rows != 1:
+        raise DataError(f"one row can be explained at a time, not {table.n_rows}; choose one")
+    absent: set[str] = set()
+    if table.named:
+        absent = {name for name in schema.names if name not in table.names}
+        table = _with_absent(table, absent)
+    # Policies are looked at below: a refused row is explained, too.
+    codes = encode_rows(table, schema, missing_marks=table.missing)[0].astype(np.float64)
+    cells = []
+    for place, (column, code) in enumerate(zip(schema.columns, codes.tolist(), strict=True)):
+        at = table.index(column.name) if table.named else place
+        state: Any = "missing" if math.isnan(code) else "known"
+        nominal = column.kind == "nominal"
+        if nominal and level_codes(table, table.names[at], column.levels)[0] == UNSEEN:
+            state = "unseen"
+        if column.name in absent:
+            state = "absent"
+        text = None if state in ("missing", "absent") else level_text(table.cells[at][0])
+        refused = model.missing == "error" if state != "known" else False
+        refused |= model.unknown == "error" and state == "unseen"
+        cells.append(Given(column.name, text, state, refused=refused))
+    return Row(table, codes.tolist(), tuple(cells))
+
+
+def with_cells(row: Row, model: Model, texts: Mapping[int, str]) -> npt.NDArray[Any]:
+    """(1, features): the row with other texts in some columns, encoded as any table is."""
+    cells, untyped = list(row.table.cells), set(row.table.untyped)
+    for column, text in texts.items():
+        name = model.schema.names[column]
+        at = row.table.index(name) if row.table.named else column
+        cells[at] = objects([text])
+        if model.schema.columns[column].kind == "numeric":
+            untyped.add(row.table.names[at])
+    table = Table(
+        row.table.names,
+        tuple(cells),
+        row.table.levels,
+        frozenset(untyped),
+        row.table.named,
+        row.table.missing,
+    )
+    return encode_rows(table, model.schema, missing_marks=table.missing)
+
+
+def _is_column(value: Any) -> bool:
+    return not isinstance(value, str) and hasattr(value, "__len__")
+
+
+def _of_cells(model: Model, given: Mapping[Any, Any]) -> Table:
+    schema = model.schema
+    known = {*schema.names, *(output.name for output in schema.outputs)}
+    for name in given:
+        if name not in known:
+            hint = near_names(str(name), schema.names)
+            raise DataError(f"the model has no column {str(name)!r}; {hint}")
+    names = [name for name in given if name in schema.names]
+    if not names:
+        first = schema.names[0]
+        raise DataError(f"the row names no column of the model; its first column is {first!r}")
+    untyped = all(isinstance(given[name], str) for name in names)
+    columns = [objects([given[name]]) for name in names]
+    table = make_table(names, columns, untyped=untyped)
+    return read_table(table, missing=schema.missing_marks)
+
+
+def _with_absent(table: Table, absent: set[str]) -> Table:
+    if not absent:
+        return table
+    names = (*table.names, *sorted(absent))
+    cells = (*table.cells, *(np.array([np.nan]) for _ in absent))
+    return Table(names, cells, table.levels, table.untyped, True, table.missing)
