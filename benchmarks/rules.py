@@ -23,7 +23,7 @@ from benchmarks.apart import Failed, ask
 from benchmarks.clock import measured
 from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 from benchmarks.sides import absent
-from treekit.rules.learn.short import mean_auc
+from treekit.rule_learning.report import mean_auc
 
 FIGURES = (
     Figure("auc", "AUC", ".4f", mean=True),
@@ -77,8 +77,8 @@ def of_imodels(side: str, parts: Parts, size: int, seed: int) -> dict[str, float
 
 def of_treekit(side: str, parts: Parts, size: int, seed: int) -> dict[str, float]:
     """treekit's figures."""
-    from treekit.rules.learn.rulefit import rulefit
-    from treekit.rules.learn.sirus import sirus
+    from treekit.rule_learning.rulefit import rulefit
+    from treekit.rule_learning.sirus import sirus
 
     learn = {"rulefit": rulefit, "sirus": sirus}[side.split()[1]]
     table = parts.frame.assign(_y=parts.target)

@@ -31,15 +31,21 @@ from treekit.model.builder import (
 )
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import label_codes, sums
+from treekit.rule_learning.c45rules import (
+    EXHAUSTIVE,
+    ClassRules,
+    by_false_positives,
+    c45rules,
+    chosen,
+    exception_bits,
+    generalise,
+    rate_bound,
+    rule_bits,
+    shortened,
+)
+from treekit.rule_learning.candidates import Asked, ground_of, merged, paths_of, rows_meeting
+from treekit.rule_learning.report import LearnedList, r_squared
 from treekit.rules.evaluate import packed
-from treekit.rules.learn.c45rules import c45rules
-from treekit.rules.learn.choose import EXHAUSTIVE, ClassRules, chosen
-from treekit.rules.learn.coding import exception_bits, rule_bits
-from treekit.rules.learn.conditions import Asked, merged, paths_of, rows_meeting
-from treekit.rules.learn.generalise import generalise, rate_bound
-from treekit.rules.learn.ground import ground_of
-from treekit.rules.learn.order import by_false_positives, shortened
-from treekit.rules.learn.report import LearnedList, r_squared
 
 NAN = float("nan")
 WEATHER = Schema(

@@ -49,7 +49,7 @@ from treekit.kernels.records import Ways
 from treekit.model import scoring as scorer
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import make_model
-from treekit.rules.learn.generalise import rate_bound
+from treekit.rule_learning.c45rules import rate_bound
 
 PACKAGE = Path(axis.__file__).parent.parent
 

@@ -13,10 +13,9 @@ from treekit.data.dataset import make_dataset
 from treekit.errors import DataError, SettingError
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
+from treekit.rule_learning.linear_models import penalised, refitted
+from treekit.rule_learning.rulefit import rulefit
 from treekit.rules import parse_rules
-from treekit.rules.learn.penalised import penalised
-from treekit.rules.learn.refitted import refitted
-from treekit.rules.learn.rulefit import rulefit
 
 EVIL = ['x"; rm -rf', "{{7*7}}", "*/ //\\", "<script>"]
 

@@ -23,17 +23,12 @@ from treekit.model.builder import (
     threshold,
 )
 from treekit.model.model import make_model
+from treekit.rule_learning.candidates import candidate_rules, independent, indicators
+from treekit.rule_learning.linear_models import fewest, nonnegative_ridge
+from treekit.rule_learning.report import auc
+from treekit.rule_learning.sirus import cuts_of, dice, frequent_rules, sirus
 from treekit.rules import parse_rules
 from treekit.rules.language import language
-from treekit.rules.learn.bare import candidate_rules
-from treekit.rules.learn.dependence import independent
-from treekit.rules.learn.folds import fewest
-from treekit.rules.learn.indicators import indicators
-from treekit.rules.learn.quantiles import cuts_of
-from treekit.rules.learn.ridge import nonnegative_ridge
-from treekit.rules.learn.short import auc
-from treekit.rules.learn.sirus import sirus
-from treekit.rules.learn.stable import dice, frequent_rules
 
 HOSTILE = {"size": 'a "b"\nrule 9', "kind": "'; drop table t; --", "other": "<b>{{x}}</b>"}
 NONE = np.zeros(3, dtype=np.bool_)

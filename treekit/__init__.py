@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from treekit.plot import plot as plot
     from treekit.resampling import Bootstrapped as Bootstrapped
     from treekit.resampling import bootstrap as bootstrap
-    from treekit.rules.learn.c45rules import c45rules as c45rules
-    from treekit.rules.learn.rulefit import rulefit as rulefit
-    from treekit.rules.learn.sirus import sirus as sirus
+    from treekit.rule_learning.c45rules import c45rules as c45rules
+    from treekit.rule_learning.rulefit import rulefit as rulefit
+    from treekit.rule_learning.sirus import sirus as sirus
     from treekit.training import train as train
     from treekit.training.importance import gain_importances as gain_importances
     from treekit.training.importance import permutation_importances as permutation_importances
@@ -124,9 +124,9 @@ _MODULE_OF = {
         "treekit.model.model": ("Model",),
         "treekit.model.model_file": ("load",),
         "treekit.resampling": ("Bootstrapped", "bootstrap"),
-        "treekit.rules.learn.c45rules": ("c45rules",),
-        "treekit.rules.learn.rulefit": ("rulefit",),
-        "treekit.rules.learn.sirus": ("sirus",),
+        "treekit.rule_learning.c45rules": ("c45rules",),
+        "treekit.rule_learning.rulefit": ("rulefit",),
+        "treekit.rule_learning.sirus": ("sirus",),
         "treekit.training": ("train",),
         "treekit.training.importance": ("gain_importances", "permutation_importances"),
         "treekit.training.split_scores": ("split_scores",),

@@ -15,7 +15,7 @@ from treekit.cli.train import listed
 if TYPE_CHECKING:
     from treekit.data.table import Table
     from treekit.model.model import Model
-    from treekit.rules.learn.report import LearnedList
+    from treekit.rule_learning.report import LearnedList
 
 __all__ = ["simplify_command"]
 
@@ -88,13 +88,13 @@ def _learned(
     most: dict[str, Any] = {} if rules is None else {"rules": rules}
     with compile_notice():
         if method == "c45rules":
-            from treekit.rules.learn.c45rules import c45rules
+            from treekit.rule_learning.c45rules import c45rules
 
             return c45rules(model, table, test=test, **most)
         if method == "sirus":
-            from treekit.rules.learn.sirus import sirus
+            from treekit.rule_learning.sirus import sirus
 
             return sirus(table, model=model, test=test, **most)
-        from treekit.rules.learn.rulefit import rulefit
+        from treekit.rule_learning.rulefit import rulefit
 
         return rulefit(table, model=model, test=test, **most)

@@ -22,16 +22,24 @@ from treekit.errors import DataError, SettingError
 from treekit.model.links import values_of
 from treekit.model.model import Model
 from treekit.model.scoring import sums
-from treekit.rules.learn.bare import candidate_rules, interned
-from treekit.rules.learn.given import Weighed, check_count, read_rows, rows_and_weights, weighed
-from treekit.rules.learn.indicators import indicators
-from treekit.rules.learn.penalised import Weights, penalised
-from treekit.rules.learn.refitted import refitted
-from treekit.rules.learn.short import ShortList, judged_short
-from treekit.rules.learn.weighted import weighted_list
+from treekit.rule_learning.candidates import (
+    Weighed,
+    candidate_rules,
+    check_count,
+    indicators,
+    interned,
+    read_rows,
+    rows_and_weights,
+    weighed,
+)
+from treekit.rule_learning.linear_models import Weights, penalised, refitted
+from treekit.rule_learning.report import ShortList, judged_short
+from treekit.rule_learning.weighted_rules import weighted_list
 from treekit.rules.rule_list import RuleList, taken
 
-__all__ = ["rulefit"]
+__all__ = [
+    "rulefit",
+]
 
 Truths = npt.NDArray[np.bool_]
 Doubles = npt.NDArray[np.float64]
@@ -84,7 +92,7 @@ def rulefit(
         Whether the rules that are left are weighed once more without the penalty, which
         draws weights to 0 (the relaxed Lasso of Meinshausen 2007).
     class_weight, test, reading, **settings
-        As in `treekit.rules.learn.sirus.sirus`.
+        As in `treekit.rule_learning.sirus.sirus`.
 
     Returns
     -------

@@ -5,6 +5,16 @@ penalty for classes, as glmnet solves them (Friedman, Hastie and Tibshirani 2010
 Newton step is a least squares problem, which scikit-learn's Lasso is given.  It works on
 the few rules that have weights, and on those that the conditions of optimality say must
 have some (Tibshirani et al. 2012, "Strong rules for discarding predictors", section 7).
+
+Weights that are not negative: how SIRUS adds up rules of a number.
+
+Bénard, Biau, da Veiga and Scornet 2021, "Interpretable random forests via rule
+extraction", AISTATS, section 2: ridge regression with non-negative weights, so that no
+rule counts against what it says, and a penalty that cross-validation chooses.
+
+The weights of a few rules without the penalty that chose them.
+
+Folds of rows, and the smallest size that cross-validation finds good enough.
 """
 
 from __future__ import annotations
@@ -15,7 +25,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Weights", "penalised"]
+__all__ = [
+    "Weights",
+    "fewest",
+    "folds_of",
+    "nonnegative_ridge",
+    "penalised",
+    "refitted",
+]
+
+
+# ---------------------------------------------------------------- penalised
 
 Doubles = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -227,3 +247,137 @@ def _quadratic(squares: Doubles, linear: Doubles, penalty: float) -> Doubles:
         fitted = Lasso(alpha=penalty / len(rows), fit_intercept=False, tol=1e-6).fit(rows, said)
     found: Doubles = np.asarray(fitted.coef_, dtype=np.float64)
     return found
+
+
+# ---------------------------------------------------------------- ridge
+
+_PENALTIES = np.geomspace(1e-5, 1e2, 15)
+"""Relative to the mean squared length of a column."""
+
+
+def nonnegative_ridge(
+    x: Doubles, y: Doubles, weight: Doubles, folds: npt.NDArray[np.int64]
+) -> tuple[float, Doubles]:
+    """Intercept and weights that are least in squared error and a penalty on the weights.
+
+    Parameters
+    ----------
+    x : (rows, rules) float64
+    y, weight : (rows,) float64
+    folds : (rows,) int64
+        The fold of each row; the penalty is that of least error on rows left out.
+
+    Returns
+    -------
+    intercept : float
+        Not penalised.
+    weights : (rules,) float64, none negative
+    """
+    errors = np.zeros(len(_PENALTIES))
+    for fold in np.unique(folds).tolist():
+        out = folds == fold
+        known = _Squares(x[~out], y[~out], weight[~out])
+        for at, penalty in enumerate(_PENALTIES.tolist()):
+            start, slopes = known.solved(penalty)
+            errors[at] += weight[out] @ (y[out] - start - x[out] @ slopes) ** 2
+    # Of equal errors the largest penalty.
+    best = len(errors) - 1 - int(np.argmin(errors[::-1]))
+    return _Squares(x, y, weight).solved(float(_PENALTIES[best]))
+
+
+class _Squares:
+    """Weighted least squares of many rows as one of as many rows as columns."""
+
+    def __init__(self, x: Doubles, y: Doubles, weight: Doubles) -> None:
+        total = weight.sum()
+        self.means = weight @ x / total
+        self.mean = float(weight @ y / total)
+        root = np.sqrt(weight / total)[:, None]
+        both = np.column_stack([x - self.means, y - self.mean]) * root
+        # The triangle holds all that squares know: lengths and products are kept.
+        triangle: Doubles = np.asarray(np.linalg.qr(both, mode="r"))
+        self.x, self.y = triangle[:, :-1], triangle[:, -1]
+
+    def solved(self, penalty: float) -> tuple[float, Doubles]:
+        """Intercept and weights for a relative penalty."""
+        from sklearn.linear_model import LinearRegression
+
+        k = self.x.shape[1]
+        scale = float((self.x**2).sum()) / max(k, 1)
+        if scale == 0.0:
+            return self.mean, np.zeros(k)
+        # A penalty is k more rows that ask each weight to be 0; what is left is solved
+        # exactly by non-negative least squares (Lawson and Hanson 1974).
+        rows = np.concatenate([self.x, np.sqrt(penalty * scale) * np.eye(k)])
+        wanted = np.concatenate([self.y, np.zeros(k)])
+        fitted = LinearRegression(positive=True, fit_intercept=False).fit(rows, wanted)
+        slopes: Doubles = np.asarray(fitted.coef_, dtype=np.float64)
+        return self.mean - float(self.means @ slopes), slopes
+
+
+# ---------------------------------------------------------------- refitted
+
+_RIDGE = 1e-4
+"""A penalty on squares, relative to the weight of all rows: rules that no other class
+meets would have infinite weights, and rules that say the same undefined ones."""
+
+
+def refitted(
+    met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, *, classes: bool
+) -> Weights:
+    """Least squares, or the likeliest margins, of indicators.
+
+    Parameters and result are those of `treekit.rule_learning.linear_models.penalised`.
+    """
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    x, total = met.T.astype(np.float64), float(weight.sum())
+    if not classes:
+        fitted = Ridge(alpha=_RIDGE * total).fit(x, wanted[:, 0], sample_weight=weight)
+        slope = np.asarray(fitted.coef_, dtype=np.float64).reshape(-1, 1)
+        return Weights(np.array([float(fitted.intercept_)]), slope)
+    # A row that is partly of several classes is a row of each, of that part's weight.
+    parts = weight[:, None] * wanted
+    row, label = np.nonzero(parts > 0)
+    present = np.unique(label)
+    slope, start = np.zeros((x.shape[1], wanted.shape[1])), np.full(wanted.shape[1], -30.0)
+    if len(present) == 1:
+        start[present] = 0.0
+        return Weights(start, slope)
+    solver = LogisticRegression(C=1 / (_RIDGE * total), max_iter=1000)
+    solver.fit(x[row], label, sample_weight=parts[row, label])
+    coef = np.asarray(solver.coef_, dtype=np.float64)
+    intercept = np.asarray(solver.intercept_, dtype=np.float64)
+    if len(present) == 2:  # one margin: that of the second
+        coef = np.concatenate([np.zeros_like(coef), coef])
+        intercept = np.append(0.0, intercept)
+    slope[:, present], start[present] = coef.T, intercept
+    return Weights(start, slope)
+
+
+# ---------------------------------------------------------------- folds
+
+_FOLDS = 5
+
+
+def folds_of(n_rows: int, seed: int = 0) -> npt.NDArray[np.int64]:
+    """(rows,) int64: the fold of each row, drawn; of few rows each is its own."""
+    number = np.arange(n_rows) % min(_FOLDS, n_rows)
+    return np.random.default_rng(seed).permutation(number)
+
+
+def fewest(errors: npt.NDArray[np.float64]) -> int:
+    """The smallest size whose mean error is within one standard error of the least.
+
+    Breiman, Friedman, Olshen and Stone 1984, section 3.4.3.
+
+    Parameters
+    ----------
+    errors : (folds, sizes) float64
+        Of sizes 1, 2, ...; NaN where a fold has none.
+    """
+    mean = np.nanmean(errors, axis=0)
+    folds = np.count_nonzero(~np.isnan(errors), axis=0)
+    best = int(np.nanargmin(mean))
+    spread = float(np.nanstd(errors[:, best]) / np.sqrt(max(folds[best] - 1, 1)))
+    return int(np.flatnonzero(mean <= mean[best] + spread)[0]) + 1

@@ -10,10 +10,13 @@ import numpy.typing as npt
 from treekit.model.fixed_point import regression_grid, sum_grid_of
 from treekit.model.links import Combine, Link
 from treekit.model.model import spread
-from treekit.rules.learn.bare import joined
+from treekit.rule_learning.candidates import joined
 from treekit.rules.rule_list import RuleList, taken
 
-__all__ = ["sums_of", "weighted_list"]
+__all__ = [
+    "sums_of",
+    "weighted_list",
+]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -33,7 +36,7 @@ def weighted_list(
     Parameters
     ----------
     chosen : RuleList
-        Bare rules; see `treekit.rules.learn.bare`.
+        Bare rules; see `treekit.rule_learning.candidates`.
     value : (rules, 2, values) float64
         What is said where a rule's conditions are met, and where they are not: class
         weights or numbers, to be averaged, or what is added.
@@ -109,7 +112,7 @@ def _on_integers(bare: RuleList, values: Doubles) -> RuleList:
 def sums_of(said: RuleList, met: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """(rows, values) int64: summed units of a list, given which rows meet its rules.
 
-    `met` is (rules with conditions, rows), as `treekit.rules.learn.indicators` gives it.
+    `met` is (rules with conditions, rows), as `treekit.rule_learning.candidates` gives it.
     """
     conditional = np.flatnonzero(np.diff(said.end, prepend=0) > 0)
     alone = np.bincount(said.tree, minlength=said.n_trees)[said.tree] == 1
