@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import treekit
 from tests.test_rules_edited import melons
 from treekit.cli import main
-from treekit.forms import FORMS
+from treekit.documents import FORMS
 
 FRENCH = Path(__file__).parent / "catalogues" / "fr.toml"
 

@@ -20,9 +20,9 @@ from tests.reference.models import mixed_schema, random_model, text_row
 from tests.reference.rule_fits import fitting
 from tests.runtimes import JAVA, need
 from treekit.data.schema import Column, Schema
+from treekit.documents import Listing, written
+from treekit.documents.dmn import bounds, feel_names, number, string
 from treekit.errors import SettingError
-from treekit.forms import Listing, written
-from treekit.forms.feel import bounds, feel_names, number, string
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
 from treekit.rules import RuleList

@@ -14,9 +14,9 @@ import treekit
 from tests.examples import examples
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
+from treekit.documents import listing, written
+from treekit.documents.read_json import read_json
 from treekit.errors import DataError, ModelError, ModelFileError
-from treekit.forms import listing, written
-from treekit.forms.read_json import read_json
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import decide, sums

@@ -23,17 +23,15 @@ from tests.examples import examples
 from tests.strategies import ALL_KINDS, models
 from tests.test_hostile_names import HOSTILE, hostile_model
 from tests.test_rules_wide import divided_model, fruit, oblique_model, surrogate_model
-from treekit import forms
+from treekit import documents as forms
 from treekit.data.schema import Column, Output, Schema
 from treekit.data.table import read_table
+from treekit.documents import Listing, written
+from treekit.documents.dataframe import conditions_frame
+from treekit.documents.files import write_rules
+from treekit.documents.layout import conditions_said, percent, safe
+from treekit.documents.read_json import read_json
 from treekit.errors import MissingExtraError, ModelFileError, SettingError
-from treekit.forms import Listing, written
-from treekit.forms.columns import safe
-from treekit.forms.files import write_rules
-from treekit.forms.frame import conditions_frame
-from treekit.forms.read_json import read_json
-from treekit.forms.sheet import percent
-from treekit.forms.wording import conditions_said
 from treekit.model.builder import Surrogate, build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules

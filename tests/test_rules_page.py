@@ -14,8 +14,8 @@ from tests.runtimes import need
 from tests.test_hostile_names import HOSTILE
 from tests.test_rules_forms import MARKUP, fruit_model, listing, marked_model, numbers_model
 from treekit.data.schema import Column, Schema
-from treekit.forms import Listing, written
-from treekit.forms.html import SHOWN
+from treekit.documents import Listing, written
+from treekit.documents.html import SHOWN
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules import rules

@@ -22,9 +22,9 @@ from tests.reference.rule_fits import fitting
 from tests.runtimes import JAVA, need
 from tests.test_hostile_names import HOSTILE
 from treekit.data.schema import Column, Schema
+from treekit.documents import Listing, written
+from treekit.documents.pmml import Xml, holds, visible
 from treekit.errors import SettingError
-from treekit.forms import Listing, written
-from treekit.forms.xml import Xml, holds, visible
 from treekit.model.builder import Node, build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.rules import RuleList

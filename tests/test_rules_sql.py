@@ -19,9 +19,9 @@ from tests.reference.models import mixed_schema, probe_rows, random_model, text_
 from tests.reference.rule_fits import fitting
 from tests.runtimes import need
 from treekit.data.schema import Column, Schema
+from treekit.documents import Listing, written
+from treekit.documents.sql import comment
 from treekit.errors import ExportError, SettingError
-from treekit.forms import Listing, written
-from treekit.forms.sql import comment
 from treekit.model.builder import build_tree, is_missing, leaf, threshold
 from treekit.model.model import Model, make_model
 from treekit.rules import RuleList
@@ -77,7 +77,7 @@ def filled(engine: Any, model: Model, rows: Any) -> None:
 
 def selected(engine: Any, rules: RuleList, n_rows: int) -> Any:
     """(rows, rules) bool: which rows each predicate selects."""
-    from treekit.forms.sql_predicates import predicates
+    from treekit.documents.sql import predicates
 
     found = np.zeros((n_rows, len(rules)), dtype=np.bool_)
     for number, predicate in enumerate(predicates(rules, engine.dialect)):
@@ -195,7 +195,7 @@ def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> Non
 
 def test_sums_of_columns_are_refused_by_name() -> None:
     need("sqlglot")
-    from treekit.forms.sql_predicates import predicates
+    from treekit.documents.sql import predicates
 
     with pytest.raises(SettingError, match="adds up columns"):
         list(predicates(EXTREMES["oblique"]().rules()))
@@ -227,7 +227,7 @@ def test_comments_are_in_the_reader_s_language(code: str) -> None:
 @pytest.mark.matrix
 def test_a_hundred_thousand_rules_are_written_in_seconds() -> None:
     need("sqlglot")
-    from treekit.forms.sql_predicates import predicates
+    from treekit.documents.sql import predicates
 
     schema = mixed_schema()
     rules = random_model(1, schema, n_trees=1, n_splits=2000).rules()

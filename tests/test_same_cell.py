@@ -197,7 +197,7 @@ def test_a_query_of_sqlite(levels: tuple[str, ...], form: str, tmp_path: Path) -
 
 def answers_of_rules(model: Model, connection: sqlite3.Connection) -> list[float]:
     """What the rules answer, each a condition on rows of the table."""
-    from treekit.forms.sql_predicates import predicates
+    from treekit.documents.sql import predicates
 
     rules, said = model.rules(), {}
     values = np.ldexp(rules.units[:, 0].astype(np.float64), rules.exponent).tolist()

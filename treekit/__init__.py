@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from treekit.contracts import Sums as Sums
     from treekit.contracts import Task as Task
     from treekit.contracts import TaskColumn as TaskColumn
+    from treekit.documents.files import revise as revise
+    from treekit.documents.files import write_rules as write_rules
     from treekit.errors import AbsentError as AbsentError
     from treekit.errors import DataError as DataError
     from treekit.errors import ExportError as ExportError
@@ -55,8 +57,6 @@ if TYPE_CHECKING:
     from treekit.evaluation import Evaluation as Evaluation
     from treekit.evaluation import evaluate as evaluate
     from treekit.export import export as export
-    from treekit.forms.files import revise as revise
-    from treekit.forms.files import write_rules as write_rules
     from treekit.hookspecs import hookimpl as hookimpl
     from treekit.interop import read_model as read_model
     from treekit.interop.skl2onnx import register_skl2onnx as register_skl2onnx
@@ -117,7 +117,7 @@ _MODULE_OF = {
             "RandomForestRegressor",
         ),
         "treekit.evaluation": ("Evaluation", "evaluate"),
-        "treekit.forms.files": ("revise", "write_rules"),
+        "treekit.documents.files": ("revise", "write_rules"),
         "treekit.hookspecs": ("hookimpl",),
         "treekit.interop": ("read_model",),
         "treekit.interop.skl2onnx": ("register_skl2onnx",),

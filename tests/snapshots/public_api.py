@@ -78,7 +78,7 @@ RECORDS = (
     "treekit.export.profile:Profile",
     "treekit.export.profile:TextSetting",
     "treekit.export.profile:Verify",
-    "treekit.forms:Listing",
+    "treekit.documents:Listing",
     "treekit.grow.recipe:GrownTree",
     "treekit.kernels.records:Rows",
     "treekit.kernels.records:Table",
@@ -98,7 +98,7 @@ RECORDS = (
 PLACES = {
     "algorithms": "treekit.training.settings:PRESETS",
     "first line of rules": "treekit.rules.language:FIRST_LINE",
-    "forms of rules": "treekit.forms:FORMS",
+    "forms of rules": "treekit.documents:FORMS",
     "language of rules": "treekit.rules.language:language",
     "languages of rules": "treekit.rules.language:known_languages",
     "model": "treekit.model.model:make_model",

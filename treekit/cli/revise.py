@@ -51,7 +51,7 @@ def revise_command(**given: Any) -> None:
       treekit rules m.treekit -o rules.txt   (then edit rules.txt)
       treekit revise m.treekit rules.txt -o new.treekit --table rows.csv
     """  # noqa: D301  # click's mark of lines that stay
-    from treekit.forms.files import edited_rules
+    from treekit.documents.files import edited_rules
     from treekit.model.model_file import load
     from treekit.rules.language import language
     from treekit.rules.revise import changed, edits, revision

@@ -33,7 +33,7 @@ language_option = click.option(
 def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
     """The name of a form; the forms are known when one is asked for."""
     del ctx
-    from treekit.forms import FORMS
+    from treekit.documents import FORMS
 
     if name is not None and name not in FORMS:
         known = "; ".join(f"{form} ({what.summary})" for form, what in FORMS.items())
@@ -110,7 +110,7 @@ def rules_command(**given: Any) -> None:
 
 def _form(given: dict[str, Any]) -> str:
     """The form asked for, or that the suffix of the output says; reports are text."""
-    from treekit.forms.files import form_of
+    from treekit.documents.files import form_of
 
     if given["form"] is not None or given["output"] is None or _reports(given):
         return given["form"] or "text"
@@ -143,7 +143,7 @@ def _table(given: dict[str, Any], model: Model, name: str) -> Table:
 
 
 def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
-    from treekit.forms import listing, written
+    from treekit.documents import listing, written
     from treekit.rules import overlapping_rules, rules_against
     from treekit.rules import simplify_thresholds as rounded
     from treekit.rules.language import language

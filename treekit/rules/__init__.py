@@ -16,7 +16,7 @@ Where what is done:
   `supported` measures it, `changed` tells;
 - judged: `measure`, `tables`; on new rows `against` (`drift`); by each other `overlaps`
   (`spaces`, `meeting`, `covering`);
-- `learn/`: short lists; `explain/`: one row.  Documents are `treekit.forms`.
+- `learn/`: short lists; `explain/`: one row.  Documents are `treekit.documents`.
 """
 
 from __future__ import annotations

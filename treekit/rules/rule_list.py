@@ -302,15 +302,17 @@ class RuleList(Sequence[Rule]):
         return pieces(self, languages.language(language), tree)
 
     def frame(self) -> pd.DataFrame:
-        """A line for each rule, with what the training rows say; see `treekit.forms.frame`."""
-        from treekit.forms import Listing
-        from treekit.forms.frame import to_frame
+        """A line for each rule, with what the training rows say; see
+        `treekit.documents.dataframe`.
+        """
+        from treekit.documents import Listing
+        from treekit.documents.dataframe import to_frame
         from treekit.rules.measure import training_measures
 
         return to_frame(Listing(self, training_measures(self)))
 
     def _repr_html_(self) -> str:
-        from treekit.forms.notebook import notebook
+        from treekit.documents.dataframe import notebook
 
         return notebook(self)
 

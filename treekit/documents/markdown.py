@@ -9,13 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from treekit.forms import Listing
-from treekit.forms.facts import facts, notes, title
-from treekit.forms.says import Said, shown
-from treekit.forms.sheet import Entry, Sheet, entries, figure_texts, sheet
-from treekit.forms.wording import tests_said
+from treekit.documents import Listing
+from treekit.documents.layout import (
+    Entry,
+    Said,
+    Sheet,
+    entries,
+    facts,
+    figure_texts,
+    notes,
+    sheet,
+    shown,
+    tests_said,
+    title,
+)
 
-__all__ = ["pieces"]
+__all__ = [
+    "pieces",
+]
 
 _TICKS = re.compile("`+")
 

@@ -1,33 +1,110 @@
-"""Each rule as one condition of SQL on a table's own columns.
+"""Rules as SQL: which rule answers a row, and a query for the rows of each rule.
+
+Each rule as one condition of SQL on a table's own columns.
 
 Names, texts and numbers are printed by sqlglot from `treekit.export.sql_*`, which decide
 what a missing cell, an unseen category and a number of the input type are; each distinct
 piece is printed once, and rules are put together from them.
+
+Tests with stand-ins for unknown values as SQL: the first clause that is known decides.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
 from treekit.data.features import LevelIndex
+from treekit.documents.layout import said
+from treekit.errors import MissingExtraError, SettingError
 from treekit.export.sql_dialect import BLANKS, Dialect
 from treekit.export.sql_duckdb import DuckDB
 from treekit.export.sql_names import check_names
 from treekit.export.sql_sqlite import SQLite
-from treekit.export.sql_syntax import call, cast, integer, name_of, one_of
-from treekit.forms.sql_tests import branch_value
+from treekit.export.sql_syntax import Sql, call, cast, integer, name_of, one_of
 from treekit.model.fixed_point import double_threshold
-from treekit.rules.rule_list import RuleList
+from treekit.rules.language import Language
+from treekit.rules.rule_list import Clause, Linear, RuleList
+from treekit.rules.wording import numerals
 
 if TYPE_CHECKING:
-    from treekit.export.sql_syntax import Sql
+    from treekit.documents import Listing
 
-__all__ = ["ALIAS", "DIALECTS", "predicates"]
+__all__ = [
+    "ALIAS",
+    "DIALECTS",
+    "branch_value",
+    "comment",
+    "predicates",
+    "sql_pieces",
+]
+
+
+# ---------------------------------------------------------------- sql
+
+TABLE = "rows"
+
+
+def sql_pieces(listing: Listing, dialect: str = "sqlite") -> Iterator[str]:
+    """A query of the rules' numbers (from 1), then one query for each rule.
+
+    Where a row may meet several rules of a tree (it divides), there is no number of the one.
+
+    Raises
+    ------
+    MissingExtraError
+        Without sqlglot.
+    """
+    try:
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("sqlglot", "sql") from error
+
+    rules, language = listing.rules, listing.language
+    source = f'FROM "{TABLE}" AS {ALIAS}'
+    title = DIALECTS[dialect].title
+    yield comment(language.say("sql_head", engine=title, table=TABLE)) + "\n"
+    too_many = rules.n_trees + rules.schema.n_features > DIALECTS[dialect].most_answers
+    if rules.mass > 1 or too_many:
+        yield comment(language.say("sql_divided" if rules.mass > 1 else "sql_trees"))
+    else:
+        yield from _numbered(rules, predicates(rules, dialect), source, ALIAS)
+    yield "\n" + comment(language.say(f"sql_each_{rules.order}")) + "\n"
+    for head, predicate in zip(_heads(rules, language), predicates(rules, dialect), strict=True):
+        yield f"{head}SELECT {ALIAS}.* {source}\nWHERE {predicate};\n\n"
+
+
+def _numbered(rules: RuleList, found: Iterator[str], source: str, alias: str) -> Iterator[str]:
+    """For each row the number of the rule that answers it, in each tree."""
+    yield f"SELECT {alias}.*"
+    for tree, own in itertools.groupby(
+        zip(rules.tree.tolist(), range(1, len(rules) + 1), found, strict=True), lambda rule: rule[0]
+    ):
+        yield ",\n  CASE\n"
+        for _, number, predicate in own:
+            yield f"    WHEN {predicate} THEN {number}\n"
+        yield "  END AS rule" + (f"_{tree + 1}" if rules.n_trees > 1 else "")
+    yield f"\n{source};\n"
+
+
+def _heads(rules: RuleList, language: Language) -> Iterator[str]:
+    """A comment for each rule."""
+    texts = zip(said(rules, language), numerals(rules.support), strict=True)
+    for number, (answer, support) in enumerate(texts, 1):
+        yield comment(language.say("sql_rule", number=str(number), answer=answer, support=support))
+
+
+def comment(text: str) -> str:
+    """Lines of a comment: whatever could end one begins another."""
+    return "".join(f"-- {line}\n" for line in text.splitlines())
+
+
+# ---------------------------------------------------------------- sql predicates
 
 ALIAS = "t"
 """What the predicates call the table."""
@@ -233,3 +310,51 @@ def _doubles(values: npt.NDArray[np.float64], single: bool) -> npt.NDArray[np.fl
 
 def _in(text: str, literals: Sequence[str]) -> str:
     return f"{text} = {literals[0]}" if len(literals) == 1 else f"{text} IN ({', '.join(literals)})"
+
+
+# ---------------------------------------------------------------- sql tests
+
+
+class _Cells(Protocol):
+    dialect: Dialect
+
+    def cell(self, number: int) -> tuple[str, str, str]: ...
+    def text(self, number: int) -> tuple[str, list[str]]: ...
+    def printed(self, value: Sql) -> str: ...
+
+
+def branch_value(cells: _Cells, rules: RuleList, number: int) -> str:
+    """0 where a test holds, 1 where it fails, NULL where all that it asks is unknown.
+
+    Raises
+    ------
+    SettingError
+        If it adds up columns, or weighs one.
+    """
+    made = [_clause(cells, rules, clause, number) for clause in rules.tests[number]]
+    return made[0] if len(made) == 1 else f"COALESCE({', '.join(made)})"
+
+
+def _clause(cells: _Cells, rules: RuleList, clause: Clause, number: int) -> str:
+    if isinstance(clause, Linear):
+        if clause.weights != (1.0,):
+            raise SettingError(
+                f"test {number + 1} of the rules adds up columns, which a predicate cannot do as "
+                "the model does: write form 'text', or export the model to sql"
+            )
+        value, known, _ = cells.cell(clause.features[0])
+        at = clause.threshold
+        if rules.schema.dtype == "float32":
+            at = float(double_threshold(np.float64(at)))
+        bound = cells.printed(cells.dialect.bound(at))
+        inside = f"WHEN {value} <= {bound} THEN {clause.below}"
+        return f"CASE WHEN NOT {known} THEN NULL {inside} ELSE {1 - clause.below} END"
+    text, levels = cells.text(clause.feature)
+    whens = []
+    for side in (0, 1):
+        own = [
+            level for level, branch in zip(levels, clause.branches, strict=True) if branch == side
+        ]
+        if own:
+            whens.append(f"WHEN {text} IN ({', '.join(own)}) THEN {side}")
+    return f"CASE {' '.join(whens)} END" if whens else "CAST(NULL AS INTEGER)"

@@ -17,18 +17,32 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
+from treekit.documents import Listing
+from treekit.documents.layout import (
+    Asked,
+    Entry,
+    Figure,
+    Said,
+    Sheet,
+    entries,
+    facts,
+    figure_texts,
+    notes,
+    sheet,
+    shown,
+    tests_said,
+    title,
+)
 from treekit.export.render import shipped_folders
-from treekit.forms import Listing
-from treekit.forms.facts import facts, notes, title
-from treekit.forms.says import Said, shown
-from treekit.forms.sheet import Entry, Figure, Sheet, entries, figure_texts, sheet
-from treekit.forms.wording import Asked, tests_said
 from treekit.rules.wording import quote
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["SHOWN", "pieces"]
+__all__ = [
+    "SHOWN",
+    "pieces",
+]
 
 SHOWN = 200
 """Rows that the script shows at once: a page of 20,000 rules stays quick."""

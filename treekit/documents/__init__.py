@@ -22,7 +22,13 @@ from treekit.rules.rule_list import RuleList
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = ["FORMS", "Form", "Listing", "listing", "written"]
+__all__ = [
+    "FORMS",
+    "Form",
+    "Listing",
+    "listing",
+    "written",
+]
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ def _from(
     """A function of a module of this room, which is imported when it is used."""
 
     def pieces(listing: Listing) -> Iterator[str]:
-        write = getattr(import_module(f"treekit.forms.{module}"), function)
+        write = getattr(import_module(f"treekit.documents.{module}"), function)
         said: Iterator[str] = write(listing, **options)
         return said
 

@@ -1,6 +1,6 @@
 """Rules as JSON: all that decides an answer, for programs, and for people who edit rules.
 
-`treekit.forms.read_json.read_json` reads the same list back.  Format ``treekit rules``,
+`treekit.documents.read_json.read_json` reads the same list back.  Format ``treekit rules``,
 version 1; keys in parentheses may be left out when a file is written by hand:
 
 ``format``, ``version``
@@ -11,7 +11,7 @@ version 1; keys in parentheses may be left out when a file is written by hand:
     ``{"name": ..., "levels": [...]}``; no ``levels`` where the column holds numbers.
 (``missing_marks``)
     Texts of a table that mean a missing value.
-``type``, ``missing``, ``unknown``, (``voting``), (``costs``), (``order``), (``trees``), \
+``type``, ``missing``, ``unknown``, (``voting``), (``costs``), (``order``), (``trees``),
 (``combine``), (``link``), (``exponent``), (``decisions``)
     As in `treekit.rules.rule_list.RuleList`; ``trees`` is their number.  Numbers that rules say
     are multiples of ``2 ** exponent``; others are put on a finer grid, or the finest there is.
@@ -49,13 +49,18 @@ from typing import Any
 import numpy as np
 
 from treekit.data.schema import Label, Output
-from treekit.forms import Listing
+from treekit.documents import Listing
 from treekit.model.fixed_point import MASS, floor_to
 from treekit.model.model import least_cost
 from treekit.rules.rule_list import Clause, Linear, RuleList
 from treekit.rules.wording import numerals, share_text
 
-__all__ = ["FORMAT", "VERSION", "key_of", "pieces"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "key_of",
+    "pieces",
+]
 
 FORMAT, VERSION = "treekit rules", 1
 _RULES_A_PIECE = 2048

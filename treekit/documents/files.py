@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from treekit.documents import FORMS, listing, written
+from treekit.documents.read_json import read_json
 from treekit.errors import DataError
 from treekit.export.files import write_files
-from treekit.forms import FORMS, listing, written
-from treekit.forms.read_json import read_json
 from treekit.model.model import Model
 from treekit.rules import language as languages
 from treekit.rules.language import Language, known_languages
@@ -16,7 +16,12 @@ from treekit.rules.read_edited import read_edited
 from treekit.rules.revise import revised
 from treekit.rules.rule_list import RuleList
 
-__all__ = ["edited_rules", "form_of", "revise", "write_rules"]
+__all__ = [
+    "edited_rules",
+    "form_of",
+    "revise",
+    "write_rules",
+]
 
 
 def form_of(path: str | Path, default: str = "text") -> str:
@@ -41,12 +46,12 @@ def write_rules(
     path : str or Path
         Missing folders are made; a file that is there is replaced, whole or not at all.
     form : str, optional
-        One of `treekit.forms.FORMS`; by default what the suffix of `path` says (``.md``,
+        One of `treekit.documents.FORMS`; by default what the suffix of `path` says (``.md``,
         ``.html``, ``.json``, ``.csv``, ``.sql``, ``.dmn``, ``.pmml``), else text.
     language : str or Language
         Code, or a catalogue file that ends with ``.toml``.
     **options
-        As `treekit.forms.listing` takes them: `table`, `tree`, `title`, `table_name`.
+        As `treekit.documents.listing` takes them: `table`, `tree`, `title`, `table_name`.
 
     Returns
     -------

@@ -1,0 +1,186 @@
+"""Rules as dataframes: one line for each rule, and one for each condition.
+
+Rules as a table of comma-separated values (RFC 4180), a line for each rule.
+
+A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula.  No
+text of a name does so here: what could be taken for one, or could be mistaken for a quoted
+text, is quoted as the text form quotes it.
+
+What a notebook shows of a list: its first rules in a small table, without any script.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import escape
+
+from treekit.documents import Listing
+from treekit.documents.layout import Columns, Entry, Said, entries, figure_texts, sheet, title
+from treekit.errors import MissingExtraError
+from treekit.rules.measure import training_measures
+from treekit.rules.rule_list import RuleList
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "SHOWN",
+    "conditions_frame",
+    "notebook",
+    "pieces",
+    "to_frame",
+]
+
+
+# ---------------------------------------------------------------- frame
+
+
+def to_frame(listing: Listing) -> pd.DataFrame:
+    """A line for each rule, with the columns of the CSV form, typed.
+
+    Raises
+    ------
+    MissingExtraError
+        If pandas is not installed.
+    """
+    pandas = _pandas()
+    columns = Columns(listing)
+    block = (
+        columns.block(0, len(listing.rules)) if len(listing.rules) else [[]] * len(columns.names)
+    )
+    series = {k: pandas.Series(values) for k, values in enumerate(block)}
+    frame: pd.DataFrame = pandas.DataFrame(series)
+    frame.columns = columns.names  # set at last: hostile names may be equal
+    return frame
+
+
+def conditions_frame(rules: RuleList) -> pd.DataFrame:
+    """A line for each condition.
+
+    Returns
+    -------
+    DataFrame
+        ``rule`` (from 1), ``column`` (a name, or ``test 1``), ``low`` and ``high`` (``low < x <=
+        high``, infinite where there is no bound), ``levels`` (tuples; None for numbers),
+        ``known``, ``missing`` (whether such values fit).
+
+    Raises
+    ------
+    MissingExtraError
+        If pandas is not installed.
+    """
+    pandas = _pandas()
+    table, schema = rules.conditions, rules.schema
+    names = [column.name for column in schema.columns]
+    names += [f"test {number + 1}" for number in range(len(rules.tests))]
+    asked = table.column.tolist()
+    levels: list[Any] = [None] * len(asked)
+    for at in np.flatnonzero(np.append(schema.nominal, [False] * len(rules.tests))[table.column]):
+        vocabulary = schema.columns[asked[at]].levels
+        levels[at] = tuple(vocabulary[code] for code in table.codes(int(at))[0])
+    frame: pd.DataFrame = pandas.DataFrame(
+        {
+            "rule": np.repeat(np.arange(len(rules)) + 1, np.diff(rules.end, prepend=0)),
+            "column": [names[column] for column in asked],
+            "low": table.low,
+            "high": table.high,
+            "levels": pandas.Series(levels, dtype=object),
+            "known": table.known,
+            "missing": table.missing,
+        }
+    )
+    return frame
+
+
+def _pandas() -> Any:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError("pandas", "pandas") from error
+    return pd
+
+
+# ---------------------------------------------------------------- csv
+
+_RULES_A_PIECE = 2048
+
+
+def pieces(listing: Listing) -> Iterator[str]:
+    """A line of names, and one for each rule; numbers are exact, what is not known is empty."""
+    columns = Columns(listing)
+    lines = io.StringIO()
+    writer = csv.writer(lines)
+    writer.writerow(columns.names)
+    yield lines.getvalue()
+    for first in range(0, len(listing.rules), _RULES_A_PIECE):
+        lines = io.StringIO()
+        block = columns.block(first, min(first + _RULES_A_PIECE, len(listing.rules)))
+        csv.writer(lines).writerows(zip(*map(_texts, block), strict=True))
+        yield lines.getvalue()
+
+
+def _texts(values: list[Any]) -> list[Any]:
+    """Numbers as ``repr`` writes them; NaN empty."""
+    return ["" if isinstance(value, float) and math.isnan(value) else value for value in values]
+
+
+# ---------------------------------------------------------------- notebook
+
+SHOWN = 50
+"""Rules at most; the page has them all."""
+
+_STYLE = (
+    ".treekit-rules{border-collapse:collapse}"
+    ".treekit-rules th,.treekit-rules td{text-align:left;vertical-align:top;padding:.25em .75em}"
+    ".treekit-rules .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
+    ".treekit-rules td span{display:inline-block;margin-right:.75em}"
+)
+
+
+def notebook(rules: RuleList) -> str:
+    """A table of at most `SHOWN` rules; what they say is escaped, and styles reach no further."""
+    listing = Listing(rules, training_measures(rules))
+    say, page = listing.language.say, sheet(listing)
+    figures = page.figures
+    texts = [figure_texts(figure) for figure in figures]
+    heads = [("n", say("page_head_rule")), ("", say("page_head_if")), ("", say("page_head_then"))]
+    heads += [("", say("page_head_otherwise"))] * page.weighted
+    heads += [("n", figure.heading) for figure in figures]
+    rows = []
+    for entry in entries(page, 0, SHOWN):
+        always = say("page_otherwise" if entry.last else "page_always")
+        cells = [
+            ("n", str(entry.rule + 1)),
+            ("", _conditions(entry) or f"<em>{escape(always)}</em>"),
+        ]
+        cells += [("", _said(entry.said))] + [("", _said(entry.otherwise))] * page.weighted
+        cells += [("n", text[entry.rule]) for text in texts]
+        rows.append("".join(f'<td class="{kind}">{cell}</td>' for kind, cell in cells))
+    more = len(page.shown) - len(rows)
+    rest = f"<p>{escape(say('page_and_more', count=str(more)))}</p>" if more > 0 else ""
+    head = "".join(f'<th class="{kind}">{escape(name)}</th>' for kind, name in heads)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return (
+        f'<div><style>{_STYLE}</style><table class="treekit-rules">'
+        f"<caption>{escape(title(listing))}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}</div>"
+    )
+
+
+def _conditions(entry: Entry) -> str:
+    return "".join(
+        f"<span>{escape(a)}<b>{escape(b)}</b>{escape(c)}</span>" for a, b, c in entry.conditions
+    )
+
+
+def _said(said: tuple[Said, ...]) -> str:
+    return "<br>".join(
+        f"{escape(one.target)}: {escape(one.text)}" if one.target else str(escape(one.text))
+        for one in said
+    )
