@@ -1,7 +1,6 @@
 """Where a tree of two numbers draws its lines: one convex polygon a leaf, as SVG."""
 
-from treekit.plot.colours import INK, PAPER, class_colour, ink_on, mixed
-from treekit.plot.markup import element, escaped
+from treekit.plot.svg import INK, PAPER, class_colour, element, escaped, ink_on, mixed
 
 __all__ = ["drawn", "regions"]
 

@@ -35,13 +35,18 @@ from treekit.model.builder import (
 )
 from treekit.model.model import Model, make_model
 from treekit.plot import MOST_ENDS, Picture, plot
-from treekit.plot.colours import INK, PAPER, _luminance, class_colour, ink_on
-from treekit.plot.cut import MOST_LEVELS
 from treekit.plot.dot import quoted
-from treekit.plot.language import LANGUAGES
-from treekit.plot.markup import element, escaped
-from treekit.plot.widths import clipped, text_width, wrapped
-from treekit.plot.words import either, percent_text, shown_label, shown_name, value_text
+from treekit.plot.layout import clipped, text_width, wrapped
+from treekit.plot.picture import MOST_LEVELS
+from treekit.plot.svg import INK, PAPER, _luminance, class_colour, element, escaped, ink_on
+from treekit.plot.wording import (
+    LANGUAGES,
+    either,
+    percent_text,
+    shown_label,
+    shown_name,
+    value_text,
+)
 
 MELONS = Path(__file__).resolve().parents[1] / "examples" / "tables" / "watermelon"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from treekit.errors import SettingError
-from treekit.plot.cut import MOST_ENDS, MaxDepth
-from treekit.plot.picture import Picture
+from treekit.plot.picture import MOST_ENDS, MaxDepth, Picture
 
 __all__ = ["MOST_ENDS", "SUFFIXES", "Picture", "plot", "suffix_of", "written"]
 
@@ -62,8 +61,8 @@ def plot(
     """
     from treekit.model.model import model_of
     from treekit.model.model_file import replacing
-    from treekit.plot.language import language_named
     from treekit.plot.picture import make_picture
+    from treekit.plot.wording import language_named
 
     model = model_of(model)
     if not 0 <= tree < model.n_trees:

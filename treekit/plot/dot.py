@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from treekit.plot.colours import INK, PAPER, class_colour, mixed
 from treekit.plot.picture import Picture
-from treekit.plot.words import percent_text, weight_text
+from treekit.plot.svg import INK, PAPER, class_colour, mixed
+from treekit.plot.wording import percent_text, weight_text
 
 __all__ = ["dot", "quoted"]
 

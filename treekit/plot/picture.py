@@ -1,23 +1,186 @@
-"""What is in a picture: the nodes that are drawn, and what each of them says."""
+"""What is in a picture: the nodes that are drawn, and what each of them says.
+
+How much of a tree is drawn.
+
+The boxes of a picture: their lines of text, and how large they are.
+
+What the nodes say of each target, ready to be drawn.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from treekit.plot.asks import Branch, Question, question
-from treekit.plot.cut import MOST_LEVELS, MaxDepth, cut, way_to
-from treekit.plot.language import Language
-from treekit.plot.says import Target, targets
-from treekit.plot.words import percent_text, shown_name, weight_text
+from treekit.data.schema import Output
+from treekit.errors import SettingError
+from treekit.model.model import Model, spread
+from treekit.model.scoring import label_codes
+from treekit.model.tree import Tree
+from treekit.plot.layout import clipped, text_width, wrapped
+from treekit.plot.wording import (
+    Branch,
+    Language,
+    Question,
+    percent_text,
+    question,
+    shown_label,
+    shown_name,
+    value_text,
+    weight_text,
+)
 
-if TYPE_CHECKING:
-    from treekit.model.model import Model
+__all__ = [
+    "BAR",
+    "BAR_GAP",
+    "LINE",
+    "MOST_CLASSES",
+    "MOST_ENDS",
+    "MOST_LEVELS",
+    "PAD",
+    "SMALL",
+    "SMALL_LINE",
+    "TEXT",
+    "Answer",
+    "Box",
+    "Cut",
+    "Drawn",
+    "MaxDepth",
+    "Picture",
+    "Target",
+    "box",
+    "cut",
+    "make_picture",
+    "targets",
+    "way_to",
+]
 
-__all__ = ["Drawn", "Picture", "make_picture"]
+
+# ---------------------------------------------------------------- says
+
+MOST_CLASSES = 8
+"""Classes with a colour of their own, the heaviest at the root; the others share a grey one."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one node says of one target.
+
+    Attributes
+    ----------
+    text : str
+        The label, or the number.
+    exact : str
+        The same in full.
+    bars : tuple of float
+        Classification: training weight of each entry of `Target.entries`.
+    entry : int
+        The entry that the label belongs to; -1 for numbers.
+    place : float
+        Regression: where the number lies from the smallest (0) to the largest (1) drawn.
+    """
+
+    text: str
+    exact: str
+    bars: tuple[float, ...] = ()
+    entry: int = -1
+    place: float = 0.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """One target: its name, what the parts of its bars are, and every node's answer.
+
+    Attributes
+    ----------
+    name : str
+    entries : tuple of str
+        Classes in schema order, at most `MOST_CLASSES` and one for the others;
+        empty for a number.
+    answers : tuple of Answer
+        One for each node drawn.
+    """
+
+    name: str
+    entries: tuple[str, ...]
+    answers: tuple[Answer, ...]
+
+
+def targets(
+    model: Model, number: int, nodes: npt.NDArray[np.int64], language: Language
+) -> tuple[Target, ...]:
+    """What `nodes` of tree `number` say.
+
+    A leaf says what the model stores for it, an inner node what its training
+    rows would make it say.
+    """
+    tree, schema = model.trees[number], model.schema
+    leaf = tree.n_children[nodes] == 0
+    rows = np.searchsorted(tree.leaves, nodes[leaf])
+    if schema.task == "regression" or model.margins:
+        value = tree.value[nodes].copy()
+        value[leaf] = np.ldexp(model.tree_units(number)[rows].astype(np.float64), model.exponent)
+        added_to = [str(c) for c in schema.classes] if model.margins else []
+        names = added_to or [output.name for output in schema.outputs]
+        return tuple(_number(name, value[:, k]) for k, name in enumerate(names))
+    weights = tree.value[nodes]
+    votes = np.zeros(weights.shape, dtype=np.int64)
+    blocks = list(itertools.pairwise(schema.blocks))
+    told = np.all([weights[:, a:b].any(axis=1) for a, b in blocks], axis=0)
+    votes[told] = spread(model, weights[told])
+    votes[leaf] = model.tree_units(number)[rows]
+    labels = label_codes(model, votes)
+    return tuple(
+        _classes(output, weights[:, a:b], labels[:, k], language)
+        for k, (output, (a, b)) in enumerate(zip(schema.outputs, blocks, strict=True))
+    )
+
+
+def _number(name: str, values: npt.NDArray[np.float64]) -> Target:
+    low, high = float(values.min()), float(values.max())
+    with np.errstate(over="ignore"):
+        width = high - low
+    # Halved first where the width of the range leaves float64.
+    place = (
+        (values / 2 - low / 2) / (high / 2 - low / 2) if width > 0 else np.full(len(values), 0.5)
+    )
+    answers = [
+        Answer(value_text(v), repr(v), place=p)
+        for v, p in zip(values.tolist(), place.tolist(), strict=True)
+    ]
+    return Target(shown_name(name), (), tuple(answers))
+
+
+def _classes(
+    output: Output,
+    weights: npt.NDArray[np.float64],
+    labels: npt.NDArray[np.int64],
+    language: Language,
+) -> Target:
+    texts = [shown_label(label) for label in output.classes]
+    entry = np.arange(len(texts))
+    if len(texts) > MOST_CLASSES + 1:  # a grey part for one class alone would say less
+        heaviest = np.sort(np.argsort(-weights[0], kind="stable")[:MOST_CLASSES])
+        entry = np.full(len(texts), MOST_CLASSES)
+        entry[heaviest] = np.arange(MOST_CLASSES)
+        entries = [texts[i] for i in heaviest.tolist()] + [language.others]
+    else:
+        entries = texts
+    bars = np.zeros((len(weights), len(entries)))
+    np.add.at(bars.T, entry, weights.T)
+    answers = [
+        Answer(texts[label], texts[label], tuple(bar), int(entry[label]))
+        for label, bar in zip(labels.tolist(), bars.tolist(), strict=True)
+    ]
+    return Target(shown_name(output.name), tuple(entries), tuple(answers))
+
+
+# ---------------------------------------------------------------- picture
 
 
 @dataclass(frozen=True)
@@ -173,3 +336,212 @@ def _notes(
     if nodes[0].question:
         notes.append(language.missing[model.missing])
     return tuple(notes)
+
+
+# ---------------------------------------------------------------- cut
+
+MOST_ENDS = 40
+"""``max_depth="auto"`` ends at the deepest level with no more ends (leaves and cuts) than these."""
+
+MOST_LEVELS = 30
+"""So deep a marked way is followed where ``auto`` does not draw the whole tree."""
+
+MaxDepth = int | Literal["auto", "way"] | None
+
+
+class Cut(NamedTuple):
+    """The part of a tree that is drawn.
+
+    Attributes
+    ----------
+    nodes : (drawn,) int64
+        Ascending: a parent before its children, siblings side by side.
+    first_child, n_children : (drawn,) int64
+        Among the nodes drawn; -1 and 0 at the ends.
+    hidden : (drawn,) int64
+        Leaves below a node at which the tree is cut; 0 elsewhere.
+    depth : (drawn,) int64
+    along : bool
+        Whether nothing but a marked way, and what lies beside it, is drawn.
+    """
+
+    nodes: npt.NDArray[np.int64]
+    first_child: npt.NDArray[np.int64]
+    n_children: npt.NDArray[np.int64]
+    hidden: npt.NDArray[np.int64]
+    depth: npt.NDArray[np.int64]
+    along: bool
+
+
+def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = None) -> Cut:
+    """The nodes down to a depth: a number, "auto" (see `MOST_ENDS`), "way", or None for all.
+
+    Parameters
+    ----------
+    tree : Tree
+    max_depth : int, "auto", "way" or None
+    way : (nodes,) bool, optional
+        A part of the tree that begins at its root (see `way_to`).  ``way`` draws this part
+        and its nodes' other branches, as far as `MOST_LEVELS`; so does ``auto`` where it
+        would cut the tree.
+
+    Raises
+    ------
+    SettingError
+        If `max_depth` is none of these.
+    """
+    depths = tree.depths
+    limit = _limit(tree, depths, "auto" if max_depth == "way" and way is not None else max_depth)
+    opened = (tree.n_children > 0) & (depths < limit)
+    too_large = max_depth == "auto" and limit < int(depths.max())
+    along = False
+    if way is not None and (max_depth == "way" or too_large):
+        along, opened = True, (tree.n_children > 0) & (depths < MOST_LEVELS) & way
+    # Siblings have one parent, so they stay side by side and in order.
+    drawn = opened[tree.parent]
+    drawn[0] = True
+    nodes, inner = np.flatnonzero(drawn), opened[drawn]
+    place = np.cumsum(drawn) - 1
+    return Cut(
+        nodes=nodes,
+        first_child=np.where(inner, place[tree.first_child[nodes]], -1),
+        n_children=np.where(inner, tree.n_children[nodes], 0).astype(np.int64),
+        hidden=np.where(
+            (tree.n_children[nodes] > 0) & ~inner, _leaves_below(tree, depths)[nodes], 0
+        ),
+        depth=depths[nodes],
+        along=along,
+    )
+
+
+def way_to(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
+    """(nodes,) bool: the marked nodes, and those on the ways from the root to them.
+
+    Raises
+    ------
+    SettingError
+        For a node that the tree does not have.
+    """
+    way = np.zeros(tree.n_nodes, dtype=np.bool_)
+    parent = tree.parent
+    for node in marked:
+        if not 0 <= node < tree.n_nodes:
+            raise SettingError(f"there is no node {node}; the tree has {tree.n_nodes}, from 0")
+        at = node
+        while not way[at]:
+            way[at] = True
+            at = int(parent[at]) if at else 0
+    return way
+
+
+def _limit(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> int:
+    if max_depth is None:
+        return int(depths.max())
+    if isinstance(max_depth, int) and not isinstance(max_depth, bool) and max_depth >= 0:
+        return max_depth
+    if max_depth != "auto":
+        raise SettingError(
+            f"max_depth of a picture is {max_depth!r}; give a depth from 0, 'auto', 'way' with "
+            "marked nodes, or None for all"
+        )
+    leaf = tree.n_children == 0
+    of_depth = np.bincount(depths)
+    leaves_above = np.cumsum(np.bincount(depths[leaf], minlength=len(of_depth)))
+    inner_here = np.bincount(depths[~leaf], minlength=len(of_depth))
+    return max(int(np.flatnonzero(leaves_above + inner_here <= MOST_ENDS).max(initial=0)), 1)
+
+
+def _leaves_below(tree: Tree, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """(n,) int64: leaves of the subtree of each node, from the deepest level up."""
+    count: npt.NDArray[np.int64] = (tree.n_children == 0).astype(np.int64)
+    parent = tree.parent
+    order = np.argsort(depths, kind="stable")
+    edges = np.searchsorted(depths[order], np.arange(1, int(depths.max()) + 2))
+    for level in range(len(edges) - 2, -1, -1):
+        here = order[edges[level] : edges[level + 1]]
+        np.add.at(count, parent[here], count[here])
+    return count
+
+
+# ---------------------------------------------------------------- boxes
+
+TEXT, SMALL = 13.0, 11.0
+LINE, SMALL_LINE = 17.0, 15.0
+PAD = 9.0
+BAR, BAR_GAP = 13.0, 6.0
+LEAST_BAR, MOST_TEXT = 70.0, 250.0
+BRANCH_PAD = 8.0
+
+
+@dataclass(frozen=True)
+class Box:
+    """One node, measured in pixels.
+
+    Attributes
+    ----------
+    head : tuple of str
+        Lines in bold: the question, or what a leaf says.
+    instead : str
+        The first surrogate; else empty.
+    captions : tuple of str
+        A line above each bar, where there are several targets; else empty texts.
+    share : str
+        The last line.
+    branch, rest : str
+        The label above the box, and what follows it in a lighter tone.
+    width, height : float
+        Of the box itself.
+    span : float
+        Width that the box and its label need.
+    """
+
+    head: tuple[str, ...]
+    instead: str
+    captions: tuple[str, ...]
+    share: str
+    branch: str
+    rest: str
+    width: float
+    height: float
+    span: float
+
+
+def box(picture: Picture, at: int) -> Box:
+    """Node `at` of a picture as a box."""
+    drawn, words, targets = picture.nodes[at], picture.language, picture.targets
+    many = len(targets) > 1
+    if drawn.question:
+        head = tuple(wrapped(drawn.question.text, MOST_TEXT, TEXT, 3, bold=True))
+    elif drawn.hidden:
+        more = words.hidden_one if drawn.hidden == 1 else words.hidden
+        head = (more.format(f"{drawn.hidden:,}"),)
+    else:
+        head = () if many else (clipped(targets[0].answers[at].text, MOST_TEXT, TEXT, bold=True),)
+    captions = tuple(
+        clipped(f"{target.name}: {target.answers[at].text}", MOST_TEXT, SMALL) if many
+        else target.answers[at].text if drawn.question and not target.entries
+        else ""
+        for target in targets
+    )  # fmt: skip
+    share = f"{percent_text(drawn.share)} · {weight_text(drawn.weight)}"
+    if drawn.weight == 0:
+        share = words.nobody
+    instead = ""
+    if drawn.question and drawn.question.instead:
+        first, *others = drawn.question.instead
+        said = words.instead.format(first)
+        instead = clipped(
+            words.and_more.format(said, len(others)) if others else said, MOST_TEXT, SMALL
+        )
+    small = [line for line in (instead, *captions, share) if line]
+    width = max(
+        LEAST_BAR,
+        *(text_width(line, TEXT, bold=True) for line in head),
+        *(text_width(line, SMALL) for line in small),
+    )
+    height = 2 * PAD + len(head) * LINE + len(small) * SMALL_LINE + len(targets) * (BAR + BAR_GAP)
+    branch = clipped(drawn.branch.label, MOST_TEXT, SMALL) if drawn.branch else ""
+    rest = drawn.branch.rest if drawn.branch else ""
+    label = text_width(" ".join(filter(None, (branch, rest))), SMALL) + BRANCH_PAD
+    width += 2 * PAD
+    return Box(head, instead, captions, share, branch, rest, width, height, max(width, label))

@@ -2,23 +2,57 @@
 
 It stands on paper of its own, so that it reads the same on a light and on a
 dark page, and holds no identifiers, so that many fit on one page.
+
+Colours of classes: told apart by everybody, in print and on screen.
+
+The eight colours of Okabe and Ito (2008, "Color universal design"), in an
+order in which neighbours differ in lightness, too: on grey paper dark, middle
+and light follow each other.  Bars keep the order of the legend, and every
+label stands in words, so that no fact is told by colour alone.
+
+XML text: the one place where a picture's strings become markup.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
-from treekit.plot.boxes import BAR, BAR_GAP, LINE, PAD, SMALL, SMALL_LINE, TEXT, Box, box
-from treekit.plot.colours import EDGE, INK, MUTED, PAPER, class_colour, ink_on, mixed
-from treekit.plot.layout import tidy
-from treekit.plot.markup import element, escaped, number
-from treekit.plot.picture import Picture
-from treekit.plot.says import Answer, Target
-from treekit.plot.widths import clipped, text_width, wrapped
-from treekit.plot.words import weight_text
+from treekit.plot.layout import clipped, text_width, tidy, wrapped
+from treekit.plot.picture import (
+    BAR,
+    BAR_GAP,
+    LINE,
+    PAD,
+    SMALL,
+    SMALL_LINE,
+    TEXT,
+    Answer,
+    Box,
+    Picture,
+    Target,
+    box,
+)
+from treekit.plot.wording import weight_text
 
-__all__ = ["svg"]
+__all__ = [
+    "EDGE",
+    "INK",
+    "MUTED",
+    "PAPER",
+    "attribute",
+    "class_colour",
+    "element",
+    "escaped",
+    "ink_on",
+    "mixed",
+    "number",
+    "svg",
+]
+
+
+# ---------------------------------------------------------------- svg
 
 FONTS = (
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans', "
@@ -239,3 +273,93 @@ def _notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], fl
             y += SMALL_LINE
             parts.append(_text(line, MARGIN, y, font_size=SMALL, fill=MUTED))
     return parts, y + MARGIN - 4
+
+
+# ---------------------------------------------------------------- colours
+
+INK, MUTED, PAPER, EDGE = "#1b2733", "#5b6b7b", "#ffffff", "#b4bfca"
+_CLASSES = (
+    "#0072b2",  # blue
+    "#e69f00",  # orange
+    "#f0e442",  # yellow
+    "#009e73",  # green
+    "#56b4e9",  # sky
+    "#cc79a7",  # purple
+    "#d55e00",  # vermilion
+    "#4d4d4d",
+    "#a3adb8",  # the others
+)
+
+
+def class_colour(entry: int) -> str:
+    """The colour of an entry of the legend."""
+    return _CLASSES[min(entry, len(_CLASSES) - 1)]
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    """`colour` with a `share` of 0 to 1 of another in it."""
+    parts = zip(_channels(colour), _channels(other), strict=True)
+    return "#" + "".join(f"{round(a * (1 - share) + b * share):02x}" for a, b in parts)
+
+
+def ink_on(colour: str) -> str:
+    """White or black text, whichever contrasts more (relative luminance, WCAG 2.1)."""
+    light = _luminance(colour) + 0.05
+    return PAPER if 1.05 / light > light / 0.05 else "#000000"
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _luminance(colour: str) -> float:
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (channel / 255 for channel in _channels(colour))
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+# ---------------------------------------------------------------- markup
+
+_ESCAPES = {
+    ord("&"): "&amp;",
+    ord("<"): "&lt;",
+    ord(">"): "&gt;",  # so that "]]>" cannot stand in text
+    ord('"'): "&quot;",
+    ord("'"): "&#39;",
+    ord("\n"): "&#10;",  # kept in attributes, where a parser would make it a blank
+    ord("\t"): "&#9;",
+    ord("\r"): "&#13;",
+}
+_NEVER = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def escaped(text: str) -> str:
+    """`text` for XML content or a quoted attribute.
+
+    Characters that XML 1.0 does not allow at all (section 2.2) become U+FFFD.
+    """
+    return _NEVER.sub("\ufffd", text).translate(_ESCAPES)
+
+
+def number(value: float) -> str:
+    """A coordinate, to a hundredth of a pixel."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def attribute(value: str | float) -> str:
+    """The text of an attribute's value."""
+    return escaped(value) if isinstance(value, str) else number(value)
+
+
+def element(tag: str, *content: str, **attributes: str | float) -> str:
+    """An element; `content` is markup already, attributes are text or numbers.
+
+    Underscores in names of attributes stand for hyphens: ``font_size=12``.
+    """
+    said = "".join(
+        f' {name.replace("_", "-")}="{attribute(value)}"' for name, value in attributes.items()
+    )
+    return f"<{tag}{said}>{''.join(content)}</{tag}>" if content else f"<{tag}{said}/>"

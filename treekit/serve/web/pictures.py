@@ -1,7 +1,7 @@
 """Pictures of the trees of models in service, with the way of a row marked.
 
 They are asked for by the page and by people, and made of names that may be anybody's: what
-keeps these from being markup is `treekit.plot.markup`, and the policy that is sent with each
+keeps these from being markup is `treekit.plot.svg`, and the policy that is sent with each
 picture has the browser do nothing but show it.
 """
 

@@ -1,0 +1,413 @@
+"""What a node asks and what its branches stand for, in words.
+
+The conditions of a rule in words.
+
+The few words of a picture, in the languages that it speaks.
+
+What stands in a picture: names, numbers and tests as people read them.
+
+Names are strangers' text: whatever does not print as it stands, or could pass
+for something else, is quoted and escaped as in the text of rules
+(`treekit.rules.wording.quote`).  Thresholds are exact; shares and weights of
+training rows are rounded to be read.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from treekit.errors import SettingError
+from treekit.model.model import Model
+from treekit.model.tree import Split, Tree
+from treekit.rules.wording import label_text, numerals, quote
+
+if TYPE_CHECKING:
+    from treekit.data.schema import Label
+
+__all__ = [
+    "LANGUAGES",
+    "LONGEST_LIST",
+    "Branch",
+    "Language",
+    "Question",
+    "condition_texts",
+    "either",
+    "language_named",
+    "number_text",
+    "percent_text",
+    "question",
+    "shown_label",
+    "shown_name",
+    "value_text",
+    "weight_text",
+]
+
+
+# ---------------------------------------------------------------- asks
+
+_QUESTION_LETTERS, _BRANCH_LETTERS = 44, 24
+"""Before further levels are counted rather than named."""
+
+
+class Branch(NamedTuple):
+    """One answer to a question.
+
+    Attributes
+    ----------
+    label : str
+        ``yes``, or some levels.
+    rest : str
+        ``or missing`` at the branch that missing values take; else empty.
+    full : str
+        The condition as a sentence, with all levels.
+    """
+
+    label: str
+    rest: str
+    full: str
+
+
+class Question(NamedTuple):
+    """What a node asks.
+
+    Attributes
+    ----------
+    text : str
+    branches : tuple of Branch
+    instead : tuple of str
+        Surrogates in order, each the condition under which a row takes branch 0.
+    """
+
+    text: str
+    branches: tuple[Branch, ...]
+    instead: tuple[str, ...]
+
+
+def question(model: Model, tree: Tree, node: int, language: Language) -> Question:
+    """The question of an inner node of one of the model's trees."""
+    kind = Split(int(tree.kind[node]))
+    if kind == Split.RULE:
+        return _rule(model, tree, node, language)
+    name = shown_name(model.schema.names[tree.feature[node]])
+    labels = [language.yes, language.no]
+    absent = False
+    if kind in (Split.SUBSET, Split.MULTIWAY):
+        named = _levels_by_branch(model, tree, node)
+        absent = bool(named.pop())
+        fulls = [language.is_in.format(name, either(levels, language)) for levels in named]
+        if kind == Split.SUBSET:
+            room = max(_QUESTION_LETTERS - len(name), 0)
+            text = language.is_in.format(name, either(named[0], language, room))
+        else:
+            text = language.asks.format(name)
+            labels = [either(levels, language, _BRANCH_LETTERS) for levels in named]
+    elif kind == Split.MISSING:
+        text = language.is_missing.format(name)
+        fulls = [text, language.is_known.format(name)]
+    else:
+        side, threshold = _number_asked(model, tree, node)
+        text = f"{side} ≤ {threshold}"
+        fulls = [text, f"{side} > {threshold}"]
+    rest = _rest(model, kind, absent, language)
+    way = int(tree.missing[node])
+    branches = tuple(
+        Branch(label, rest if b == way else "", full)
+        for b, (label, full) in enumerate(zip(labels, fulls, strict=True))
+    )
+    return Question(text, branches, tuple(_instead(model, tree, node, language)))
+
+
+def _rule(model: Model, tree: Tree, node: int, language: Language) -> Question:
+    """Of a rule as many conditions as there is room for, and how many more there are."""
+    shown = condition_texts(model, tree, node, language)
+    text, n = shown[0], 1
+    while n < len(shown) and len(text) + len(shown[n]) <= _QUESTION_LETTERS:
+        text, n = text + language.comma + shown[n], n + 1
+    text = text if n == len(shown) else language.and_more.format(text, len(shown) - n)
+    full = language.comma.join(condition_texts(model, tree, node, language, room=None))
+    branches = Branch(language.yes, "", full), Branch(language.no, "", f"{language.no}: {full}")
+    return Question(text, branches, ())
+
+
+def _rest(model: Model, kind: Split, absent: bool, language: Language) -> str:
+    """What else takes the branch of missing values."""
+    if kind != Split.MISSING and model.missing in ("direction", "surrogate"):
+        return language.or_missing
+    # Where no value may be missing, levels that no training row had here still may come.
+    return language.or_absent if absent and model.missing == "error" else ""
+
+
+def _levels_by_branch(model: Model, tree: Tree, node: int) -> list[list[str]]:
+    """Levels of each branch; one list more holds those that no training row had here."""
+    named: list[list[str]] = [[] for _ in range(int(tree.n_children[node]) + 1)]
+    levels = model.schema.columns[tree.feature[node]].levels
+    for level, branch in zip(levels, tree.branches(node).tolist(), strict=True):
+        named[branch].append(shown_name(level))  # -1 is the last list
+    return named
+
+
+def _number_asked(model: Model, tree: Tree, node: int) -> tuple[str, str]:
+    """What a threshold is compared with, and the threshold; both exact."""
+    names = model.schema.names
+    if tree.kind[node] == Split.THRESHOLD:
+        threshold = number_text(tree.threshold[node], model.schema.dtype)
+        return shown_name(names[tree.feature[node]]), threshold
+    own = slice(int(tree.term_start[node]), int(tree.term_start[node + 1]))
+    text = ""
+    terms = zip(tree.term_feature[own].tolist(), tree.term_weight[own].tolist(), strict=True)
+    for feature, weight in terms:
+        size = "" if abs(weight) == 1.0 else f"{number_text(abs(weight), 'float32')} × "
+        sign = " − " if weight < 0 else " + "
+        lead = text + sign if text else "-" if weight < 0 else ""
+        text = f"{lead}{size}{shown_name(names[feature])}"
+    return text, number_text(tree.threshold[node])
+
+
+def _instead(model: Model, tree: Tree, node: int, language: Language) -> list[str]:
+    """Surrogates of a node: the conditions for branch 0, in the order they are asked."""
+    texts = []
+    for at in range(int(tree.surrogate_start[node]), int(tree.surrogate_start[node + 1])):
+        column = model.schema.columns[tree.surrogate_feature[at]]
+        name = shown_name(column.name)
+        if column.kind == "numeric":
+            sign = "≤" if tree.surrogate_below[at] == 0 else ">"
+            threshold = number_text(tree.surrogate_threshold[at], model.schema.dtype)
+            texts.append(f"{name} {sign} {threshold}")
+            continue
+        start, stop = tree.surrogate_level_start[at : at + 2].tolist()
+        codes = np.flatnonzero(tree.surrogate_level_branch[start:stop] == 0).tolist()
+        levels = [shown_name(column.levels[code]) for code in codes]
+        texts.append(language.is_in.format(name, either(levels, language, _BRANCH_LETTERS)))
+    return texts
+
+
+# ---------------------------------------------------------------- conditions
+
+_LETTERS = 24
+"""Before further levels are counted rather than named."""
+
+
+def condition_texts(
+    model: Model, tree: Tree, node: int, language: Language, room: int | None = _LETTERS
+) -> list[str]:
+    """What each entry of a node of `Split.RULE` asks for; `room` None names all levels."""
+    entries = range(int(tree.surrogate_start[node]), int(tree.surrogate_start[node + 1]))
+    return [_condition(model, tree, at, language, room) for at in entries]
+
+
+def _condition(model: Model, tree: Tree, at: int, language: Language, room: int | None) -> str:
+    column = model.schema.columns[tree.surrogate_feature[at]]
+    name, told = shown_name(column.name), []
+    if column.kind == "numeric":
+        threshold = number_text(tree.surrogate_threshold[at], model.schema.dtype)
+        below, above = int(tree.surrogate_below[at]), int(tree.surrogate_above[at])
+        if below < 0 or above < 0:
+            told = [[language.is_known.format(name), f"{name} ≤ {threshold}"][above == 1]]
+        if below == 1 and above < 0:
+            told = [f"{name} > {threshold}"]
+    else:
+        start, stop = tree.surrogate_level_start[at : at + 2].tolist()
+        codes = np.flatnonzero(tree.surrogate_level_branch[start:stop] < 0).tolist()
+        levels = [shown_name(column.levels[code]) for code in codes]
+        if len(codes) == stop - start and codes:
+            told = [language.is_known.format(name)]
+        elif codes:
+            said = either(levels, language) if room is None else either(levels, language, room)
+            told = [language.is_in.format(name, said)]
+    if not told:
+        return language.is_missing.format(name)
+    missing_fits = tree.surrogate_lost[at] < 0 and model.missing != "error"
+    return f"{told[0]} {language.or_missing}" if missing_fits else told[0]
+
+
+# ---------------------------------------------------------------- language
+
+
+class Language(NamedTuple):
+    """Words; braces stand for names and numbers."""
+
+    comma: str
+    either: str
+    more: str
+    yes: str
+    no: str
+    asks: str
+    is_in: str
+    is_missing: str
+    is_known: str
+    or_missing: str
+    or_absent: str
+    instead: str
+    and_more: str
+    hidden: str
+    hidden_one: str
+    nobody: str
+    others: str
+    rows: str
+    title: str
+    of_tree: str
+    cut: str
+    along: str
+    goes_on: str
+    marked: str
+    described: str
+    missing: dict[str, str]
+
+
+ENGLISH = Language(
+    comma=", ",
+    either=" or ",
+    more="{} more",
+    yes="yes",
+    no="no",
+    asks="{} = ?",
+    is_in="{} is {}",
+    is_missing="{} is missing",
+    is_known="{} is known",
+    or_missing="or missing",
+    or_absent="or any other",
+    instead="if missing: {}",
+    and_more="{} (+{})",
+    hidden="… {} more leaves",
+    hidden_one="… 1 more leaf",
+    nobody="no training rows",
+    others="other classes",
+    rows="{} of the training weight: {} of {}",
+    title="Decision tree for {}",
+    of_tree="tree {} of {}",
+    cut="Cut at depth {}: {} of {} leaves are drawn.",
+    along="Only the marked way and what branches off it is drawn: {} of {} leaves.",
+    goes_on="The marked way goes on below depth {}.",
+    marked="on the marked way",
+    described="{} leaves, depth {}; {} asks first.",
+    missing={
+        "direction": "A missing value goes where “or missing” stands.",
+        "surrogate": "Where a value is missing, the first known column after “if missing” decides; "
+        "where none is known, “or missing”.",
+        "fractional": "A row whose value is missing goes down every branch, "
+        "in proportion to the training rows.",
+        "error": "A missing value is refused.",
+    },
+)
+
+CHINESE = Language(
+    comma="、",
+    either=" 或 ",
+    more="其他 {} 个",
+    yes="是",
+    no="否",
+    asks="{} = ?",
+    is_in="{} = {}",
+    is_missing="{} 缺失",
+    is_known="{} 已知",
+    or_missing="或缺失",
+    or_absent="或其他",
+    instead="缺失时: {}",
+    and_more="{} (+{})",
+    hidden="… 另有 {} 个叶结点",
+    hidden_one="… 另有 1 个叶结点",
+    nobody="无训练样本",
+    others="其他类别",
+    rows="占训练权重 {}: {} / {}",
+    title="决策树: {}",
+    of_tree="第 {} 棵, 共 {} 棵",
+    cut="在深度 {} 处截断: 画出 {} / {} 个叶结点。",
+    along="只画出标记的路径及其旁支: {} / {} 个叶结点。",
+    goes_on="标记的路径在深度 {} 以下继续。",
+    marked="在标记的路径上",
+    described="{} 个叶结点, 深度 {}; 根结点: {}。",
+    missing={
+        "direction": "缺失值走标有“或缺失”的分支。",
+        "surrogate": "缺失时依次改用“缺失时”后的划分; 都缺失则走标有“或缺失”的分支。",
+        "fractional": "缺失值的样本按训练权重的比例进入每个分支。",
+        "error": "不接受缺失值。",
+    },
+)
+
+LANGUAGES = {"en": ENGLISH, "zh": CHINESE}
+
+
+def language_named(name: str) -> Language:
+    """The words of a language.
+
+    Raises
+    ------
+    SettingError
+        For a language that pictures do not speak.
+    """
+    if name not in LANGUAGES:
+        raise SettingError(f"unknown language {name!r} of a picture; known: {', '.join(LANGUAGES)}")
+    return LANGUAGES[name]
+
+
+# ---------------------------------------------------------------- words
+
+LONGEST_NAME, LONGEST_LIST = 200, 2000
+"""Letters of one name, and of a list of levels in a tooltip: a name may be a novel."""
+
+_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
+_ISOLATE, _POP = "\u2068", "\u2069"
+
+
+def shown_name(name: str) -> str:
+    """A name as it is, or quoted and escaped if it would not be read as it is.
+
+    Names in a script that runs from right to left are isolated, so that the
+    numbers and signs beside them keep their places.
+    """
+    text = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    plain = text.isprintable() and text == text.strip() and "  " not in text and text
+    if not plain or text.startswith('"') or unicodedata.combining(text[0]):
+        return quote(text)
+    if any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text):
+        return f"{_ISOLATE}{text}{_POP}"
+    return text
+
+
+def shown_label(label: Label) -> str:
+    """A class label; numbers and bools as the text of rules has them."""
+    return shown_name(label) if isinstance(label, str) else shown_name(label_text(label))
+
+
+def either(texts: Sequence[str], language: Language, letters: int = LONGEST_LIST) -> str:
+    """``a``, ``a or b``, ``a, b or c``; beyond about `letters` letters ``a, b or 9 more``."""
+    room, fit = letters, 0
+    while fit < len(texts) and (fit == 0 or len(texts[fit]) + 2 <= room):
+        room -= len(texts[fit]) + 2
+        fit += 1
+    shown = list(texts[:fit])
+    if fit < len(texts):
+        shown.append(language.more.format(len(texts) - fit))
+    if len(shown) < 2:
+        return shown[0] if shown else "—"
+    return language.comma.join(shown[:-1]) + language.either + shown[-1]
+
+
+def number_text(value: float, dtype: str = "float64") -> str:
+    """The shortest text that reads back to the number of that type."""
+    return numerals(np.array([value]), "float32" if dtype == "float32" else "float64")[0]
+
+
+def value_text(value: float) -> str:
+    """A number of up to six figures as it is; a longer one rounded, and marked so."""
+    exact = number_text(value)
+    if sum(char.isdigit() for char in exact.partition("e")[0].lstrip("-0.")) <= 6:
+        return exact
+    return f"≈ {value:.5g}".replace("e+", "e")
+
+
+def weight_text(weight: float) -> str:
+    """A sum of training weight, to four figures if it is no whole number."""
+    if weight == round(weight) and weight < 1e15:
+        return f"{weight:,.0f}"
+    return f"{weight:.4g}".replace("e+", "e")
+
+
+def percent_text(share: float) -> str:
+    """A share of the training rows, to three figures."""
+    percent = 100.0 * share
+    return "< 0.01%" if 0.0 < percent < 0.01 else f"{percent:.3g}%"
