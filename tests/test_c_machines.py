@@ -13,8 +13,12 @@ import pytest
 from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference.artifacts import STRICT, compile_together
 from tests.runtimes import need
-from treekit.export import c_answers, c_packed, export, heaps, packed
+from treekit.export import export
+from treekit.export.c import answers as c_answers
 from treekit.export.c import export_c
+from treekit.export.c import fast_layouts as heaps
+from treekit.export.c import layouts as c_packed
+from treekit.export.c import layouts as packed
 from treekit.model.model import Model
 from treekit.verify import run_c
 from treekit.verify.answers import differing

@@ -9,7 +9,7 @@ import pytest
 
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
-from treekit.export.c_tables import ROW, c_table, hex_table, text_table
+from treekit.export.c.tables import ROW, c_table, hex_table, text_table
 from treekit.verify.read_numbers import of_literals, tables_in
 
 

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from treekit import Exporter, ExportError, Importer, ModelError, registry
 from treekit.data.schema import Column, Schema
-from treekit.export.lower import lower
+from treekit.export.lowering import lower
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import make_model
 from treekit.model.scoring import sums

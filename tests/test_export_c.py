@@ -23,8 +23,8 @@ from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.c import c_prefix, export_c
-from treekit.export.hot import hot_trees
-from treekit.export.lower import Step
+from treekit.export.c.fast_layouts import hot_trees
+from treekit.export.lowering import Step
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
 from treekit.model.concatenated import join, separate
 from treekit.model.derived_features import derive

@@ -18,8 +18,8 @@ from tests.reference.models import mixed_schema, random_model
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ExportError
 from treekit.export.onnx import export_onnx
-from treekit.export.onnx_columns import input_names
-from treekit.export.onnx_profile import DOUBLES, MARKS, MEMBERS, choose_profile
+from treekit.export.onnx.graph import DOUBLES, MARKS, MEMBERS, choose_profile
+from treekit.export.onnx.inputs import input_names
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.fixed_point import UNITS
 from treekit.model.model import Model, make_model

@@ -464,7 +464,7 @@ def test_a_query_written_for_another_model_is_found_out(tmp_path: Path) -> None:
 
 def test_whole_numbers_of_the_tables_fit_every_double() -> None:
     need("sqlglot")
-    from treekit.export.sql_sqlite import _whole
+    from treekit.export.sql.dialects import _whole
 
     values = np.array([*nasty(), 0.0])
     whole, power = _whole(values)

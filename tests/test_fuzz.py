@@ -26,7 +26,7 @@ from tests.reference.models import mixed_schema, random_model
 from tests.strategies import ALL_KINDS, models
 from treekit.data.schema import Column, Schema
 from treekit.data.table import read_table
-from treekit.export.profile import read_profile
+from treekit.export.languages import read_profile
 from treekit.model.model import Model
 from treekit.model.model_file import load, save
 from treekit.model.scoring import sums

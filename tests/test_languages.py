@@ -21,11 +21,10 @@ from tests.test_hostile_names import MODEL as HOSTILE_MODEL
 from tests.test_hostile_names import tame_model
 from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import ExportError
-from treekit.export.arrays import Tables
-from treekit.export.language import Limits
 from treekit.export.languages import languages
-from treekit.export.lower import Step, lower
-from treekit.export.nesting import nested
+from treekit.export.literals import Limits, Tables
+from treekit.export.lowering import Step, lower
+from treekit.export.nested_tests import nested
 from treekit.export.render import shipped_folders
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model

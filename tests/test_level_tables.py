@@ -10,8 +10,8 @@ import pytest
 from tests.reference import evaluate
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
-from treekit.export.packed import packed_nodes
-from treekit.export.table import leaf_table
+from treekit.export.c.layouts import packed_nodes
+from treekit.export.lowering import leaf_table
 from treekit.model.builder import build_tree, leaf, multiway
 from treekit.model.derived_features import derive
 from treekit.model.model import make_model

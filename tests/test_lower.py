@@ -13,7 +13,7 @@ from tests.reference.models import chain, mixed_schema, probe_rows, random_model
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
-from treekit.export.lower import LoweredTree, Step, lower, require_depth
+from treekit.export.lowering import LoweredTree, Step, lower, require_depth
 from treekit.model.builder import (
     Surrogate,
     build_tree,

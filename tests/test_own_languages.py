@@ -23,7 +23,7 @@ from treekit.errors import (
     TreekitWarning,
     VerificationError,
 )
-from treekit.export.profile import read_profile
+from treekit.export.languages import read_profile
 from treekit.export.render import shipped_folders
 from treekit.model.builder import build_tree, leaf
 from treekit.model.model import make_model

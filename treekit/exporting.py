@@ -2,7 +2,7 @@
 
 The counterpart of `treekit.splitting` for exporters.  A language that treekit
 does not know becomes a target by a folder that holds jinja2 templates and a small
-profile, ``language.toml`` (`treekit.export.profile` tells what it may say).  A
+profile, ``language.toml`` (`treekit.export.languages` tells what it may say).  A
 user names the folder around it, ``--set templates=DIR`` or ``TREEKIT_TEMPLATES``;
 a plugin is one line::
 
@@ -29,11 +29,13 @@ from pathlib import Path
 from typing import Any
 
 from treekit.contracts import Exporter, Setting
-from treekit.export.arrays import Array, Texts
-from treekit.export.language import Language, Limits
 from treekit.export.languages import TEMPLATES, language_exporter, require_abilities
 from treekit.export.literals import (
+    Array,
     Code,
+    Language,
+    Limits,
+    Texts,
     float_literal,
     hex_literal,
     identifier,
@@ -41,10 +43,17 @@ from treekit.export.literals import (
     string_literal,
     string_literals,
 )
-from treekit.export.lower import LoweredTree, Step, lower
+from treekit.export.lowering import (
+    LeafTable,
+    LoweredTree,
+    NodeTable,
+    Step,
+    leaf_table,
+    lower,
+    node_table,
+)
 from treekit.export.render import render_from
-from treekit.export.table import LeafTable, NodeTable, leaf_table, node_table
-from treekit.export.values import ABILITIES, needs, template_values
+from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
 
 __all__ = [

@@ -75,9 +75,9 @@ PUBLIC_MODULES = (
 
 RECORDS = (
     "treekit.estimators.arrays:TreeArrays",
-    "treekit.export.profile:Profile",
-    "treekit.export.profile:TextSetting",
-    "treekit.export.profile:Verify",
+    "treekit.export.languages:Profile",
+    "treekit.export.languages:TextSetting",
+    "treekit.export.languages:Verify",
     "treekit.documents:Listing",
     "treekit.grow.recipe:GrownTree",
     "treekit.kernels.records:Rows",

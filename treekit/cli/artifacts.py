@@ -86,7 +86,7 @@ def export_command(
         return
     from treekit.cli.terminal import shown
     from treekit.export import export
-    from treekit.export.c_sizes import sizes_in
+    from treekit.export.c.tables import sizes_in
     from treekit.export.languages import target_named
     from treekit.model.model_file import load
     from treekit.settings import parse_assignments

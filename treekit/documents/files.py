@@ -8,7 +8,7 @@ from typing import Any
 from treekit.documents import FORMS, listing, written
 from treekit.documents.read_json import read_json
 from treekit.errors import DataError
-from treekit.export.files import write_files
+from treekit.export import write_files
 from treekit.model.model import Model
 from treekit.rules import language as languages
 from treekit.rules.language import Language, known_languages

@@ -22,11 +22,9 @@ from sqlglot import exp
 from treekit.data.features import LevelIndex
 from treekit.documents.layout import said
 from treekit.errors import MissingExtraError, SettingError
-from treekit.export.sql_dialect import BLANKS, Dialect
-from treekit.export.sql_duckdb import DuckDB
-from treekit.export.sql_names import check_names
-from treekit.export.sql_sqlite import SQLite
-from treekit.export.sql_syntax import Sql, call, cast, integer, name_of, one_of
+from treekit.export.sql.dialects import BLANKS, Dialect, DuckDB, SQLite
+from treekit.export.sql.inputs import check_names
+from treekit.export.sql.syntax import Sql, call, cast, integer, name_of, one_of
 from treekit.model.fixed_point import double_threshold
 from treekit.rules.language import Language
 from treekit.rules.rule_list import Clause, Linear, RuleList

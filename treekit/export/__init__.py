@@ -2,19 +2,39 @@
 
 >>> treekit.export(model, "c", "out/adult.c")
 [PosixPath('out/adult.c'), PosixPath('out/adult.h')]
+
+Several files written at once: all of them, or none.
+
+What an exporter returns, judged before any of it is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import unicodedata
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from treekit import registry
 from treekit.contracts import Exporter
-from treekit.errors import ExportError
-from treekit.model.model import model_of
+from treekit.errors import ExportError, PluginError, TreekitError
+from treekit.isolation import FOREIGN, cause, isolated
+from treekit.model.model import Model, model_of
 
-__all__ = ["export"]
+__all__ = [
+    "contents_of",
+    "export",
+    "is_place",
+    "write_files",
+]
+
+
+# ---------------------------------------------------------------- export
 
 
 def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any) -> list[Path]:
@@ -57,8 +77,6 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
     C, Java, Rust, Go, ONNX and Triton take the code of a category or exactly its text, and
     DMN, PMML and rules name it by exactly its text, which is that of the training table.
     """
-    from treekit.export.contents import contents_of
-    from treekit.export.files import write_files
     from treekit.settings import resolve
 
     model = model_of(model)
@@ -106,3 +124,138 @@ def _endings(exporter: Exporter) -> set[str]:
 
     installed = (part.record for part in registry.components("exporter"))
     return {exporter.suffix} | {other.suffix for other in installed if isinstance(other, Exporter)}
+
+
+# ---------------------------------------------------------------- files
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
+    """Write `contents` (by file name, or path with ``/``) into `folder`.
+
+    All are written beside their places first and moved there last, so that a
+    full disk leaves earlier files as they were; the main file, the first, is moved
+    after the others, which it may speak of.  Names are plain; see
+    `treekit.export`.
+
+    Raises
+    ------
+    ExportError
+        If there is a folder in the place of a file, or the disk refuses.
+    """
+    places = [folder / name for name in contents]
+    if folders := [place for place in places if place.is_dir()]:
+        raise ExportError(f"cannot write {str(folders[0])!r}: it is a folder")
+    token = secrets.token_hex(4)
+    drafts = [place.with_name(f".treekit-{token}-{i}.tmp") for i, place in enumerate(places)]
+    made: list[Path] = []
+    try:
+        for parent in dict.fromkeys([folder, *(place.parent for place in places)]):
+            made += _make_folder(parent)
+        for draft, content in zip(drafts, contents.values(), strict=True):
+            _write_new(draft, content)
+        for draft, place in reversed(list(zip(drafts, places, strict=True))):
+            draft.replace(place)
+        made.clear()
+    except OSError as error:
+        raise ExportError(f"cannot write {str(places[0])!r}: {error.strerror}") from error
+    finally:
+        for draft in drafts:
+            if draft.parent.is_dir():
+                draft.unlink(missing_ok=True)
+        for empty in reversed(made):
+            with contextlib.suppress(OSError):
+                empty.rmdir()
+    return places
+
+
+def _make_folder(folder: Path) -> list[Path]:
+    """Make a folder and those above it; returns those that were not there, the highest first."""
+    missing = [part for part in (folder, *folder.parents) if not part.exists()][::-1]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    with path.open("xb") as stream:
+        stream.write(content)
+        stream.flush()
+        # Without it a crash may leave the final name on an empty file.
+        os.fsync(stream.fileno())
+
+
+# ---------------------------------------------------------------- contents
+
+_NOTHING = "; nothing was written"
+
+
+def contents_of(
+    exporter: Exporter, model: Model, name: str, settings: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """File names and contents that an exporter makes of a model.
+
+    Raises
+    ------
+    ExportError
+        If the target cannot express the model.
+    PluginError
+        If the exporter fails, or returns anything but files of plain names (in the
+        folder `name`, if that is where its main file is) that no file system takes
+        for one another, the main one first.
+    """
+    if not registry.is_foreign(exporter):
+        return dict(exporter.export(model, name, **settings))
+    who = registry.described(exporter)
+    # Arrays of a model are read-only; what it says of its training is not.
+    lent = replace(model, settings=deepcopy(model.settings), provenance=deepcopy(model.provenance))
+    try:
+        made = isolated(who, exporter.export, lent, name, **settings)
+        if not isinstance(made, Mapping):
+            raise TypeError(f"export returned a {type(made).__name__}, not a mapping of files")
+        contents = dict(made)
+    except TreekitError:
+        raise
+    except FOREIGN as error:
+        raise PluginError(f"{who} failed with {cause(error)}{_NOTHING}") from error
+    problem = _problem(contents, name + exporter.suffix)
+    if problem:
+        raise PluginError(f"{who} {problem}{_NOTHING}")
+    return contents
+
+
+def _problem(contents: Mapping[Any, Any], main: str) -> str:
+    """What is wrong with the files, as the end of a sentence, or nothing."""
+    seen: dict[str, str] = {}
+    folder = main.partition("/")[0] if "/" in main else ""
+    for name, content in contents.items():
+        if not isinstance(name, str) or not is_place(name, folder):
+            where = f"in the folder {folder!r}" if folder else "without a folder"
+            return f"wants to write {name!r}; files need plain names, {where}"
+        if not isinstance(content, bytes):
+            got = type(content).__name__
+            remedy = "; encode it: text.encode()" if isinstance(content, str) else ""
+            return f"returned a {got} for {name!r}, not bytes{remedy}"
+        alike = unicodedata.normalize("NFC", name).casefold()
+        if alike in seen:
+            return f"returned {seen[alike]!r} and {name!r}, which some file systems take for one"
+        seen[alike] = name
+    if next(iter(contents), None) != main:
+        return f"returned the files {list(contents)!r}, of which the first is to be {main!r}"
+    return ""
+
+
+def is_place(name: str, folder: str = "") -> bool:
+    """Whether a file's name is plain; or its path, of plain parts, begins with `folder`."""
+    parts = name.split("/")
+    return (parts[0] == folder and len(parts) > 1 if folder else len(parts) == 1) and all(
+        map(_is_plain, parts)
+    )
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name stays in its folder on every system."""
+    return (
+        name == Path(name).name
+        and not set(name) & set('\\/:*?"<>|')
+        and name.isprintable()
+        and name not in ("", ".", "..")
+    )

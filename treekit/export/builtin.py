@@ -13,7 +13,7 @@ from treekit.contracts import Exporter, Setting
 from treekit.errors import ExportError
 from treekit.export.languages import TEMPLATES, known_languages
 from treekit.export.onnx import ONNX_SETTINGS
-from treekit.export.sql_settings import SQL_SETTINGS
+from treekit.export.sql.settings import SQL_SETTINGS
 from treekit.export.triton import TRITON_SETTINGS, TRITON_SUFFIX
 from treekit.hookspecs import hookimpl
 from treekit.model.model import Model

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from treekit.errors import ExportError
-from treekit.export.arrays import Array
-from treekit.export.literals import Code
+from treekit.export.literals import Array, Code
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -209,7 +209,7 @@ def _valued(tree: Tree, units: Ints, exponent: int) -> Tree:
 def _without_chains(trees: OnnxTrees, schema: Schema) -> OnnxTrees:
     """Tests of codes as sets; a chain of tests that leads to two places is one set.
 
-    `treekit.export.onnx_nodes` writes a set as the bounds between members and
+    `treekit.export.onnx.trees` writes a set as the bounds between members and
     others: the false branch goes on, and the true ones share their places.
     """
     n = len(trees.mode)

@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from treekit.errors import ExportError
 from treekit.export.onnx import add_sums
-from treekit.export.onnx_answers import add_labels, add_numbers
-from treekit.export.onnx_graph import ML_DOMAIN, Graph
-from treekit.export.onnx_leaves import add_leaves, add_paths
-from treekit.export.onnx_profile import NEWEST_OPSET, OLDEST_OPSET
+from treekit.export.onnx.answers import add_labels, add_numbers
+from treekit.export.onnx.graph import ML_DOMAIN, NEWEST_OPSET, OLDEST_OPSET, Graph
+from treekit.export.onnx.trees import add_leaves, add_paths
 from treekit.interop.skl2onnx_inputs import join_inputs
 from treekit.model.model import Model
 

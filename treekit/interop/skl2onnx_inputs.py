@@ -19,7 +19,7 @@ import numpy as np
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import ExportError
-from treekit.export.onnx_graph import ML_DOMAIN, Graph
+from treekit.export.onnx.graph import ML_DOMAIN, Graph
 
 __all__ = ["join_inputs"]
 

@@ -24,7 +24,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- lowering
 
-# Numbers of `treekit.model.tree.Split` and `treekit.export.lower.Step`, which
+# Numbers of `treekit.model.tree.Split` and `treekit.export.lowering.Step`, which
 # compiled code cannot read from the enumerations.
 _SPLIT_LEAF, _SPLIT_THRESHOLD, _SPLIT_MISSING = 0, 1, 4
 _LEAF = 0
@@ -77,7 +77,7 @@ def lower_nodes(
     Returns
     -------
     kind : (m,) uint8
-        Number of a `treekit.export.lower.Step`.
+        Number of a `treekit.export.lowering.Step`.
     source : (m,) int32
         Node of the n-ary tree behind each binary node.
     no : (m,) int32

@@ -11,7 +11,7 @@ from typing import Any
 
 from treekit.contracts import Exporter
 from treekit.errors import ExportError
-from treekit.export.contents import is_place
+from treekit.export import is_place
 from treekit.model.model import Model
 from treekit.model.model_file import load
 from treekit.model.tree import DTYPES
@@ -56,7 +56,7 @@ UNTOUCHED = Law(
 DEEP = Law(
     "deep-trees-are-written",
     "A tree of 5,000 splits one below the other is written, or refused by name.",
-    "recursion: `treekit.export.nesting` makes functions of subtrees, a table needs no nesting",
+    "recursion: `treekit.export.nested_tests` makes functions of subtrees, tables need none",
 )
 HOSTILE = Law(
     "names-are-only-data",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from treekit.errors import ExportError
 from treekit.export.c import c_contents
-from treekit.export.nesting import AS_ASKED
+from treekit.export.nested_tests import AS_ASKED
 from treekit.export.render import shipped_folders
 from treekit.model.model import Model
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
-from treekit.export.c_packed import EIGHT
+from treekit.export.c.layouts import EIGHT
 from treekit.verify.read_packed import ReadNodes, most_of
 
 __all__ = ["heap_nodes"]

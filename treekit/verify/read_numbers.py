@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
-from treekit.export.c_tables import ROW
+from treekit.export.c.tables import ROW
 from treekit.model.fixed_point import double_threshold
 
 __all__ = ["of_keys", "of_literals", "tables_in"]

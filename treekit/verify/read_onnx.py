@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import VerificationError
-from treekit.export.onnx_sums import adds_second_class
+from treekit.export.onnx.sums import adds_second_class
 from treekit.model.fixed_point import double_threshold
 from treekit.model.model import Model
 from treekit.verify.structure import Structure, Tables, proved

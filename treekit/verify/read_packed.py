@@ -1,6 +1,6 @@
 """Reading back packed nodes of C source.
 
-See ``templates/c/table.jinja`` for what a node is, and `treekit.export.packed`.
+See ``templates/c/table.jinja`` for what a node is, and `treekit.export.c.layouts`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import VerificationError
-from treekit.export.divided import divided_table
-from treekit.export.table import LeafTable
+from treekit.export.fractional import divided_table
+from treekit.export.lowering import LeafTable
 from treekit.model.derived_features import DerivedColumns, derive
 from treekit.model.model import Model
 from treekit.verify.read_nested import nested_tables
@@ -76,7 +76,7 @@ def _arrays(text: str) -> Arrays:
 
 
 def _tables(arrays: Arrays, n_features: int, n_values: int) -> Tables:
-    """Undo what `treekit.export.python_tables.node_tables` did."""
+    """Undo what `treekit.export.python.node_tables` did."""
     asks, low, gone = arrays["_ASKS"].astype(np.int64), arrays["_LOW"], arrays["_GONE"]
     set_column, set_start = arrays["_SET_COLUMN"], arrays["_SET_START"].astype(np.int64)
     value = arrays["_VALUE"]

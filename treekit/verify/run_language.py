@@ -40,12 +40,10 @@ from treekit import registry
 from treekit.contracts import Exporter
 from treekit.data.schema import Schema
 from treekit.errors import ExportError, TreekitWarning, VerificationError
-from treekit.export.arrays import Tables
-from treekit.export.languages import LanguageExport, folder_of_languages, languages
-from treekit.export.literals import Code
-from treekit.export.profile import PROFILE, Verify
+from treekit.export.languages import PROFILE, LanguageExport, Verify, folder_of_languages, languages
+from treekit.export.literals import Code, Tables
 from treekit.export.render import render_from
-from treekit.export.values import schema_values
+from treekit.export.template_values import schema_values
 from treekit.verify.answers import INCONSISTENT, STRANGE, Answers
 from treekit.verify.runtime import Job, Rows, Runner, Runtime
 from treekit.verify.unseen import unseen_text

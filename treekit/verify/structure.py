@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import VerificationError
-from treekit.export.lower import lower
-from treekit.export.table import NodeTable, leaf_table, node_table
+from treekit.export.lowering import NodeTable, leaf_table, lower, node_table
 from treekit.model.concatenated import join
 from treekit.model.derived_features import DerivedColumns, derive
 from treekit.model.fixed_point import double_threshold
@@ -89,7 +88,7 @@ class Structure:
 
 
 def lowered(model: Model) -> Tables:
-    """The tables that `treekit.export.lower` makes of a model."""
+    """The tables that `treekit.export.lowering` makes of a model."""
     derived = derive(model)
     leaves = leaf_table(model.units)
     table = node_table(lower(model, derived), leaves, model.schema)

@@ -1,0 +1,274 @@
+"""How C source turns integer sums into answers, and what its header says of them.
+
+Derived columns as tables of C, which a small function reads.
+
+A test of one column is compared as an ordered key is, and a test of levels looks
+its branch up; only true sums compute in doubles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+from treekit.errors import ExportError
+from treekit.export.c.tables import (
+    MANY,
+    ROW,
+    CTable,
+    CTypes,
+    c_table,
+    narrow,
+    struct_table,
+    text_table,
+)
+from treekit.export.literals import Code, float_literal
+from treekit.export.lowering import LeafTable
+from treekit.model import links
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.fixed_point import floor_to
+from treekit.model.model import Model
+
+__all__ = [
+    "answer_values",
+    "derived_source",
+    "leaf_source",
+    "refuse_sums",
+]
+
+
+# ---------------------------------------------------------------- c answers
+
+_ROUND_DOUBLES = "\n * (do not round them to float)"
+
+
+def leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], list[CTable]]:
+    """Template, values and tables of what leaves say: whole vectors, or what is not zero."""
+    start, column, units = leaves.sparse()
+    divides = model.missing == "fractional"
+    votes = model.schema.task == "classification" and not model.margins
+    values = {
+        "mass_parameter": Code("int64_t mass, " if divides else ""),
+        "times_mass": Code(" * mass" if divides else ""),
+        "grid_words": Code(", its votes" if votes else f", in steps of 2**{model.exponent}"),
+    }
+    parts = {
+        "leaf_starts": narrow(start),
+        "leaf_columns": narrow(column),
+        "leaf_units": _signed(units),
+    }
+    whole = _signed(leaves.vectors.ravel())
+    # Whole vectors need no look-up of where they start, which is worth some bytes.
+    if whole.nbytes > 2 * sum(part.nbytes for part in parts.values()):
+        return "leaves_sparse", values, [c_table(name, part) for name, part in parts.items()]
+    if len(whole) > MANY:
+        return "leaves_text", values | _text_values(leaves), [_unit_texts(leaves)]
+    return "leaves_dense", values, [c_table("leaf_units", whole)]
+
+
+def _unit_texts(leaves: LeafTable) -> CTable:
+    """Whole vectors as bytes of what each unit is more than the least of all."""
+    more = narrow(leaves.vectors.ravel() - leaves.vectors.min())
+    return text_table("leaf_units", more.astype(f"<u{more.itemsize}").view(np.uint8))
+
+
+def _text_values(leaves: LeafTable) -> dict[str, Any]:
+    least = int(leaves.vectors.min())
+    width = narrow(np.array([int(leaves.vectors.max()) - least])).itemsize
+    return {
+        "least_unit": Code(str(least)),
+        "unit_width": width,
+        "units_a_row": ROW // width,
+    }
+
+
+def _signed(units: Any) -> Any:
+    """In the narrowest signed type: integers that C adds to signed sums without a warning."""
+    low = -abs(units).max(initial=1)
+    return units.astype(narrow(np.array([low])).dtype)
+
+
+def answer_values(model: Model, types: CTypes) -> tuple[dict[str, Any], list[CTable], set[str]]:
+    """Values, tables and helpers of what is said to a row.
+
+    Values name the templates of the function that answers, of the ways to call
+    it, and of the header.
+    """
+    schema = model.schema
+    classes, several = schema.task == "classification", bool(schema.more)
+    labels = several and classes
+    kind = "number" if not classes else "labels" if several else "label"
+    softmax = model.link == "softmax" and not types.whole
+    values = {
+        "labels": len(schema.outputs) if labels else 1,
+        "value": Code(_value(model, types)),
+        "say_parts": [
+            f"c/say/{'no_label' if not classes else kind}.jinja",
+            "c/say/values.jinja",
+            *(["c/say/softmax.jinja"] if softmax else []),
+        ],
+        "before": ["blocks"] if labels or softmax else [],
+        "predict": "predict_labels" if labels else "predict_one",
+        "names": [
+            "class_name_labels" if labels else "class_name_one",
+            *(["target_names"] if several else []),
+        ],
+        "header_parts": _header(model, types, kind),
+        "all_targets": Code(", one target's classes after the other's" if several else ""),
+        "unit_total": Code(str(model.unit_total)),
+        "divisor": Code(str(model.divisor)),
+        "exponent": model.exponent,
+        "link": Code(model.link),
+        "whole_words": _whole_words(model),
+        "rounding": Code("" if types.cell == "float" else _ROUND_DOUBLES),
+    }
+    tables, uses = [], set()
+    if classes:
+        uses.add("most_votes" if model.label_costs is None else "least_cost")
+    if labels or softmax:
+        tables.append(c_table("blocks", np.array(schema.blocks, dtype=np.int32)))
+    if model.label_costs is not None:
+        tables.append(c_table("costs", model.label_costs.ravel().astype(np.int64)))
+    if model.link != "identity" and not types.whole:
+        uses |= {"exp", model.link}
+        values |= _constants()
+    return values, tables, uses
+
+
+def _value(model: Model, types: CTypes) -> str:
+    """The answer as an expression of ``sums[number]``."""
+    if types.whole:
+        return "sums[number]"
+    if model.schema.task == "classification" and not model.margins:
+        return f"(double)sums[number] / {model.unit_total}.0"
+    by = "" if model.divisor == 1 else f" / {model.divisor}.0"
+    number = f"(double)sums[number]{by} * {float_literal(np.ldexp(1.0, model.exponent))}"
+    function = {"exp": "exp", "sigmoid": "sigmoid"}.get(model.link)
+    return f"{types.prefix}_{function}({number})" if function else number
+
+
+def _whole_words(model: Model) -> Code:
+    what = "the margin of each class" if model.margins else "the number of each target"
+    if model.link != "identity":
+        what += f", of which the model takes the {model.link}"
+    return Code(what)
+
+
+def _header(model: Model, types: CTypes, kind: str) -> list[str]:
+    schema: Schema = model.schema
+    votes = schema.task == "classification" and not model.margins
+    out = "votes" if votes else "links" if kind != "number" else "numbers"
+    if types.whole:
+        out = "whole_votes" if votes else "whole_numbers"
+    names = [
+        "rows_key" if types.whole else "rows_float",
+        f"out_{out}",
+        f"api_{kind}",
+        "api_batch",
+        *([] if model.missing == "fractional" else ["api_leaf"]),
+        "api_names_labels" if kind == "labels" else "api_names",
+        *(["api_target"] if schema.more else []),
+    ]
+    return [f"c/header/{name}.jinja" for name in names]
+
+
+def _constants() -> dict[str, Code]:
+    return {
+        "coefficients": Code(",\n".join(f"        {c!r}" for c in links.COEFFICIENTS)),
+        "least": float_literal(-links.LIMIT),
+        "most": float_literal(links.LIMIT),
+        "log2_e": float_literal(links.LOG2_E),
+        "ln2_high": float_literal(links.LN2_HIGH),
+        "ln2_low": float_literal(links.LN2_LOW),
+    }
+
+
+# ---------------------------------------------------------------- c derived
+
+_KINDS = {
+    "sum": ("sum", "> 0", {"float32"}),
+    "number": ("compared", "== 0", {"number"}),
+    "level": ("of_level", "< 0", {"is_level"}),
+}
+"""Function, how a test's count tells the kind, and helpers."""
+
+
+def derived_source(
+    derived: DerivedColumns, schema: Schema, types: CTypes
+) -> tuple[dict[str, Any], list[CTable], set[str]]:
+    """Values and tables of ``c/helpers/derived.jinja``, and the helpers that it calls."""
+    by_level, first_term = derived.level_feature >= 0, derived.term_start[:-1]
+    terms = np.diff(derived.term_start)
+    sums = _sums(derived)
+    alone = ~by_level & ~sums
+    levels = np.diff(derived.level_start)
+    column = np.where(by_level, derived.level_feature, -1)
+    column[alone] = derived.term_feature[first_term[alone]]
+    # How a test's count tells its kind: see the comment in the template.
+    count = np.where(by_level, -1 - levels, np.where(alone, 0, terms))
+    first = np.where(by_level, derived.level_start[:-1], np.where(sums, first_term, 0))
+    members = (derived.below, derived.above, derived.lost, column, first, count)
+    tables = [
+        c_table("test_starts", derived.test_start.astype(np.int32)),
+        struct_table(
+            *("tests", f"struct {types.prefix}_test"),
+            [_limits(derived, alone, sums, schema, types), *(m.astype(np.int32) for m in members)],
+        ),
+    ]
+    if sums.any():
+        tables += [
+            c_table("limits", derived.threshold[sums]),
+            c_table("weights", derived.term_weight),
+            c_table("terms", derived.term_feature.astype(np.int32)),
+        ]
+    if by_level.any():
+        tables.append(c_table("test_branches", derived.level_branch.astype(np.int32)))
+    there = {"sum": sums.any(), "number": alone.any(), "level": by_level.any()}
+    kinds = [kind for kind, some in there.items() if some]
+    values = {
+        "derived_kinds": [
+            {
+                "says": f"c/helpers/derived_{kind}_says.jinja",
+                "answers": f"c/helpers/derived_{kind}.jinja",
+                "name": Code(_KINDS[kind][0]),
+                "told_by": Code(_KINDS[kind][1]),
+            }
+            for kind in kinds
+        ]
+    }
+    return values, tables, set().union(*(_KINDS[kind][2] for kind in kinds))
+
+
+def refuse_sums(derived: DerivedColumns) -> None:
+    """Raise `ExportError` if a derived column needs floating point."""
+    if _sums(derived).any():
+        raise ExportError(
+            "arithmetic='integer' cannot add up columns, as this model's splits on sums of "
+            "columns do: choose arithmetic='float', or train without oblique splits"
+        )
+
+
+def _sums(derived: DerivedColumns) -> npt.NDArray[np.bool_]:
+    """(tests,) bool: which of them are more than one column compared with a threshold."""
+    terms = np.diff(derived.term_start)
+    alone = terms == 1
+    alone[alone] = derived.term_weight[derived.term_start[:-1][alone]] == 1.0
+    result: npt.NDArray[np.bool_] = (derived.level_feature < 0) & ~alone
+    return result
+
+
+def _limits(
+    derived: DerivedColumns,
+    alone: npt.NDArray[np.bool_],
+    sums: npt.NDArray[np.bool_],
+    schema: Schema,
+    types: CTypes,
+) -> npt.NDArray[Any]:
+    """Key that a test of one column compares with, number of a sum's limit; else 0."""
+    limit = np.zeros(len(derived.threshold), dtype=types.key_type)
+    limit[alone] = types.keys(floor_to(derived.threshold[alone], schema.dtype))
+    limit[sums] = np.arange(np.count_nonzero(sums))
+    return limit

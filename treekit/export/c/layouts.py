@@ -1,0 +1,442 @@
+"""C source as nested tests.
+
+C source as packed tables and a short loop.
+
+C source as tables of rows that divide where a value is missing.
+
+Functions of nested tests in C.
+
+Trees as packed nodes, for loops that neither branch nor look anything up but nodes and cells.
+
+The nodes of `treekit.model.packing` (see `treekit.kernels.score_batch` for their meaning),
+made for source code: steps count from the node itself, so that a walk needs
+nothing but its place; a leaf holds the number of what it says as its key, which
+never makes a row move because its cell is always 0; and levels are looked up in a
+table of bits where every split has two branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.errors import ExportError
+from treekit.export.c.tables import (
+    MANY,
+    CForm,
+    CTable,
+    CTypes,
+    c_table,
+    hex_table,
+    narrow,
+    struct_table,
+    text_table,
+)
+from treekit.export.fractional import DividedTable, divided_form, divided_table
+from treekit.export.literals import Code, identifiers
+from treekit.export.lowering import LeafTable, LoweredTree, lower, set_words
+from treekit.export.nested_tests import SourceFunction, SourceLine, source_functions
+from treekit.model.concatenated import GROUP, asks_levels, fill_levels, groups, join, level_room
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.model import Model
+from treekit.model.packing import node_keys
+from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
+
+__all__ = [
+    "EIGHT",
+    "PackedNodes",
+    "divided_source_form",
+    "if_else_form",
+    "most_frames",
+    "packed_form",
+    "packed_nodes",
+    "test_values",
+]
+
+
+# ---------------------------------------------------------------- c if else
+
+_FEW = 4  # sets of more codes become bit masks
+_CALLED = {
+    "missing_level": "is_level",
+    "in_set": "has_code",
+    "sum_missing_no": "float32",
+    "sum_missing_yes": "float32",
+    "derived_missing_no": "derived",
+    "derived_missing_yes": "derived",
+}
+
+
+def if_else_form(
+    model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
+) -> CForm:
+    """Write each tree as functions of nested tests, which return the number of a leaf."""
+    numbered = replace(leaves, row=np.arange(model.n_leaves))
+    values, functions = test_values(
+        *(model, lower(model, derived), numbered, derived, types),
+        "Each tree as nested tests; what it returns is the number of a leaf.",
+    )
+    functions, sets = _with_sets(functions)
+    uses = {_CALLED[line.op] for f in functions for line in f.lines if line.op in _CALLED}
+    nodes = np.concatenate([tree.leaves for tree in model.trees]).astype(np.int32)
+    tables = [c_table("leaf_rows", narrow(leaves.row)), c_table("leaf_nodes", nodes)]
+    return CForm(
+        name="if_else",
+        reason=reason,
+        template="if_else",
+        values=values | {"functions": functions},
+        tables=[*tables, sets] if "has_code" in uses else tables,
+        uses=uses,
+        row_stack=most_frames(functions),
+    )
+
+
+def _with_sets(functions: list[SourceFunction]) -> tuple[list[SourceFunction], CTable]:
+    """Large sets as look-ups in a table, and the table."""
+    sets = [line for f in functions for line in f.lines if len(line.codes) > _FEW]
+    starts = np.cumsum([0, *(len(line.codes) for line in sets)])
+    codes = np.array([code for line in sets for code in line.codes], dtype=np.int64)
+    words, offsets = set_words(starts, codes)
+    offset = iter(offsets.tolist())
+    made = [replace(f, lines=tuple(_line(line, offset) for line in f.lines)) for f in functions]
+    return made, c_table("sets", words)
+
+
+def _line(line: SourceLine, offset: Iterator[int]) -> SourceLine:
+    """Turn a line that asks a large set into a look-up at the next offset."""
+    if len(line.codes) > _FEW:
+        return replace(line, op="in_set", at=next(offset))
+    return line
+
+
+# ---------------------------------------------------------------- c packed
+
+_BLOCK = 256  # rows that stay in the first cache while a tree is walked
+_LEAST_BLOCK = 16
+_BLOCK_BYTES = 1 << 16
+_SMALL_BLOCK_BYTES = 1 << 13  # of processors without floating point, whose stack is small
+EIGHT = 8
+"""Trees that a row walks by turns: 1.29 us where four take 1.69 (measured)."""
+
+
+def packed_form(
+    model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
+) -> CForm:
+    """Pack each tree; rows become cells of integers first."""
+    packed = packed_nodes(model, leaves, derived)
+    nominal = np.flatnonzero(model.schema.nominal).astype(np.int32)
+    levels = "" if not len(packed.levels) else "set" if packed.binary else "branch"
+    text = _text(packed.levels) if packed.binary else ""
+    block, block_bytes = (0, 0) if derived.n_columns else _block(model, types)
+    uses = {"number"}
+    if len(nominal):
+        uses.add("is_level")
+    if derived.n_columns:
+        uses.add("derived")
+    return CForm(
+        name="table",
+        reason=reason,
+        template="table",
+        values={
+            "node_parts": [
+                f"c/walk/nodes{_text(packed.nodes)}.jinja",
+                f"c/walk/{'packed' if packed.packed else 'wide'}.jinja",
+            ],
+            "level_tables": [f"c/walk/{levels}_table{text}.jinja"] if levels else [],
+            "level_steps": [f"c/walk/{levels}.jinja"] if levels else [],
+            "nominal_tables": ["c/walk/nominal_table.jinja"] if len(nominal) else [],
+            "encode_levels": ["c/walk/encode_levels.jinja"] if len(nominal) else [],
+            "eight_trees": ["c/walk/eight_trees.jinja"] if model.n_trees >= EIGHT else [],
+            "cell_bits": packed.cell_bits,
+            "cell_mask": Code(f"{(1 << packed.cell_bits) - 1}u"),
+            "step_shift": 2 + packed.cell_bits,
+            "word": Code("uint32_t" if packed.packed else "uint64_t"),
+            "block": block,
+            "walks": [f"c/walk/{name}.jinja" for name in ("next", "encode", "sums_cells")],
+        }
+        | _cells(derived, types),
+        tables=_tables(packed, levels, nominal, bool(block)),
+        uses=uses,
+        row_stack=(model.schema.n_features + 1) * types.key_type.itemsize,
+        batch_stack=block_bytes,
+        block=block,
+    )
+
+
+def _tables(packed: PackedNodes, levels: str, nominal: Any, in_blocks: bool) -> list[CTable]:
+    if _text(packed.nodes):
+        nodes = text_table("nodes", packed.nodes.astype("<u8").view(np.uint8))
+    else:
+        nodes = hex_table("nodes", packed.nodes)
+    tables = [nodes, c_table("roots", packed.root)]
+    if in_blocks:
+        tables.append(c_table("depths", narrow(packed.depth)))
+    if levels == "set":
+        write = text_table if _text(packed.levels) else c_table
+        tables.append(write("sets", packed.levels))
+    if levels == "branch":
+        tables.append(c_table("branches", narrow(packed.levels)))
+    if len(nominal):
+        tables.append(c_table("nominal", nominal))
+    return tables
+
+
+def _text(numbers: Any) -> str:
+    """What the name of the template of a table ends in."""
+    return "_text" if len(numbers) > MANY else ""
+
+
+def _cells(derived: DerivedColumns, types: CTypes) -> dict[str, Code]:
+    """How a node finds its cell: derived columns are evaluated when a row comes to ask one."""
+    cells = f"const {types.key} *cells"
+    if not derived.n_columns:
+        return {
+            "row_parameters": Code(cells),
+            "row": Code("cells"),
+            "cell": Code("cells[number]"),
+        }
+    last = f"{types.prefix.upper()}_FEATURES"
+    asked = f"{types.prefix}_derived(x, (int32_t)number - {last} - 1)"
+    return {
+        "row_parameters": Code(f"const {types.cell} *x, {cells}"),
+        "row": Code("x, cells"),
+        "cell": Code(f"(number > {last} ? {asked} : cells[number])"),
+    }
+
+
+def _block(model: Model, types: CTypes) -> tuple[int, int]:
+    """Rows that a batch scores together, and their bytes; 0 if so few would gain nothing."""
+    row = (model.schema.n_features + 1) * types.key_type.itemsize
+    row += model.schema.n_values * (4 if types.sum == "int32_t" else 8)
+    most = _SMALL_BLOCK_BYTES if types.whole else _BLOCK_BYTES
+    block = min(most // row // 8 * 8, _BLOCK)
+    return (block, block * row) if block >= _LEAST_BLOCK else (0, 0)
+
+
+# ---------------------------------------------------------------- c divided
+
+_LE, _LEVELS = 0, 2
+_DIVISION = 16  # bytes of a mass and a node, as C aligns them
+
+
+def divided_source_form(
+    model: Model, leaves: LeafTable, derived: DerivedColumns, wanted: str, types: CTypes
+) -> CForm:
+    """Write one table of n-ary nodes, and a loop that needs a stack of divisions."""
+    name, reason = divided_form(wanted)
+    table = divided_table(model, leaves, derived)
+    members = (table.question, table.child, table.low, table.high)
+    own = [_keys(model, table, types), *(member.astype(np.int32) for member in members)]
+    cell, uses = f"{types.number}(x[feature])", {"is_missing"}
+    if derived.n_columns:
+        first = f"{types.prefix.upper()}_FEATURES"
+        asked = f"{types.prefix}_derived(x, feature - {first})"
+        cell = f"feature < {first} ? {cell} : {asked}"
+        uses.add("derived")
+    deepest = max(table.deepest, 1)  # an array needs an element
+    return CForm(
+        name=name,
+        reason=reason,
+        template="divided",
+        values={"deepest": deepest, "cell": Code(cell)},
+        tables=[
+            struct_table("nodes", f"struct {types.prefix}_node", own),
+            c_table("roots", table.root.astype(np.int32)),
+            c_table("branches", table.level_branch.astype(np.int32)),
+        ],
+        uses=uses,
+        row_stack=_DIVISION * deepest,
+        leaves=False,
+    )
+
+
+def _keys(model: Model, table: DividedTable, types: CTypes) -> npt.NDArray[Any]:
+    """What each node compares with, as an ordered key, or where its branches of levels start."""
+    asks, kind = table.question >= 0, table.question % 4
+    key = np.zeros(len(table.question), dtype=types.key_type)  # 0: a derived column's
+    levels = asks & (kind == _LEVELS)
+    key[levels] = table.value[levels].astype(types.key_type)
+    plain = asks & (kind == _LE) & (table.question // 4 < model.schema.n_features)
+    key[plain] = types.keys(np.concatenate([tree.threshold for tree in model.trees])[plain])
+    return key
+
+
+# ---------------------------------------------------------------- c tests
+
+_DEEPEST = 24  # far below the 127 nested blocks that C99 5.2.4.1 promises
+_LARGEST = 200
+"""Tests in one function: compilers take twice as long for four times as many (measured, gcc 12)."""
+_BY_KEY = ("le_missing_yes", "missing_number")
+"""Lines that are written otherwise where a missing value is not NaN but a number."""
+_ENUM = 1000  # C99 5.2.4.1 promises 1023 constants in one enumeration
+_FRAME = 192  # bytes of a call on the stack; s390x saves 160 of registers
+
+
+def test_values(
+    model: Model,
+    trees: tuple[LoweredTree, ...],
+    leaves: LeafTable,
+    derived: DerivedColumns,
+    types: CTypes,
+    told: str,
+) -> tuple[dict[str, Any], list[SourceFunction]]:
+    """Values of ``c/tests.jinja``, and the functions among them.
+
+    Parameters
+    ----------
+    leaves : LeafTable
+        Whose ``row`` tells what a function returns for each leaf of `trees`.
+    told : str
+        What a function is, in words.
+    """
+    columns = identifiers(model.schema.names, f"{types.prefix}_in_")
+    functions = source_functions(
+        *(trees, model.schema, leaves, columns, derived, _DEEPEST),
+        thresholds=lambda tree: types.thresholds(model, tree),
+        most=_LARGEST,
+    )
+    if types.whole:
+        functions = [replace(f, lines=tuple(map(_by_key, f.lines))) for f in functions]
+    numbered = list(enumerate(columns))
+    values = {
+        "columns": [numbered[i : i + _ENUM] for i in range(0, len(numbered), _ENUM)],
+        "functions": functions,
+        "functions_are": Code(told),
+    }
+    return values, functions
+
+
+def _by_key(line: SourceLine) -> SourceLine:
+    return replace(line, op=f"{line.op}_by_key") if line.op in _BY_KEY else line
+
+
+def most_frames(functions: list[SourceFunction]) -> int:
+    """Bytes on the stack of the longest chain of calls; one that is called comes first."""
+    height: dict[tuple[int, int], int] = {}
+    for function in functions:
+        called = [height[line.tree, line.at] for line in function.lines if line.op == "call"]
+        height[function.tree, function.part] = 1 + max(called, default=0)
+    return _FRAME * max(height.values())
+
+
+# ---------------------------------------------------------------- packed
+
+_FLAG_BITS = 2
+_MOST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PackedNodes:
+    """The nodes of all trees, leaves included, tree after tree in each tree's own order.
+
+    Attributes
+    ----------
+    nodes : (nodes,) or (2 * nodes,) uint64
+        Packed: a key below a test, 32 bits each.  Otherwise key and test by turns.
+    packed : bool
+    cell_bits : int
+        Width of the cell's number in a test, which stands above two flags and
+        below the step.  Cells are the columns, one that is always 0, and behind
+        it the derived columns.
+    levels : (entries,) uint
+        Branches of level splits: 8 to a byte if `binary`, the first in the
+        lowest bit; else one an entry.  Empty if there are no such splits.
+    binary : bool
+    root : (trees,) uint32
+    depth : (trees,) int64
+    """
+
+    nodes: npt.NDArray[np.uint64]
+    packed: bool
+    cell_bits: int
+    levels: npt.NDArray[Any]
+    binary: bool
+    root: npt.NDArray[np.uint32]
+    depth: npt.NDArray[np.int64]
+
+
+def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> PackedNodes:
+    """Pack the trees of a model whose rows do not divide.
+
+    Some trees at a time: joined, the nodes of a large forest would take as much
+    memory as the model does.
+
+    Raises
+    ------
+    ExportError
+        If there are more nodes, or branches of levels, than 32 bits count.
+    """
+    sizes = np.array([tree.n_nodes for tree in model.trees])
+    if sizes.sum() > _MOST:
+        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    single, n_features = model.schema.dtype == "float32", model.schema.n_features
+    key = np.empty(sizes.sum(), np.uint32 if single else np.uint64)
+    test = np.empty(sizes.sum(), np.uint64)
+    cell_bits = (n_features + derived.n_columns).bit_length()
+    levels = level_room(model.trees, derived.column < 0)
+    if len(levels) > _MOST:
+        raise ExportError("the category splits of the model need more than 2**31 branches")
+    depth: list[npt.NDArray[np.int64]] = []
+    first = first_leaf = first_entry = 0
+    for trees in groups(model.trees, GROUP):
+        nodes, roots = join(trees)
+        own = slice(first, first + nodes.n_nodes)
+        part = derived._replace(column=derived.column[own])
+        key[own], wrap = node_keys(nodes, part, key.dtype, np.dtype(model.schema.dtype))
+        asks = asks_levels(nodes, derived.column[own] < 0)
+        start = fill_levels(levels, first_entry, nodes, asks)
+        key[own][asks], first_entry = start[:-1], int(start[-1])
+        leaf = nodes.kind == Split.LEAF
+        n_leaves = int(np.count_nonzero(leaf))
+        key[own][leaf] = leaves.row[first_leaf : first_leaf + n_leaves]
+        test[own] = _tests(nodes, part, wrap | asks, asks, n_features, cell_bits)
+        depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
+        depth.append(np.maximum.reduceat(depths, roots[:-1]))
+        first, first_leaf = own.stop, first_leaf + n_leaves
+    packed = single and int(test.max()) < 1 << 32
+    binary = not len(levels) or int(levels.max()) < 2
+    return PackedNodes(
+        nodes=_words(key, test, packed),
+        packed=packed,
+        cell_bits=cell_bits,
+        levels=np.packbits(levels, bitorder="little") if binary else levels,
+        binary=binary,
+        root=(np.cumsum(sizes) - sizes).astype(np.uint32),
+        depth=np.concatenate(depth),
+    )
+
+
+def _words(
+    key: npt.NDArray[Any], test: npt.NDArray[np.uint64], packed: bool
+) -> npt.NDArray[np.uint64]:
+    """Keys and tests as `PackedNodes.nodes`; `test` is overwritten."""
+    if not packed:
+        return np.stack([key.astype(np.uint64), test], axis=1).ravel()
+    test <<= np.uint64(32)
+    test |= key
+    return test
+
+
+def _tests(
+    nodes: Tree,
+    derived: DerivedColumns,
+    wrap: npt.NDArray[np.bool_],
+    asks_levels: npt.NDArray[np.bool_],
+    n_features: int,
+    cell_bits: int,
+) -> npt.NDArray[np.uint64]:
+    """The test of each node."""
+    leaf = nodes.kind == Split.LEAF
+    own = np.arange(nodes.n_nodes)
+    cell = np.where(leaf, n_features, nodes.feature)
+    cell = np.where(derived.column < 0, cell, n_features + 1 + derived.column)
+    step = np.where(leaf, 0, nodes.first_child - own)
+    shift = np.uint64(_FLAG_BITS + cell_bits)
+    test = wrap.astype(np.uint64) | asks_levels.astype(np.uint64) << np.uint64(1)
+    test |= cell.astype(np.uint64) << np.uint64(_FLAG_BITS)
+    test |= step.astype(np.uint64) << shift
+    return test

@@ -1,0 +1,117 @@
+"""Models whose rows divide at missing values, as one table of n-ary nodes.
+
+A row has the mass 2**24 in each tree.  At a node whose question has no answer
+every branch gets its part, ``(mass * high >> 24) - (mass * low >> 24)``, of the
+mass that came; the parts add up to it.  A leaf counts as often as mass reaches
+it.  A loop over this table needs a stack of `DividedTable.deepest` entries: the
+next branch, and the mass, of each division above the current node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.errors import ExportError
+from treekit.export.lowering import LeafTable
+from treekit.export.nested_tests import Form
+from treekit.model.concatenated import join
+from treekit.model.derived_features import DerivedColumns
+from treekit.model.fixed_point import double_threshold, mass_bounds
+from treekit.model.model import Model
+from treekit.model.tree import Split
+
+__all__ = [
+    "DividedTable",
+    "divided_form",
+    "divided_table",
+]
+
+_MOST = 2**31 - 1
+_LE, _LEVELS, _MISSING = 0, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class DividedTable:
+    """The nodes of all trees, leaves included, tree after tree.
+
+    Attributes
+    ----------
+    value : (nodes,) float64
+        The threshold of a test, for inputs in double; where the branches of a
+        node that asks levels start in `level_branch`; 0 else.
+    question : (nodes,) int64
+        ``4 * feature + k``, where features beyond those of the row are derived
+        columns: k = 0 ``x <= value`` takes branch 0, else 1; 2 the branch of the
+        level; 3 missing takes branch 0, else 1 (and never divides).  -1 in leaves.
+    child : (nodes,) int64
+        Node of branch 0, branches follow; ``-1 - v`` in leaves of vector v.
+    low, high : (nodes,) int64
+        Bounds of the node's part of a mass that divides at its parent; ``high``
+        is 2**24 from the last branch that gets something on.
+    root : (trees,) int64
+    level_branch : (levels,) int64
+        -1 = the row divides.
+    deepest : int
+        At least the divisions on a path.
+    """
+
+    value: npt.NDArray[np.float64]
+    question: npt.NDArray[np.int64]
+    child: npt.NDArray[np.int64]
+    low: npt.NDArray[np.int64]
+    high: npt.NDArray[np.int64]
+    root: npt.NDArray[np.int64]
+    level_branch: npt.NDArray[np.int64]
+    deepest: int
+
+
+def divided_form(wanted: str) -> tuple[Form, str]:
+    """Form of the source, always tables, and the reason; nested tests send a row one way."""
+    if wanted in ("if_else", "hybrid"):
+        raise ExportError(
+            f"form={wanted!r} sends each row one way, and the model's missing policy is "
+            "'fractional', where rows divide: choose form='table' or 'auto'"
+        )
+    return "table", "rows divide where a value is missing"
+
+
+def divided_table(model: Model, leaves: LeafTable, derived: DerivedColumns) -> DividedTable:
+    """Put the nodes of all trees in one table.
+
+    Raises
+    ------
+    ExportError
+        If there are more nodes or branches of levels than 32 bits count.
+    """
+    nodes, roots = join(model.trees)
+    is_leaf = nodes.kind == Split.LEAF
+    asks_derived = derived.column >= 0
+    feature = np.where(asks_derived, model.schema.n_features + derived.column, nodes.feature)
+    if max(4 * (int(feature.max()) + 1), len(nodes.level_branch), nodes.n_nodes) > _MOST:
+        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    kind = np.full(nodes.n_nodes, _LE)
+    kind[nodes.kind == Split.MISSING] = _MISSING
+    asks_levels = (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
+    asks_levels &= ~asks_derived
+    kind[asks_levels] = _LEVELS
+    value = np.zeros(nodes.n_nodes)
+    at = (nodes.kind == Split.THRESHOLD) & ~asks_derived
+    t = nodes.threshold[at]
+    value[at] = double_threshold(t) if model.schema.dtype == "float32" else t
+    value[asks_levels] = nodes.level_start[:-1][asks_levels]
+    child = nodes.first_child.astype(np.int64)
+    child[is_leaf] = -1 - leaves.row
+    bounds = np.concatenate([mass_bounds(tree) for tree in model.trees])
+    return DividedTable(
+        value=value,
+        question=np.where(is_leaf, -1, 4 * feature.astype(np.int64) + kind),
+        child=child,
+        low=bounds[:, 0],
+        high=bounds[:, 1],
+        root=roots[:-1],
+        level_branch=nodes.level_branch.astype(np.int64),
+        deepest=model.depth,
+    )

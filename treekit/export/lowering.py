@@ -1,0 +1,371 @@
+"""From n-ary trees to the one plain binary node that every target writes.
+
+A lowered node is a leaf or one of three questions.  All that a target must
+know about missing values, unseen categories and levels that a node never saw
+is in the question: what `Step.IN` does not list goes the other way.
+
+Oblique splits and splits with surrogates become questions to derived columns
+(see `treekit.model.derived_features`), which stand behind the columns of the row.
+Where rows divide at missing values, `treekit.export.fractional` is the form to write.
+
+A model as flat tables: what a short loop walks in any language, at any depth.
+
+Sets of category codes as bit masks in one table of 32-bit words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+from treekit.errors import ExportError
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.fixed_point import double_threshold
+from treekit.model.model import Model
+from treekit.model.tree import MAX_DEPTH, Split, Tree
+
+__all__ = [
+    "LeafTable",
+    "LoweredTree",
+    "NodeTable",
+    "Step",
+    "leaf_table",
+    "lower",
+    "node_table",
+    "plain_thresholds",
+    "require_depth",
+    "set_words",
+]
+
+
+# ---------------------------------------------------------------- lower
+
+_MOST_NODES = 2**31 - 1
+
+
+class Step(IntEnum):
+    """What a lowered node does."""
+
+    LEAF = 0
+    LE = 1
+    """``x[feature] <= threshold``: yes.  Missing: yes if `LoweredTree.missing_yes`."""
+    IN = 2
+    """The category code of ``x[feature]`` is in the node's set: yes.  All else,
+    missing and unseen values included: no."""
+    MISSING = 3
+    """``x[feature]`` is missing: yes.  In a nominal column every value that is
+    not a whole number in ``[0, levels)`` is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredTree:
+    """A tree of m binary nodes in pre-order, the yes branch first.
+
+    Attributes
+    ----------
+    kind : (m,) uint8
+        A `Step`.
+    feature : (m,) int32
+        Column that the node asks; -1 in leaves.  With F input columns, F + d is
+        derived column d: 0.0, 1.0 or missing, asked by LE nodes only.
+    threshold : (m,) float64
+        LE nodes: a finite number of the model's input type, 0.0 for derived
+        columns; NaN elsewhere.
+    missing_yes : (m,) bool
+        LE nodes: whether a missing value takes the yes branch; True in MISSING
+        nodes, False elsewhere.
+    yes, no : (m,) int32
+        Next nodes, -1 in leaves; ``yes`` of an inner node is the node after it.
+    leaf : (m,) int64
+        Row of `Model.units`; -1 in inner nodes.
+    set_start : (m + 1,) int64
+        IN node i owns ``set_codes[set_start[i]:set_start[i + 1]]``.
+    set_codes : (codes,) int32
+        Category codes, ascending within a node, at least one in each IN node.
+    depth : int
+        Edges from the root to the deepest leaf, a chain of IN nodes counted in full.
+    """
+
+    kind: npt.NDArray[np.uint8]
+    feature: npt.NDArray[np.int32]
+    threshold: npt.NDArray[np.float64]
+    missing_yes: npt.NDArray[np.bool_]
+    yes: npt.NDArray[np.int32]
+    no: npt.NDArray[np.int32]
+    leaf: npt.NDArray[np.int64]
+    set_start: npt.NDArray[np.int64]
+    set_codes: npt.NDArray[np.int32]
+    depth: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, leaves included."""
+        return len(self.kind)
+
+    def codes(self, node: int) -> npt.NDArray[np.int32]:
+        """Category codes of an IN node (a view)."""
+        return self.set_codes[self.set_start[node] : self.set_start[node + 1]]
+
+
+def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredTree, ...]:
+    """Turn the trees of a model into plain binary nodes.
+
+    A multiway split becomes a chain of IN nodes, one for each branch that some
+    level takes, except the missing branch, which is where the chain ends.  A
+    split all of whose levels go the missing way vanishes.
+
+    Parameters
+    ----------
+    model : Model
+    derived : DerivedColumns, optional
+        What `derive` makes of the model, for callers that need it as well.
+
+    Raises
+    ------
+    ExportError
+        If rows divide at missing values, which such nodes cannot say, or a
+        tree has too many nodes.
+    """
+    if model.missing == "fractional":
+        raise ExportError(
+            "this target sends each row to one leaf, and the model's missing policy is "
+            "'fractional': rows divide; export to another target, or train with "
+            "missing='direction'"
+        )
+    columns = (derive(model) if derived is None else derived).column
+    ends = np.cumsum([tree.n_nodes for tree in model.trees])
+    return tuple(
+        _lower_tree(tree, int(offset), columns[end - tree.n_nodes : end], model.schema.n_features)
+        for tree, offset, end in zip(
+            model.trees, model.leaf_offsets[:-1], ends.tolist(), strict=True
+        )
+    )
+
+
+def require_depth(trees: tuple[LoweredTree, ...], target: str) -> None:
+    """Raise `ExportError` if a lowered tree is deeper than `MAX_DEPTH`."""
+    deepest = max(tree.depth for tree in trees)
+    if deepest > MAX_DEPTH:
+        raise ExportError(
+            f"{target} handles trees up to {MAX_DEPTH} binary splits deep, and this model needs "
+            f"{deepest} (a multiway split counts one for each branch): set max_depth"
+        )
+
+
+def _lower_tree(
+    tree: Tree, first_row: int, column: npt.NDArray[np.int64], n_features: int
+) -> LoweredTree:
+    """Lower one tree; `column` (n,) is the derived column of each node, -1 = none."""
+    from treekit.kernels.tree_passes import lower_nodes
+
+    asks_derived = column >= 0
+    inner = tree.kind != Split.LEAF
+    bound = tree.n_leaves + int((tree.n_children[inner].astype(np.int64) - 1).sum())
+    if bound > _MOST_NODES:
+        raise ExportError(f"a tree has more than {_MOST_NODES} binary nodes: set max_depth")
+    kind, source, no, set_start, set_codes, depth = lower_nodes(
+        np.where(asks_derived, np.uint8(Split.THRESHOLD), tree.kind),
+        tree.first_child,
+        tree.n_children,
+        tree.missing,
+        tree.level_start,
+        tree.level_branch,
+        bound,
+    )
+    row_of_node = first_row - 1 + np.cumsum(~inner)
+    is_leaf, is_le = kind == Step.LEAF, kind == Step.LE
+    feature = np.where(asks_derived, n_features + column, tree.feature).astype(np.int32)
+    threshold = np.where(asks_derived, 0.0, tree.threshold)
+    return LoweredTree(
+        kind=kind,
+        feature=feature[source],
+        threshold=np.where(is_le, threshold[source], np.nan),
+        missing_yes=(is_le & (tree.missing[source] == 0)) | (kind == Step.MISSING),
+        yes=np.where(is_leaf, -1, np.arange(1, len(kind) + 1)).astype(np.int32),
+        no=no,
+        leaf=np.where(is_leaf, row_of_node[source], -1),
+        set_start=set_start,
+        set_codes=set_codes,
+        depth=int(depth),
+    )
+
+
+# ---------------------------------------------------------------- table
+
+_MOST = 2**31 - 1
+_LE_MISSING_NO, _LE_MISSING_YES, _IN, _MISSING = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafTable:
+    """The distinct leaf vectors of a model.
+
+    Attributes
+    ----------
+    row : (leaves,) int64
+        Distinct vector of each row of `Model.units`.
+    vectors : (distinct, outputs) int64
+        In order of first appearance.
+    """
+
+    row: npt.NDArray[np.int64]
+    vectors: npt.NDArray[np.int64]
+
+    def sparse(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """``(start, column, units)``: what is not zero, as CSR over the vectors."""
+        vector, column = np.nonzero(self.vectors)
+        start = np.searchsorted(vector, np.arange(len(self.vectors) + 1))
+        return start, column, self.vectors[vector, column]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTable:
+    """The inner nodes of all trees, in pre-order, tree after tree.
+
+    Attributes
+    ----------
+    value : (nodes,) float64
+        The threshold of a test, for inputs in double; the number of the set
+        of an IN node; 0 else.
+    question : (nodes,) int64
+        ``4 * feature + k``, where features beyond those of the row are derived
+        columns: k = 0 ``x <= value``, missing no; 1 ``x <= value``,
+        missing yes; 2 in the set; 3 missing.
+    yes, no : (nodes,) int64
+        The next node, or ``-1 - v`` for the leaf vector v.
+    root : (trees,) int64
+        Where each tree starts, in the same code.
+    set_start : (sets + 1,) int64
+    set_codes : (codes,) int64
+        Members of each set, ascending.
+    """
+
+    value: npt.NDArray[np.float64]
+    question: npt.NDArray[np.int64]
+    yes: npt.NDArray[np.int64]
+    no: npt.NDArray[np.int64]
+    root: npt.NDArray[np.int64]
+    set_start: npt.NDArray[np.int64]
+    set_codes: npt.NDArray[np.int64]
+
+
+def plain_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[np.float64]:
+    """(m,) float64: thresholds for inputs in double that nobody rounded; 0 where none.
+
+    0 for derived columns, too.
+    """
+    result = np.zeros(tree.n_nodes)
+    at = (tree.kind == Step.LE) & (tree.feature < schema.n_features)
+    t = tree.threshold[at]
+    result[at] = double_threshold(t) if schema.dtype == "float32" else t
+    return result
+
+
+def leaf_table(units: npt.NDArray[np.int64]) -> LeafTable:
+    """Distinct rows of ``Model.units``, shape (leaves, outputs).
+
+    In fully grown forests most leaves are pure and share a few vectors.
+    """
+    # Sorting whole rows is slow for many classes, so rows are compared by a
+    # hash, and the hash is then checked against the rows themselves.
+    factors = np.random.default_rng(0).integers(1, 2**62, size=units.shape[1]) * 2 + 1
+    _, first, inverse = np.unique(units @ factors, return_index=True, return_inverse=True)
+    if not np.array_equal(units[first[inverse]], units):
+        first = inverse = np.arange(len(units))
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return LeafTable(rank[inverse], units[first[order]])
+
+
+def node_table(trees: tuple[LoweredTree, ...], leaves: LeafTable, schema: Schema) -> NodeTable:
+    """Put the inner nodes of all trees in one table.
+
+    Raises
+    ------
+    ExportError
+        If there are more nodes or leaves than 32 bits count.
+    """
+    inner = [tree.kind != Step.LEAF for tree in trees]
+    sizes = np.array([np.count_nonzero(mask) for mask in inner], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    columns = max(int(tree.feature.max()) for tree in trees) + 1
+    if max(int(sizes.sum()), len(leaves.vectors), 4 * columns) > _MOST:
+        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    code = [
+        np.where(mask, start - 1 + np.cumsum(mask), -1 - leaves.row[tree.leaf])
+        for mask, start, tree in zip(inner, starts, trees, strict=True)
+    ]
+
+    def of_inner(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        return np.concatenate([a[mask] for a, mask in zip(arrays, inner, strict=True)])
+
+    kinds = of_inner(map(_questions, trees))
+    value = of_inner(plain_thresholds(tree, schema) for tree in trees)
+    is_set = kinds == _IN
+    value[is_set] = np.arange(np.count_nonzero(is_set))
+    lengths = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
+    return NodeTable(
+        value=value,
+        question=4 * of_inner(tree.feature.astype(np.int64) for tree in trees) + kinds,
+        yes=of_inner(c[tree.yes] for c, tree in zip(code, trees, strict=True)),
+        no=of_inner(c[tree.no] for c, tree in zip(code, trees, strict=True)),
+        root=np.array([c[0] for c in code], dtype=np.int64),
+        set_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        set_codes=np.concatenate([tree.set_codes for tree in trees]).astype(np.int64),
+    )
+
+
+def _questions(tree: LoweredTree) -> npt.NDArray[np.int64]:
+    by_step = np.array([0, _LE_MISSING_NO, _IN, _MISSING])
+    missing_yes = (tree.kind == Step.LE) & tree.missing_yes
+    return np.where(missing_yes, _LE_MISSING_YES, by_step[tree.kind])
+
+
+# ---------------------------------------------------------------- bitsets
+
+
+def set_words(
+    starts: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Pack sets into one table.
+
+    Parameters
+    ----------
+    starts : (sets + 1,) int64
+        Set s owns ``codes[starts[s]:starts[s + 1]]``, ascending, at least one.
+    codes : (codes,) int64
+
+    Returns
+    -------
+    words : (words,) uint32
+        A set is the number of its first word, its count of words, and the
+        words, 32 codes each; words before and after hold no code.
+    offsets : (sets,) int64
+        Where each set starts in `words`.
+    """
+    if len(starts) < 2:
+        return np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.int64)
+    first, last = codes[starts[:-1]] >> 5, codes[starts[1:] - 1] >> 5
+    sizes = last - first + 3
+    offsets = np.cumsum(sizes) - sizes
+    if sizes.sum() >= 2**31:
+        raise ExportError("the category sets of the model need more than 2**31 words of C")
+    words = np.zeros(sizes.sum(), dtype=np.uint32)
+    words[offsets], words[offsets + 1] = first, sizes - 2
+    owner = np.repeat(np.arange(len(sizes)), np.diff(starts))
+    bits = np.left_shift(np.uint32(1), (codes & 31).astype(np.uint32))
+    np.bitwise_or.at(words, offsets[owner] + 2 + (codes >> 5) - first[owner], bits)
+    return words, offsets

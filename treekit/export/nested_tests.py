@@ -1,0 +1,399 @@
+"""A lowered tree as nested if/else, in functions that no compiler finds too deep.
+
+Nested trees as lines that a template writes, one macro a kind of line.
+
+Nested tests that ask large sets of categories, as look-ups in one table.
+
+Derived columns as source: tables that a small function reads, or a test written out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Schema
+from treekit.export.literals import Code, float_literal
+from treekit.export.lowering import LeafTable, LoweredTree, Step, plain_thresholds, set_words
+from treekit.model.derived_features import DerivedColumns
+
+__all__ = [
+    "AS_ASKED",
+    "SMALL",
+    "Form",
+    "Line",
+    "SourceFunction",
+    "SourceLine",
+    "Term",
+    "choose_form",
+    "inline_terms",
+    "nested",
+    "source_functions",
+    "with_sets",
+    "words",
+]
+
+
+# ---------------------------------------------------------------- nesting
+
+Form = Literal["if_else", "table"]
+AS_ASKED = "as the setting form asks"
+"""The reason of a form that was not chosen."""
+SMALL = 2000
+"""Most nodes of a model that `choose_form` writes as if/else."""
+
+
+class Line(NamedTuple):
+    """One line of nested source.
+
+    Attributes
+    ----------
+    op : {"test", "otherwise", "end", "leaf", "call"}
+    depth : int
+        How deep it is nested in its function.
+    at : int
+        The node of a test or leaf; the number of the function that is called.
+    """
+
+    op: Literal["test", "otherwise", "end", "leaf", "call"]
+    depth: int
+    at: int
+
+
+def choose_form(wanted: str, n_nodes: int, most: int = SMALL) -> tuple[Form, str]:
+    """Choose the form of the source; the form and the reason in words."""
+    if wanted == "if_else":
+        return "if_else", AS_ASKED
+    if wanted == "table":
+        return "table", AS_ASKED
+    if n_nodes <= most:
+        return "if_else", f"the model has {n_nodes} nodes, and up to {most} can be read as tests"
+    return (
+        "table",
+        f"the model has {n_nodes} nodes; beyond {most}, tables are smaller and ready sooner",
+    )
+
+
+def nested(tree: LoweredTree, deepest: int, most: int | None = None) -> list[list[Line]]:
+    """Functions of nested tests; number 0 is the whole tree.
+
+    A subtree at depth `deepest`, and, where a function would hold more than `most`
+    tests, the subtrees farthest from its root become functions of their own,
+    called with their numbers, which are larger than the caller's.
+    """
+    roots = deque([0])
+    functions: list[list[Line]] = []
+    while roots:
+        made: list[Line] = []
+        root = roots.popleft()
+        own = None if most is None else _nearest(tree, root, most)
+        todo = [("node", 0, root)]
+        while todo:
+            op, depth, at = todo.pop()
+            if op != "node":
+                made.append(Line("end" if op == "end" else "otherwise", depth, at))
+            elif tree.kind[at] == Step.LEAF:
+                made.append(Line("leaf", depth, at))
+            elif depth == deepest or (own is not None and at not in own):
+                roots.append(at)
+                made.append(Line("call", depth, len(functions) + len(roots)))
+            else:
+                made.append(Line("test", depth, at))
+                todo += [
+                    ("end", depth, at),
+                    ("node", depth + 1, int(tree.no[at])),
+                    ("otherwise", depth, at),
+                    ("node", depth + 1, int(tree.yes[at])),
+                ]
+        functions.append(made)
+    return functions
+
+
+def _nearest(tree: LoweredTree, root: int, most: int) -> set[int]:
+    """The `most` tests of a subtree that are nearest to its root."""
+    found: set[int] = set()
+    todo = deque([root])
+    while todo and len(found) < most:
+        at = todo.popleft()
+        if tree.kind[at] != Step.LEAF:
+            found.add(at)
+            todo += [int(tree.yes[at]), int(tree.no[at])]
+    return found
+
+
+# ---------------------------------------------------------------- derived
+
+Term = tuple[Code, Code]
+"""Identifier of a column, and its weight."""
+
+_INLINE = 8  # terms of a sum that people still read, and no parser finds deep
+_SHOWN = 8  # tests, and categories of a set, that a comment lists
+
+
+def inline_terms(
+    derived: DerivedColumns, number: int, columns: Sequence[Code]
+) -> list[Term] | None:
+    """The terms of a derived column that is one short sum, else None."""
+    first = int(derived.test_start[number])
+    count = int(derived.term_start[first + 1] - derived.term_start[first])
+    alone = derived.test_start[number + 1] == first + 1 and not _one_sided(derived, first)
+    return _terms(derived, first, columns) if alone and 0 < count <= _INLINE else None
+
+
+def words(derived: DerivedColumns, number: int, columns: Sequence[Code]) -> Code:
+    """When a derived column says branch 0, for a comment; of identifiers only."""
+    tests = range(int(derived.test_start[number]), int(derived.test_start[number + 1]))
+    told = [_test_in_words(derived, test, columns) for test in tests[:_SHOWN]]
+    told += ["..."] * (len(tests) > _SHOWN)
+    rule = all(_one_sided(derived, test) for test in tests)
+    return Code("unless " + ", or ".join(told) if rule else "; if unknown, ".join(told))
+
+
+def _one_sided(derived: DerivedColumns, test: int) -> bool:
+    """Whether a test is a condition of a rule, which says 1 or nothing."""
+    by_level = derived.level_feature[test] >= 0
+    branches = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
+    said = branches if by_level else np.array([derived.below[test], derived.above[test]])
+    return bool(derived.lost[test] >= 0 or not np.any(said == 0))
+
+
+def _failing(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
+    """When a condition of a rule fails."""
+    at, column = float_literal(derived.threshold[test]), int(derived.level_feature[test])
+    told = []
+    if column >= 0:
+        own = slice(int(derived.level_start[test]), int(derived.level_start[test + 1]))
+        failing = derived.level_branch[own] == 1
+        told += [f"{columns[column]} in {_codes(failing)}"] * bool(failing.any())
+    else:
+        column = int(derived.term_feature[derived.term_start[test]])
+        told += [f"{columns[column]} <= {at}"] * bool(derived.below[test] == 1)
+        told += [f"{columns[column]} > {at}"] * bool(derived.above[test] == 1)
+    told += [f"{columns[column]} missing"] * bool(derived.lost[test] == 1)
+    return " or ".join(told) or "never"
+
+
+def _test_in_words(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
+    if _one_sided(derived, test):
+        return _failing(derived, test, columns)
+    column = int(derived.level_feature[test])
+    if column >= 0:
+        branches = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
+        return f"{columns[column]} in {_codes(branches == 0)}, known in {_codes(branches >= 0)}"
+    terms = _terms(derived, test, columns)
+    if len(terms) > _INLINE:
+        total = f"a sum over {len(terms)} columns"
+    else:
+        total = " + ".join(name if w == "1.0" else f"{w} * {name}" for name, w in terms)
+    relation = ">" if derived.below[test] else "<="
+    return f"{total} {relation} {float_literal(derived.threshold[test])}"
+
+
+def _codes(member: Any) -> str:
+    codes = np.flatnonzero(member).tolist()
+    shown = [str(code) for code in codes[:_SHOWN]] + ["..."] * (len(codes) > _SHOWN)
+    return "{" + ", ".join(shown) + "}"
+
+
+def _terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[Term]:
+    own = slice(int(derived.term_start[test]), int(derived.term_start[test + 1]))
+    features, weights = derived.term_feature[own].tolist(), derived.term_weight[own].tolist()
+    return [(columns[f], float_literal(w)) for f, w in zip(features, weights, strict=True)]
+
+
+# ---------------------------------------------------------------- source
+
+_NONE = Code("")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """One line, ready to be written.
+
+    Attributes
+    ----------
+    op : str
+        The template's macro: ``le_missing_no``, ``le_missing_yes``,
+        ``sum_missing_no``, ``sum_missing_yes``, ``derived_missing_no``,
+        ``derived_missing_yes``, ``in_codes``,
+        ``missing_number``, ``missing_level``, ``otherwise``, ``end``, ``leaf``,
+        ``call``, and ``unused`` where a function does not look at its row.
+    indent : Code
+    column : Code
+        Identifier of the column that is asked.
+    value : Code
+        Threshold, for inputs in double.
+    codes : list of int
+        Members of the set that is asked.
+    levels : int
+        Size of the column's vocabulary.
+    terms : list of (Code, Code)
+        Columns of a sum and their weights.
+    words : Code
+        What a derived column asks.
+    tree, at : int
+        A leaf's vector, a derived column, or the tree and function that is called.
+    """
+
+    op: str
+    indent: Code
+    column: Code = _NONE
+    value: Code = _NONE
+    codes: Sequence[int] = ()
+    levels: int = 0
+    terms: Sequence[Term] = ()
+    words: Code = _NONE
+    tree: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFunction:
+    """Function number `part` of tree number `tree`; part 0 is the tree itself."""
+
+    tree: int
+    part: int
+    lines: tuple[SourceLine, ...]
+
+
+def source_functions(
+    trees: tuple[LoweredTree, ...],
+    schema: Schema,
+    leaves: LeafTable,
+    columns: Sequence[Code],
+    derived: DerivedColumns,
+    deepest: int,
+    thresholds: Callable[[LoweredTree], Sequence[Code]] | None = None,
+    *,
+    most: int | None = None,
+    indent: str = "    ",
+    outer: int = 1,
+) -> list[SourceFunction]:
+    """Every tree as functions of nested tests, a called one before its callers.
+
+    Parameters
+    ----------
+    columns : sequence of Code
+        Identifier of each input column.
+    deepest : int
+        Most levels of tests in one function.
+    thresholds : callable, optional
+        What rows are compared with in each node, as literals; default: doubles,
+        for rows that nobody rounded.
+    most : int, optional
+        Most tests in one function.
+    indent, outer : str, int
+        One level of indentation, and how many there are around a function's body.
+    """
+    made: list[SourceFunction] = []
+    for number, tree in enumerate(trees):
+        literals = _doubles(tree, schema) if thresholds is None else thresholds(tree)
+        writer = _Writer(
+            *(number, tree, schema, leaves, columns, derived, literals),
+            indent=indent,
+            outer=outer,
+        )
+        parts = enumerate(nested(tree, deepest, most))
+        functions = [SourceFunction(number, part, writer.lines(nest)) for part, nest in parts]
+        made += reversed(functions)
+    return made
+
+
+def _doubles(tree: LoweredTree, schema: Schema) -> list[Code]:
+    return [float_literal(t) for t in plain_thresholds(tree, schema).tolist()]
+
+
+class _Writer:
+    """Turns the nested lines of one tree into source lines."""
+
+    def __init__(
+        self,
+        number: int,
+        tree: LoweredTree,
+        schema: Schema,
+        leaves: LeafTable,
+        columns: Sequence[Code],
+        derived: DerivedColumns,
+        thresholds: Sequence[Code],
+        indent: str,
+        outer: int,
+    ) -> None:
+        self.indent, self.outer = indent, outer
+        self.number, self.tree, self.schema = number, tree, schema
+        self.leaves, self.columns, self.derived = leaves, columns, derived
+        self.thresholds = thresholds
+
+    def lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
+        body = Code(self.indent * self.outer)
+        unused = [SourceLine("unused", body)] if nest[0].op == "leaf" else []
+        return (*unused, *map(self._line, nest))
+
+    def _line(self, line: Line) -> SourceLine:
+        indent = Code(self.indent * (line.depth + self.outer))
+        if line.op == "test":
+            return self._test(line.at, indent)
+        if line.op == "leaf":
+            vector = int(self.leaves.row[self.tree.leaf[line.at]])
+            return SourceLine("leaf", indent, at=vector)
+        return SourceLine(line.op, indent, tree=self.number, at=line.at)
+
+    def _test(self, node: int, indent: Code) -> SourceLine:
+        feature = int(self.tree.feature[node])
+        if feature >= self.schema.n_features:
+            return self._derived(node, feature - self.schema.n_features, indent)
+        name, levels = self.columns[feature], len(self.schema.columns[feature].levels)
+        kind = self.tree.kind[node]
+        if kind == Step.IN:
+            return SourceLine("in_codes", indent, name, codes=self.tree.codes(node).tolist())
+        if kind == Step.MISSING:
+            nominal = self.schema.columns[feature].kind == "nominal"
+            op = "missing_level" if nominal else "missing_number"
+            return SourceLine(op, indent, name, levels=levels)
+        op = "le_missing_yes" if self.tree.missing_yes[node] else "le_missing_no"
+        return SourceLine(op, indent, name, value=self.thresholds[node])
+
+    def _derived(self, node: int, number: int, indent: Code) -> SourceLine:
+        """A question to a derived column: a short sum is written out, others are called."""
+        side = "missing_yes" if self.tree.missing_yes[node] else "missing_no"
+        terms = inline_terms(self.derived, number, self.columns)
+        if terms is None:
+            told = words(self.derived, number, self.columns)
+            return SourceLine(f"derived_{side}", indent, words=told, at=number)
+        threshold = self.derived.threshold[self.derived.test_start[number]]
+        return SourceLine(f"sum_{side}", indent, value=float_literal(threshold), terms=terms)
+
+
+# ---------------------------------------------------------------- source sets
+
+_FEW = 4
+"""Sets of more codes become bit masks."""
+
+
+def with_sets(
+    functions: Sequence[SourceFunction],
+) -> tuple[list[SourceFunction], npt.NDArray[np.uint32]]:
+    """Turn the lines that ask large sets into look-ups, ``in_set``.
+
+    Returns
+    -------
+    functions : list of SourceFunction
+        ``at`` of such a line is where its set starts in `words`.
+    words : (words,) uint32
+        See `treekit.export.lowering`.
+    """
+    sets = [line.codes for f in functions for line in f.lines if len(line.codes) > _FEW]
+    starts = np.cumsum([0, *map(len, sets)])
+    words, offsets = set_words(starts, np.array([c for codes in sets for c in codes], np.int64))
+    offset = iter(offsets.tolist())
+
+    def looked_up(line: SourceLine) -> SourceLine:
+        asks_set = len(line.codes) > _FEW
+        return replace(line, op="in_set", at=next(offset)) if asks_set else line
+
+    made = [replace(f, lines=tuple(map(looked_up, f.lines))) for f in functions]
+    return made, words

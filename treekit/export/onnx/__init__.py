@@ -1,0 +1,249 @@
+"""ONNX: one graph of operators that every runtime has, exact at every step.
+
+Inputs (setting ``inputs``): ``tensor`` is one ``X`` (N, features) of the model's
+input type: numbers, and the code of each category (its position in the
+vocabulary, which the metadata holds).  NaN is missing; a code outside the
+vocabulary, or one that is not whole, is an unseen category.  ``columns`` is one
+input (N, 1) for each column, texts for categories (`treekit.export.onnx.inputs`).
+
+Between them and the trees, in modules of their own: codes that are none become
+NaN, and refused cells make the run an error (`onnx_inputs`); oblique splits and
+surrogates become derived columns (`onnx_derived`).  The trees give ``exact_sums``
+(`onnx_sums`: tree operators; `onnx_fractional`: masses, where rows divide), which
+ArgMax, Div and links turn into answers (`onnx_answers`, `onnx_links`).  A runtime
+profile chooses among operators (`onnx_profile`).
+
+Outputs: ``label`` (N,) and ``probabilities`` double (N, classes), or ``value``
+double (N,).  A model of several outputs has ``label_0``, ``probabilities_0``,
+``label_1`` and so on, or ``value`` (N, outputs).  On demand ``leaf`` and ``path``
+(`onnx_leaves`), and maps in place of probabilities: those are float32, as ONNX has
+no others, so that they are the probabilities rounded.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treekit._version import __version__
+from treekit.contracts import Setting
+from treekit.errors import ExportError
+from treekit.export.onnx.answers import add_labels, add_numbers
+from treekit.export.onnx.graph import (
+    DOUBLES,
+    MARKS,
+    MEMBERS,
+    ML_DOMAIN,
+    NEWEST_OPSET,
+    OLDEST_OPSET,
+    Ability,
+    Graph,
+    checked_content,
+    choose_profile,
+)
+from treekit.export.onnx.inputs import add_columns, add_inputs, input_names, tells_marks
+from treekit.export.onnx.special_splits import add_derived, add_largest, add_masses
+from treekit.export.onnx.sums import Lowered, add_tree_sums, lowered
+from treekit.export.onnx.trees import add_leaves, add_paths
+from treekit.model.model import Model
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+__all__ = [
+    "ONNX_SETTINGS",
+    "add_sums",
+    "export_onnx",
+]
+
+ONNX_SETTINGS = (
+    Setting(
+        "target_runtime",
+        "",
+        "the oldest onnxruntime that must run the file, like 1.20; empty: 1.12 (2022), or the "
+        "oldest that has what the model needs",
+    ),
+    Setting(
+        "opset",
+        None,
+        "version of the standard operators; none: that of target_runtime",
+        type=int,
+        minimum=OLDEST_OPSET,
+        maximum=NEWEST_OPSET,
+    ),
+    Setting(
+        "inputs",
+        "tensor",
+        "one tensor X of numbers and codes, or an input for each column, with texts as they are",
+        choices=("tensor", "columns"),
+    ),
+    Setting(
+        "zipmap",
+        False,
+        "give probabilities as a map of label to float32 for each row, as skl2onnx does",
+    ),
+    Setting(
+        "leaf",
+        False,
+        "an output more: the node number of the leaf of each tree",
+    ),
+    Setting(
+        "decision_path",
+        False,
+        "an output more: a text for each tree, 1 for each node on the row's way, else 0",
+    ),
+)
+
+
+def export_onnx(
+    model: Model,
+    name: str,
+    *,
+    target_runtime: str = "",
+    opset: int | None = None,
+    inputs: str = "tensor",
+    zipmap: bool = False,
+    leaf: bool = False,
+    decision_path: bool = False,
+) -> dict[str, bytes]:
+    """The model as one ONNX file, checked by ``onnx`` and run by ``onnxruntime``.
+
+    Parameters
+    ----------
+    model : Model
+        What its policies refuse makes the graph's run an error.
+    name : str
+        Stem of the file.
+    target_runtime, opset, inputs, zipmap, leaf, decision_path
+        See `ONNX_SETTINGS`.
+
+    Returns
+    -------
+    dict
+        ``{name + ".onnx": content}``.
+
+    Raises
+    ------
+    ExportError
+        If ONNX, or the runtime, cannot say what the model does; the message names it.
+    """
+    columns = inputs == "columns"
+    if zipmap and model.schema.task == "regression":
+        raise ExportError("onnx: zipmap=True maps classes to probabilities; this is a regression")
+    form = lowered(model)
+    profile = choose_profile(_needs(model, form, columns), target_runtime, opset)
+    graph = Graph(profile.opset, profile.ml_opset, model.schema.dtype)
+    places = _add_inputs(graph, model, columns)
+    clean = columns and not tells_marks(model)
+    reached = add_sums(graph, model, form, clean=clean, tell_leaves=leaf or decision_path)
+    if model.schema.task == "classification":
+        outputs = add_labels(graph, model, zipmap=zipmap)
+    else:
+        outputs = add_numbers(graph, model)
+    outputs += [add_leaves(graph, model, reached)] if leaf else []
+    outputs += [add_paths(graph, model, reached)] if decision_path else []
+    names = input_names(model.schema, [one.name for one in outputs]) if columns else ["X"]
+    metadata = _metadata(model) | {"treekit.runtime": f"onnxruntime {profile.runtime_text}"}
+    if columns:
+        of_inputs = dict(zip(names, model.schema.names, strict=True))
+        metadata["treekit.inputs"] = json.dumps(of_inputs)
+    proto = _proto(graph, places, outputs, names, metadata)
+    return {f"{name}.onnx": checked_content(proto, model, columns=columns)}
+
+
+def _needs(model: Model, form: Lowered, columns: bool) -> list[Ability]:
+    """What not every runtime has."""
+    asked = {
+        DOUBLES: model.schema.dtype == "float64",
+        MARKS: columns and tells_marks(model),
+        MEMBERS: form.chains_too_deep,
+    }
+    return [ability for ability, needed in asked.items() if needed]
+
+
+def _add_inputs(graph: Graph, model: Model, columns: bool) -> list[ValueInfoProto]:
+    from onnx import helper
+
+    if columns:
+        return add_columns(graph, model)
+    shape: list[str | int | None] = ["N", model.schema.n_features]
+    return [helper.make_tensor_value_info("X", graph.real_type, shape)]
+
+
+def add_sums(
+    graph: Graph,
+    model: Model,
+    form: Lowered | None = None,
+    *,
+    clean: bool = False,
+    tell_leaves: bool = False,
+) -> str:
+    """Add all from ``X`` (N, features) to ``exact_sums`` (N, values) double.
+
+    Parameters
+    ----------
+    form : Lowered, optional
+        What `lowered` makes of the model, for callers that need it as well.
+    clean : bool
+        Whether ``X`` holds nothing but codes of the vocabularies already.
+    tell_leaves : bool
+        Whether the leaves must be known.
+
+    Returns
+    -------
+    str
+        Name of (N, trees) int64, rows of `Model.units`; no matter unless asked for.
+    """
+    form = lowered(model) if form is None else form
+    columns = add_inputs(graph, model, clean=clean)
+    if form.derived.n_columns:
+        columns = add_derived(graph, form.derived, columns)
+    if model.missing == "fractional":
+        masses = add_masses(graph, model, columns, form.derived.column)
+        return add_largest(graph, model, masses) if tell_leaves else ""
+    return add_tree_sums(graph, model, form, columns, tell_leaves=tell_leaves)
+
+
+def _proto(
+    graph: Graph,
+    inputs: list[ValueInfoProto],
+    outputs: list[ValueInfoProto],
+    names: list[str],
+    metadata: dict[str, str],
+) -> ModelProto:
+    from onnx import helper
+
+    opsets = [helper.make_opsetid("", graph.opset), helper.make_opsetid(ML_DOMAIN, graph.ml_used)]
+    proto: ModelProto = helper.make_model(
+        graph.proto(inputs, outputs, names),
+        opset_imports=opsets,
+        # The oldest container that knows these operators, so that old runtimes read it.
+        ir_version=helper.find_min_ir_version_for(opsets),
+        producer_name="treekit",
+        producer_version=__version__,
+    )
+    helper.set_model_props(proto, metadata)
+    return proto
+
+
+def _metadata(model: Model) -> dict[str, str]:
+    """What a reader needs to fill the inputs and to read the answers, as ASCII text."""
+    schema = model.schema
+    units: dict[str, int | str]
+    if schema.task == "classification" and not model.margins:
+        units = {"trees": model.n_trees, "unit_total": model.unit_total}
+    else:
+        units = {"trees": model.n_trees, "divisor": model.divisor, "exponent": model.exponent}
+        units["link"] = model.link
+    policies = {name: getattr(model, name) for name in ("missing", "unknown", "voting", "combine")}
+    costs = None if model.costs is None else model.costs.tolist()
+    return {
+        "treekit.version": __version__,
+        "treekit.schema": json.dumps(msgspec.to_builtins(schema)),
+        "treekit.features": json.dumps(schema.names),
+        "treekit.classes": json.dumps(schema.classes),
+        "treekit.units": json.dumps(units),
+        "treekit.policies": json.dumps(policies | {"costs": costs}),
+    }

@@ -1,0 +1,459 @@
+"""Building an ONNX graph: operators and constants in order, under names of their own.
+
+Which operators an ONNX file may use: a runtime profile decides, in one place.
+
+onnxruntime's own table (docs/reference/compatibility.md) says which version
+knows which operators.  What it does not say was found by running every kind of
+graph in 1.15, 1.16, 1.18, 1.20 to 1.24, 1.27, 1.29 and 1.31:
+
+float64 inputs
+    exact since 1.15, the oldest tried, also in the tree operators of ai.onnx.ml 3:
+    thresholds one ulp apart, in every size of batch.
+``TreeEnsemble`` of ai.onnx.ml 5
+    unknown to 1.20, though it reads files of that version.  1.21 and 1.22 misread
+    tests of membership (58 of 60 random trees of such tests), and 1.23 trees that
+    mix tests (56 of 400 random models); from 1.24 on all 400 are right.
+
+An ONNX file, loaded and run before anyone gets it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Dtype
+from treekit.errors import ExportError
+from treekit.model.model import Model
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+__all__ = [
+    "DOUBLES",
+    "MARKS",
+    "MEMBERS",
+    "ML_DOMAIN",
+    "NEWEST_OPSET",
+    "OLDEST_OPSET",
+    "Ability",
+    "Graph",
+    "Profile",
+    "checked_content",
+    "choose_profile",
+]
+
+
+# ---------------------------------------------------------------- onnx graph
+
+ML_DOMAIN = "ai.onnx.ml"
+
+
+class Graph:
+    """Nodes and constants, collected in order, for versions of the two standard domains.
+
+    Parameters
+    ----------
+    opset, ml_opset : int
+        Versions of the standard operators and of ai.onnx.ml.
+    dtype : {"float32", "float64"}
+        Type of the columns, which is the model's input type.
+
+    Attributes
+    ----------
+    ml_used : int
+        The version of ai.onnx.ml that the operators added so far need.
+    """
+
+    def __init__(self, opset: int, ml_opset: int = 3, dtype: Dtype = "float32") -> None:
+        self.opset, self.ml_opset = opset, ml_opset
+        self.ml_used = 3
+        self.real = np.dtype(dtype)
+        self.nodes: list[NodeProto] = []
+        self._own: dict[str, TensorProto] = {}
+
+    @property
+    def real_type(self) -> int:
+        """ONNX's number for the type of the columns."""
+        from onnx import helper
+
+        return int(helper.np_dtype_to_tensor_dtype(self.real))
+
+    def constant(self, name: str, value: npt.NDArray[Any]) -> str:
+        """Add a constant; returns its name.
+
+        It may be added again, but no other under its name.
+        """
+        from onnx import numpy_helper
+
+        made = numpy_helper.from_array(value, name)
+        if name in self._own:
+            if self._own[name] != made:
+                raise ValueError(f"two constants of a graph are called {name!r}")
+            return name
+        self._own[name] = made
+        return name
+
+    @property
+    def constants(self) -> list[TensorProto]:
+        """All constants, in order."""
+        return list(self._own.values())
+
+    def texts(self, name: str, values: list[bytes]) -> str:
+        """Add a constant (texts,) of UTF-8 texts; returns its name."""
+        from onnx import TensorProto
+
+        kind = TensorProto.STRING
+        self._own[name] = TensorProto(
+            name=name, data_type=kind, dims=[len(values)], string_data=values
+        )
+        return name
+
+    def number(self, name: str, value: float) -> str:
+        """Add a constant of the columns' type; returns its name."""
+        return self.constant(name, np.array(value, dtype=self.real))
+
+    def constant_type(self, name: str) -> int:
+        """ONNX's number for the element type of a constant."""
+        return int(self._own[name].data_type)
+
+    def add(
+        self,
+        operator: str,
+        inputs: list[str],
+        output: str,
+        *,
+        attributes: tuple[AttributeProto, ...] = (),
+        **plain: Any,
+    ) -> str:
+        """Add an operator with one output; returns the output's name.
+
+        Large attributes come as `attributes`: `onnx.helper` looks at every element.
+        """
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(operator, inputs, [output], **plain))
+        self.nodes[-1].attribute.extend(attributes)
+        return output
+
+    def has(self, name: str) -> bool:
+        """Whether an operator gives `name`."""
+        return any(name in node.output for node in self.nodes)
+
+    def add_reduction(self, operator: str, numbers: str, output: str) -> str:
+        """Add ReduceMin or ReduceMax of each row of `numbers` (N, columns): (N, 1)."""
+        if self.opset < 18:
+            return self.add(operator, [numbers], output, axes=[1], keepdims=1)
+        axis = self.constant("second_axis", np.array([1]))
+        return self.add(operator, [numbers, axis], output, keepdims=1)
+
+    def add_look_up(
+        self,
+        codes: str,
+        features: npt.NDArray[np.int64],
+        replies: list[npt.NDArray[Any]],
+        missing: npt.NDArray[Any] | np.generic,
+        output: str,
+    ) -> str:
+        """Add tables over codes: (N, tables), of each row the reply to its code.
+
+        Parameters
+        ----------
+        codes : str
+            (N, columns): codes of the vocabulary, NaN = missing.
+        features : (tables,) int64
+            Column that each table is asked by.
+        replies : list of (levels,) arrays
+            One for each table.
+        missing : scalar, or (tables,) array
+            The reply to a missing value.
+        """
+        from onnx import TensorProto
+
+        sizes = np.array([len(reply) + 1 for reply in replies])
+        lost = np.broadcast_to(missing, len(replies))
+        entries = np.concatenate(
+            [np.append(none, reply) for none, reply in zip(lost, replies, strict=True)]
+        )
+        self.constant(f"{output}_features", features)
+        self.constant(f"{output}_starts", np.cumsum(sizes) - sizes)
+        self.constant(f"{output}_entries", entries.astype(missing.dtype))
+        self.number(f"{output}_absent", -1)
+        self.constant(f"{output}_first", np.array(1))
+        x = self.add("Gather", [codes, f"{output}_features"], f"{output}_x", axis=1)
+        self.add("Equal", [x, x], f"{output}_known")
+        self.add("Where", [f"{output}_known", x, f"{output}_absent"], f"{output}_code")
+        self.add("Cast", [f"{output}_code"], f"{output}_whole", to=TensorProto.INT64)
+        self.add("Add", [f"{output}_whole", f"{output}_first"], f"{output}_entry")
+        self.add("Add", [f"{output}_entry", f"{output}_starts"], f"{output}_at")
+        return self.add("Gather", [f"{output}_entries", f"{output}_at"], output, axis=0)
+
+    def proto(
+        self, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto], names: list[str]
+    ) -> GraphProto:
+        """The graph, with the constants that it uses.
+
+        Parameters
+        ----------
+        inputs, outputs : list of ValueInfoProto
+            Under the names that the operators know them by.
+        names : list of str
+            What the inputs are called instead: names of columns, which may be any
+            but those of outputs.  What else is called so gets another name.
+        """
+        from onnx import helper
+
+        used = {name for node in self.nodes for name in node.input}
+        constants = [one for one in self.constants if one.name in used]
+        new = self._new_names(inputs, names)
+        for place in inputs:
+            place.name = new.get(place.name, place.name)
+        for constant in constants:
+            constant.name = new.get(constant.name, constant.name)
+        for node in self.nodes:
+            node.input[:] = [new.get(name, name) for name in node.input]
+            node.output[:] = [new.get(name, name) for name in node.output]
+        graph: GraphProto = helper.make_graph(
+            self.nodes, "treekit", inputs, outputs, initializer=constants
+        )
+        return graph
+
+    def _new_names(self, inputs: list[ValueInfoProto], names: list[str]) -> dict[str, str]:
+        """The name of each input, and of whatever else is called as one."""
+        new = {one.name: name for one, name in zip(inputs, names, strict=True)}
+        own = {one.name for one in self.constants}
+        own |= {name for node in self.nodes for name in node.output}
+        taken = set(names)
+        for name in sorted(own & taken):
+            other = name + "'"
+            while other in own or other in taken:
+                other += "'"
+            taken.add(other)
+            new[name] = other
+        return new
+
+
+# ---------------------------------------------------------------- onnx profile
+
+Version = tuple[int, int]
+
+OLDEST_OPSET, NEWEST_OPSET = 13, 21
+_USUAL_OPSET = 17
+_RELEASES: tuple[tuple[Version, int], ...] = (
+    ((1, 12), 17),
+    ((1, 14), 18),
+    ((1, 16), 19),
+    ((1, 17), 20),
+    ((1, 18), 21),
+)
+"""Standard operators that an onnxruntime knows, up to the newest that treekit writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """What a graph may need that not every runtime has."""
+
+    what: str
+    since: Version = (1, 12)
+    opset: int = OLDEST_OPSET
+    ml_opset: int = 3
+
+
+DOUBLES = Ability("inputs and thresholds in float64", since=(1, 15))
+MARKS = Ability(
+    "telling texts that mean missing from unseen categories (inputs='columns' with "
+    "unknown='error')",
+    since=(1, 17),
+    opset=20,
+)
+MEMBERS = Ability(
+    "category sets so large that each must be a single test", since=(1, 24), ml_opset=5
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The operators of one file.
+
+    Attributes
+    ----------
+    runtime : (int, int)
+        The oldest onnxruntime that the file is for.
+    opset : int
+        Version of the standard operators.
+    ml_opset : int
+        Version of ai.onnx.ml: 3, or 5 with `TreeEnsemble`.
+    """
+
+    runtime: Version = (1, 12)
+    opset: int = _USUAL_OPSET
+    ml_opset: int = 3
+
+    @property
+    def runtime_text(self) -> str:
+        """The oldest onnxruntime, as people write it."""
+        return _text(self.runtime)
+
+
+def choose_profile(
+    needs: Sequence[Ability], target_runtime: str = "", opset: int | None = None
+) -> Profile:
+    """The operators for a model that needs `needs`.
+
+    Parameters
+    ----------
+    needs : sequence of Ability
+    target_runtime : str
+        An onnxruntime version, of which the file may use all that is proved;
+        empty: whatever reaches most runtimes.
+    opset : int, optional
+        Version of the standard operators, in place of the profile's.
+
+    Raises
+    ------
+    ExportError
+        If the runtime, or the operators, cannot do what the model needs.
+    """
+    named = bool(target_runtime)
+    runtime = _parsed(target_runtime) if named else _oldest(needs, opset)
+    for need in needs:
+        if runtime < need.since:
+            raise ExportError(
+                f"onnx: this model needs {need.what}, which onnxruntime {_text(runtime)} cannot "
+                f"run: the oldest that can is {_text(need.since)}"
+            )
+        if opset is not None and opset < need.opset:
+            raise ExportError(
+                f"onnx: this model needs {need.what}, which the operators of opset={opset} do "
+                f"not have: give opset={need.opset} or more"
+            )
+    newest = max(known for since, known in _RELEASES if since <= runtime)
+    if opset is not None and opset > newest:
+        raise ExportError(
+            f"onnx: onnxruntime {_text(runtime)} knows the standard operators up to version "
+            f"{newest}, and opset is {opset}: lower it, or name a newer target_runtime"
+        )
+    usual = newest if named else max([_USUAL_OPSET, *(need.opset for need in needs)])
+    ml_opset = max([3, *(need.ml_opset for need in needs)])
+    if named and runtime >= MEMBERS.since:
+        ml_opset = MEMBERS.ml_opset
+    return Profile(runtime, usual if opset is None else opset, ml_opset)
+
+
+def _oldest(needs: Sequence[Ability], opset: int | None) -> Version:
+    """The oldest runtime that has all of it."""
+    knows = [since for since, known in _RELEASES if opset is None or known >= opset]
+    if not knows:
+        raise ExportError(
+            f"onnx: opset {opset} is newer than what treekit writes, {_RELEASES[-1][1]}"
+        )
+    return max([knows[0], *(need.since for need in needs)])
+
+
+def _parsed(text: str) -> Version:
+    numbers = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?", text.strip(), re.ASCII)
+    if numbers is None:
+        raise ExportError(
+            f"onnx: target_runtime is {text!r}, which is no version of onnxruntime: write it "
+            "like '1.20'"
+        )
+    version = int(numbers[1]), int(numbers[2])
+    oldest = _RELEASES[0][0]
+    if version < oldest:
+        raise ExportError(
+            f"onnx: onnxruntime {_text(version)} lacks operators of these graphs; the oldest "
+            f"target_runtime is {_text(oldest)}"
+        )
+    return version
+
+
+def _text(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+# ---------------------------------------------------------------- onnx check
+
+_MOST_BYTES = 2**31 - 1
+
+
+def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
+    """The file's content, after ``onnx`` checked it and ``onnxruntime`` ran it.
+
+    It runs on no row, on one whose cells are all known and on one whose cells
+    are all missing; what the model refuses it must refuse.
+
+    Parameters
+    ----------
+    columns : bool
+        Whether there is an input for each column.
+
+    Raises
+    ------
+    ExportError
+        If a library refuses the graph, or it answers otherwise.
+    """
+    import onnx
+    import onnxruntime
+
+    if proto.ByteSize() > _MOST_BYTES:
+        raise ExportError(
+            f"onnx: the file would have {proto.ByteSize():,} bytes, and a protobuf file holds up "
+            "to 2 GiB: train fewer or smaller trees"
+        )
+    content: bytes = proto.SerializeToString(deterministic=True)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors arrive as exceptions
+    try:
+        onnx.checker.check_model(content, full_check=True)
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        _require_rows(session, model, 0, columns)
+        if all(column.kind == "numeric" or column.levels for column in model.schema.columns):
+            _require_rows(session, model, 1, columns)
+    except ExportError:
+        raise
+    except Exception as error:  # each library has its own kinds, some bare RuntimeErrors
+        raise ExportError(f"onnx: the graph was refused when it was checked: {error}") from error
+    try:
+        _require_rows(session, model, 1, columns, missing=True)
+    except ExportError:
+        raise
+    except Exception as error:
+        if model.missing != "error" and model.unknown != "error":
+            raise ExportError(f"onnx: the graph refuses missing values: {error}") from error
+    else:
+        if model.missing == "error":
+            raise ExportError("onnx: the graph answers missing values, which the model refuses")
+    return content
+
+
+def _require_rows(
+    session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool = False
+) -> None:
+    """Run rows that are all alike, and look at the number of answers."""
+    told = session.run(None, _feeds(session, model, n_rows, columns, missing=missing))
+    for output, answers in zip(session.get_outputs(), told, strict=True):
+        if len(answers) != n_rows:
+            raise ExportError(
+                f"onnx: {output.name!r} holds {len(answers)} answers to {n_rows} rows"
+            )
+
+
+def _feeds(
+    session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool
+) -> dict[str, Any]:
+    """Zeros, or nothing but missing values, for one tensor or for columns."""
+    schema, cell = model.schema, np.nan if missing else 0.0
+    if not columns:
+        return {"X": np.full((n_rows, schema.n_features), cell, schema.dtype)}
+    feeds: dict[str, Any] = {}
+    for one, column in zip(session.get_inputs(), schema.columns, strict=True):
+        text = "" if missing or not column.levels else column.levels[0]
+        nominal = column.kind == "nominal"
+        value, kind = (text, object) if nominal else (cell, schema.dtype)
+        feeds[one.name] = np.full((n_rows, 1), value, dtype=kind)
+    return feeds

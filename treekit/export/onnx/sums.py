@@ -1,0 +1,270 @@
+"""``exact_sums``: the integers of the leaves, added up over the trees of an ONNX graph.
+
+Two ways, of which the smaller file is taken:
+
+a number a class
+    each leaf adds its integers to float32 sums of the tree operator, in limbs so
+    short that each sum stays within 2**24: exact in any order, batch and number
+    of threads.  Limbs are joined in double.  Integers that are 0 cost nothing.
+    Of two classes only the second is added up: a third faster in batches.
+a row a tree
+    each leaf says only which it is, in a target of its tree; Gather fetches its
+    integers and ReduceSum adds them, in 32 or 64 bits.  ``TreeEnsemble``, whose
+    leaves hold one number each, and outputs that tell leaves, need it.  While it
+    runs it holds some 20 bytes for each row of a batch and tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.errors import ExportError
+from treekit.export.lowering import LoweredTree, Step, lower
+from treekit.export.onnx.graph import Graph
+from treekit.export.onnx.trees import OnnxNodes, add_regressor, add_tree_ensemble, onnx_nodes
+from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.model import Model
+from treekit.model.tree import MAX_DEPTH
+
+__all__ = [
+    "Lowered",
+    "add_tree_sums",
+    "adds_second_class",
+    "lowered",
+]
+
+_EXACT = 2**24
+"""Whole numbers up to it are exact in float32."""
+
+_CELLS = 1024
+"""Integers of a row that are fetched at once, so that memory stays bounded."""
+
+_NODE, _ENTRY, _NODE_5 = 28, 11, 12
+"""Bytes, on average: a node of the regressor, a number of a leaf, a node of `TreeEnsemble`."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A model's trees as tree operators take them.
+
+    Attributes
+    ----------
+    derived : DerivedColumns
+    trees : tuple of LoweredTree
+        Empty if rows divide at missing values.
+    """
+
+    derived: DerivedColumns
+    trees: tuple[LoweredTree, ...]
+
+    @cached_property
+    def nodes(self) -> OnnxNodes:
+        """Nodes of the trees, with a chain of tests for each set."""
+        return onnx_nodes(self.trees)
+
+    @property
+    def chains_too_deep(self) -> bool:
+        """Whether sets must be single tests."""
+        return bool(self.trees) and self.nodes.depth > MAX_DEPTH
+
+
+def lowered(model: Model) -> Lowered:
+    """Lower the trees of a model, unless its rows divide."""
+    derived = derive(model)
+    if model.missing == "fractional":
+        return Lowered(derived, ())
+    trees = lower(model, derived)
+    deepest = max(tree.depth for tree in trees)
+    if deepest > MAX_DEPTH:
+        raise ExportError(
+            f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs {deepest} "
+            "(a multiway split counts a test for each branch): set max_depth"
+        )
+    return Lowered(derived, trees)
+
+
+def add_tree_sums(
+    graph: Graph, model: Model, form: Lowered, columns: str, *, tell_leaves: bool
+) -> str:
+    """Add ``exact_sums`` (N, values) double; returns the name of the leaves reached.
+
+    Parameters
+    ----------
+    columns : str
+        (N, features + derived).
+    tell_leaves : bool
+        Whether the leaves must be known.
+
+    Returns
+    -------
+    str
+        (N, trees) int64: rows of `Model.units`; empty if they are not known.
+    """
+    if form.chains_too_deep and graph.ml_opset < 5:
+        raise ExportError(
+            f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs "
+            f"{form.nodes.depth} without sets (ai.onnx.ml 5): set max_depth"
+        )
+    limbs = _limbs(model.units, model.n_trees)
+    must = tell_leaves or form.chains_too_deep
+    countable = int(np.diff(model.leaf_offsets).max()) <= _EXACT
+    if must and not countable:
+        raise ExportError(f"onnx: a tree has more than {_EXACT} leaves: set max_depth")
+    if must or (countable and _rows_are_better(graph, model, form, limbs)):
+        reached = _add_reached(graph, model, form, columns)
+        _add_fetched(graph, model, reached)
+        return reached
+    _add_numbers(graph, model, form.nodes, limbs, columns)
+    return ""
+
+
+def _rows_are_better(
+    graph: Graph, model: Model, form: Lowered, limbs: list[npt.NDArray[np.int64]]
+) -> bool:
+    """Whether a row a tree makes the smaller file; with the older operator, half as large.
+
+    Less would not be worth its memory.
+    """
+    wide = graph.real.itemsize // 4
+    numbers = sum(int(np.count_nonzero(limb)) for limb in limbs)
+    regressor = len(form.nodes.tree) * _NODE
+    fetched = model.units.size * _integers(model).itemsize
+    if graph.ml_opset >= 5:
+        ensemble = model.n_nodes * _NODE_5 * wide
+        return ensemble + fetched < regressor + numbers * _ENTRY * wide
+    of_leaves = len(model.units) * _ENTRY * wide
+    return 2 * (regressor + of_leaves + fetched) < regressor + numbers * _ENTRY * wide
+
+
+def _integers(model: Model) -> np.dtype[np.signedinteger]:
+    """The narrower of two types that hold any sum over the trees."""
+    most = int(np.abs(model.units).max(initial=0)) * model.n_trees
+    return np.dtype(np.int32 if most < 2**31 else np.int64)
+
+
+# ------------------------------------------------------------------ a number a class
+
+
+def _limbs(units: npt.NDArray[np.int64], n_trees: int) -> list[npt.NDArray[np.int64]]:
+    """The integers in as few digits as sums in float32 allow, the lowest first.
+
+    ``v == limbs[0] + base * limbs[1] + base**2 * limbs[2] + ...``, and `n_trees`
+    times any limb is within 2**24; the base is that of `_base`.
+    """
+    base, limbs, rest = _base(n_trees), [], units
+    while int(np.abs(rest).max(initial=0)) * n_trees > _EXACT:
+        high = (rest + base // 2) // base
+        limbs.append(rest - high * base)
+        rest = high
+    return [*limbs, rest]
+
+
+def _base(n_trees: int) -> int:
+    """The largest power of two whose half fits `n_trees` times."""
+    return 2 << (_EXACT // n_trees).bit_length() - 1
+
+
+def _add_numbers(
+    graph: Graph,
+    model: Model,
+    nodes: OnnxNodes,
+    limbs: list[npt.NDArray[np.int64]],
+    columns: str,
+) -> None:
+    """Add ``exact_sums`` as one product of the operator's sums, where no order rounds it.
+
+    One number a leaf is faster than two: of two classes only the second is added up.
+    """
+    from onnx import TensorProto
+
+    n_trees, width = model.n_trees, model.schema.n_values
+    base = float(_base(n_trees))
+    product = np.vstack([np.eye(width) * base**number for number in range(len(limbs))])
+    units = np.hstack([limb[nodes.row] for limb in limbs])
+    rest = np.zeros(width)
+    if adds_second_class(model):
+        units, product, rest = units[:, 1:], np.array([[-1.0, 1.0]]), np.array([1.0, 0.0])
+        rest *= model.unit_total
+    kept = units != 0
+    kept[:, 0] |= ~kept.any(axis=1)  # a leaf without any target is malformed
+    leaf, target = np.nonzero(kept)
+    add_regressor(graph, columns, nodes, leaf, target, units[kept], units.shape[1], "sums")
+    if product.shape == (width, width) and not rest.any():
+        graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
+        return
+    graph.add("Cast", ["sums"], "sums_of_limbs", to=TensorProto.DOUBLE)
+    most = np.abs(units).max(axis=0, initial=0) * float(n_trees)
+    if (most @ np.abs(product) + np.abs(rest)).max() <= 2.0**53:
+        graph.constant("product", product)
+        graph.constant("rest", rest)
+        graph.add("Gemm", ["sums_of_limbs", "product", "rest"], "exact_sums")
+        return
+    total = ""
+    graph.constant("base", np.array(base))
+    for number in range(len(limbs) - 1, -1, -1):
+        graph.constant(f"limb_{number}_of", number * width + np.arange(width))
+        limb = graph.add("Gather", ["sums_of_limbs", f"limb_{number}_of"], f"limb_{number}", axis=1)
+        if total:
+            graph.add("Mul", [total, "base"], f"shifted_{number}")
+            name = f"total_{number}" if number else "exact_sums"
+            limb = graph.add("Add", [f"shifted_{number}", limb], name)
+        total = limb
+
+
+def adds_second_class(model: Model) -> bool:
+    """Whether the trees of two classes add up the votes of the second alone.
+
+    Those of the first are the rest of all votes.
+    """
+    single = model.schema.task == "classification" and len(model.schema.outputs) == 1
+    return (
+        single and not model.margins and model.schema.n_values == 2 and (model.unit_total <= _EXACT)
+    )
+
+
+# ------------------------------------------------------------------ a row a tree
+
+
+def _add_reached(graph: Graph, model: Model, form: Lowered, columns: str) -> str:
+    """(N, trees) int64: the row of `Model.units` that each row reaches in each tree."""
+    from onnx import TensorProto
+
+    own = [tree.leaf[tree.kind == Step.LEAF] for tree in form.trees]
+    tree = np.repeat(np.arange(len(own)), [len(leaves) for leaves in own])
+    number = np.concatenate(own) - model.leaf_offsets[tree]
+    if graph.ml_opset >= 5:
+        add_tree_ensemble(graph, columns, form.trees, number, model.schema.n_levels, "leaf_numbers")
+    else:
+        every = np.arange(len(number))
+        add_regressor(
+            graph, columns, form.nodes, every, tree, number, model.n_trees, "leaf_numbers"
+        )
+    graph.constant("first_leaf", model.leaf_offsets[:-1])
+    graph.add("Cast", ["leaf_numbers"], "whole_leaf_numbers", to=TensorProto.INT64)
+    return graph.add("Add", ["whole_leaf_numbers", "first_leaf"], "reached_leaves")
+
+
+def _add_fetched(graph: Graph, model: Model, reached: str) -> None:
+    """``exact_sums`` of the leaves reached; integers add up to the same in any order."""
+    from onnx import TensorProto
+
+    graph.constant("units", model.units.astype(_integers(model)))
+    graph.constant("over_trees", np.array([1]))
+    size = max(_CELLS // model.schema.n_values, 1)
+    total = ""
+    for number, first in enumerate(range(0, model.n_trees, size)):
+        some = reached
+        if size < model.n_trees:
+            of = np.arange(first, min(first + size, model.n_trees))
+            graph.constant(f"trees_{number}", of)
+            some = graph.add("Gather", [reached, f"trees_{number}"], f"leaves_{number}", axis=1)
+        graph.add("Gather", ["units", some], f"units_{number}", axis=0)
+        part = graph.add(
+            "ReduceSum", [f"units_{number}", "over_trees"], f"units_of_{number}", keepdims=0
+        )
+        total = graph.add("Add", [total, part], f"units_to_{number}") if total else part
+    graph.add("Cast", [total], "exact_sums", to=TensorProto.DOUBLE)

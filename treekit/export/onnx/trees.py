@@ -1,0 +1,470 @@
+"""ONNX's tree operators: nodes of all trees as attributes, each leaf with its numbers.
+
+``TreeEnsembleRegressor`` of ai.onnx.ml 3 (`add_regressor`) gives float32 sums; a
+leaf may have a number for any of the targets.  ``TreeEnsemble`` of ai.onnx.ml 5
+(`add_tree_ensemble`) sums in the type of its inputs, needs a third of the bytes,
+and has tests of membership; a leaf has one number.  The classifier operator is
+not used: with two classes onnxruntime gives wrong labels.
+
+Lowered trees as the node lists of ONNX's tree operators.
+
+Every question becomes ``BRANCH_LEQ``, the one mode that every runtime has
+always run right:
+
+LE
+    as it is, ``nodes_missing_value_tracks_true`` where missing values say yes.
+MISSING
+    ``x <= inf``, branches exchanged: only NaN fails it.
+IN
+    a chain of one test a boundary between members and others.  Codes count
+    up, so ``x <= bound`` cuts them off run by run, and NaN falls through to the
+    end of the chain: the no branch.  Codes must be clean by then, whole numbers
+    of the vocabulary or NaN; `treekit.export.onnx` puts that in front.
+
+Why not a chain of ``BRANCH_EQ``, one test a member: onnxruntime 1.21 and 1.22
+merge such chains and then misread trees that hold nothing else (1,253 of 6,060
+random batches wrong; none in 1.20 and 1.31).  A range of any length also costs
+two tests at most, and no set more than two a member.
+
+The tests of a chain share their targets.  Only true branches do: onnxruntime
+lays out false branches first and refuses a shared one.
+
+Outputs that tell where a row ends: the leaf of each tree, and the way to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.errors import ExportError
+from treekit.export.lowering import LoweredTree, Step
+from treekit.export.onnx.graph import ML_DOMAIN, Graph
+from treekit.model.model import Model
+from treekit.model.tree import Tree
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, ValueInfoProto
+
+__all__ = [
+    "OnnxNodes",
+    "add_leaves",
+    "add_paths",
+    "add_regressor",
+    "add_tree_ensemble",
+    "onnx_nodes",
+]
+
+
+# ---------------------------------------------------------------- onnx trees
+
+_SUM, _NONE = 1, 0
+_LEQ, _GTE, _GT, _MEMBER = 0, 2, 3, 6
+"""Numbers of the modes of ``TreeEnsemble``."""
+
+
+def add_regressor(
+    graph: Graph,
+    columns: str,
+    nodes: OnnxNodes,
+    leaf: npt.NDArray[np.int64],
+    target: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.int64],
+    n_targets: int,
+    output: str,
+) -> str:
+    """Add ``TreeEnsembleRegressor``: (N, targets) float32 sums over the trees.
+
+    Parameters
+    ----------
+    columns : str
+        (N, columns) of the graph's type.
+    leaf : (entries,) int64
+        Position among the leaves of all trees, ascending; each leaf at least once.
+    target, weight : (entries,) int64
+        What the leaf adds to which target.
+    """
+    at = np.flatnonzero(nodes.is_leaf)[leaf]
+    modes = np.array([b"BRANCH_LEQ", b"LEAF"], dtype=object)[nodes.is_leaf.astype(np.int64)]
+    double = graph.real == np.float64
+    numbers = _doubles if double else _floats
+    end = "_as_tensor" if double else ""
+    return graph.add(
+        "TreeEnsembleRegressor",
+        [columns],
+        output,
+        attributes=(
+            _ints("nodes_treeids", nodes.tree),
+            _ints("nodes_nodeids", nodes.node),
+            _ints("nodes_featureids", nodes.feature),
+            _strings("nodes_modes", modes),
+            numbers(f"nodes_values{end}", nodes.value),
+            _ints("nodes_missing_value_tracks_true", nodes.missing_true),
+            _ints("nodes_truenodeids", nodes.true),
+            _ints("nodes_falsenodeids", nodes.false),
+            _ints("target_treeids", nodes.tree[at]),
+            _ints("target_nodeids", nodes.node[at]),
+            _ints("target_ids", target),
+            numbers(f"target_weights{end}", weight),
+        ),
+        domain=ML_DOMAIN,
+        n_targets=n_targets,
+        aggregate_function="SUM",
+        post_transform="NONE",
+    )
+
+
+def add_tree_ensemble(
+    graph: Graph,
+    columns: str,
+    trees: tuple[LoweredTree, ...],
+    number: npt.NDArray[np.int64],
+    n_levels: npt.NDArray[np.int64],
+    output: str,
+) -> str:
+    """Add ``TreeEnsemble``: (N, trees), the number of the leaf that a row reaches in each tree.
+
+    Inner nodes are in pre-order, the true branch first.  A test "is it missing?"
+    is ``x > inf`` where missing tracks true.  A set is a single test: ``x <= code``
+    or ``x >= code`` if it holds the first codes or the last, else of membership.
+
+    Parameters
+    ----------
+    number : (leaves,) int64
+        Of the leaves of all lowered trees, in order.
+    n_levels : (features,) int64
+        Size of each vocabulary.
+    """
+    graph.ml_used = 5
+    table = _Table(trees)
+    kind = table.kind
+    mode = np.select([kind == Step.MISSING, kind == Step.IN], [_GT, _MEMBER], _LEQ)
+    split = np.where(kind == Step.MISSING, np.inf, np.where(kind == Step.LE, table.threshold, 0.0))
+    first, last, size = table.sets
+    run = np.flatnonzero(kind == Step.IN)
+    joined = last - first + 1 == size
+    low = joined & (first == 0)
+    high = joined & ~low & (last == n_levels[table.feature[run]] - 1)
+    mode[run[low]], split[run[low]] = _LEQ, last[low]
+    mode[run[high]], split[run[high]] = _GTE, first[high]
+    members = np.repeat(~(low | high), size + 1)
+    values = table.members[members].astype(graph.real)
+    return graph.add(
+        "TreeEnsemble",
+        [columns],
+        output,
+        attributes=(
+            _ints("nodes_featureids", table.feature),
+            _tensor("nodes_modes", mode.astype(np.uint8)),
+            _tensor("nodes_splits", split.astype(graph.real)),
+            *([_tensor("membership_values", values)] if len(values) else []),
+            _ints("nodes_missing_value_tracks_true", table.missing_true),
+            _ints("nodes_truenodeids", table.true),
+            _ints("nodes_trueleafs", table.true_is_leaf),
+            _ints("nodes_falsenodeids", table.false),
+            _ints("nodes_falseleafs", table.false_is_leaf),
+            _ints("leaf_targetids", table.tree_of_leaf),
+            _tensor("leaf_weights", number[table.leaf].astype(graph.real)),
+            _ints("tree_roots", table.root),
+        ),
+        domain=ML_DOMAIN,
+        n_targets=len(trees),
+        aggregate_function=_SUM,
+        post_transform=_NONE,
+    )
+
+
+class _Table:
+    """Inner nodes and leaves apart, of all trees.
+
+    A tree of one leaf gets a node above it, and its leaf a second time: up to 1.29
+    onnxruntime misreads a tree both of whose branches lead to one leaf.
+
+    Attributes
+    ----------
+    leaf : (written leaves,) int64
+        Position among the leaves of all lowered trees.
+    """
+
+    def __init__(self, trees: tuple[LoweredTree, ...]) -> None:
+        counts = np.array([tree.n_nodes for tree in trees])
+        first = np.cumsum(counts) - counts
+        kind = np.concatenate([tree.kind for tree in trees])
+        yes = np.concatenate([tree.yes + at for tree, at in zip(trees, first, strict=True)])
+        no = np.concatenate([tree.no + at for tree, at in zip(trees, first, strict=True)])
+        is_leaf = kind == Step.LEAF
+        lone = np.zeros(len(kind), dtype=np.bool_)
+        lone[first] = counts == 1
+        yes[lone] = no[lone] = np.flatnonzero(lone)
+        inner = np.flatnonzero(~is_leaf | lone)
+        number = np.cumsum(~is_leaf | lone) - 1  # of inner nodes
+        leaf = np.cumsum(is_leaf + lone.astype(np.int64)) - 1
+        self.root = number[first]
+        self.kind = np.where(lone, Step.LE, kind)[inner]
+        self.threshold = self._each(trees, "threshold", lone, 0.0)[inner]
+        self.feature = self._each(trees, "feature", lone, 0)[inner]
+        self.missing_true = self._each(trees, "missing_yes", lone, False)[inner]
+        self.true_is_leaf, self.false_is_leaf = is_leaf[yes[inner]], is_leaf[no[inner]]
+        first_leaf = leaf[yes[inner]] - lone[inner]
+        self.true = np.where(self.true_is_leaf, first_leaf, number[yes[inner]])
+        self.false = np.where(self.false_is_leaf, leaf[no[inner]], number[no[inner]])
+        self.leaf = np.repeat(np.arange(np.count_nonzero(is_leaf)), 1 + lone[is_leaf])
+        tree = np.repeat(np.arange(len(trees)), counts)
+        self.tree_of_leaf = tree[is_leaf][self.leaf]
+        self.sets, self.members = self._sets(trees)
+
+    @staticmethod
+    def _each(
+        trees: tuple[LoweredTree, ...], name: str, lone: npt.NDArray[np.bool_], other: Any
+    ) -> npt.NDArray[Any]:
+        return np.where(lone, other, np.concatenate([getattr(tree, name) for tree in trees]))
+
+    @staticmethod
+    def _sets(trees: tuple[LoweredTree, ...]) -> tuple[tuple[Any, Any, Any], npt.NDArray[Any]]:
+        """First and last code, and size, of each set; and all codes, a NaN behind each set."""
+        codes = np.concatenate([tree.set_codes for tree in trees]).astype(np.float64)
+        size = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
+        end = np.cumsum(size)
+        members = np.insert(codes, end, np.nan)
+        return (codes[end - size], codes[end - 1], size), members
+
+
+# `onnx.helper.make_attribute` looks at every element; these take arrays whole.
+
+
+def _ints(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+    from onnx import AttributeProto
+
+    return AttributeProto(
+        name=name, type=AttributeProto.INTS, ints=values.astype(np.int64).tolist()
+    )
+
+
+def _floats(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+    from onnx import AttributeProto
+
+    return AttributeProto(
+        name=name, type=AttributeProto.FLOATS, floats=values.astype(np.float32).tolist()
+    )
+
+
+def _doubles(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+    return _tensor(name, values.astype(np.float64))
+
+
+def _strings(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+    from onnx import AttributeProto
+
+    return AttributeProto(name=name, type=AttributeProto.STRINGS, strings=values.tolist())
+
+
+def _tensor(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+    from onnx import AttributeProto, numpy_helper
+
+    return AttributeProto(
+        name=name, type=AttributeProto.TENSOR, t=numpy_helper.from_array(values, name)
+    )
+
+
+# ---------------------------------------------------------------- onnx nodes
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNodes:
+    """Nodes of all trees, one tree after the other, each tree's root first.
+
+    Attributes
+    ----------
+    tree, node : (m,) int64
+        Number of the tree, and of the node within it.
+    is_leaf : (m,) bool
+        Leaves; all others are ``BRANCH_LEQ``.
+    feature : (m,) int64
+        0 in leaves.
+    value : (m,) float64
+        Threshold, a number of the model's input type; 0 in leaves.
+    missing_true : (m,) bool
+        Whether NaN takes the true branch.
+    true, false : (m,) int64
+        Numbers within the tree; 0 in leaves.
+    row : (leaves,) int64
+        Row of `Model.units` of each leaf, in order.
+    depth : int
+        Edges from a root to the deepest leaf, each test of a chain counted.
+    """
+
+    tree: npt.NDArray[np.int64]
+    node: npt.NDArray[np.int64]
+    is_leaf: npt.NDArray[np.bool_]
+    feature: npt.NDArray[np.int64]
+    value: npt.NDArray[np.float64]
+    missing_true: npt.NDArray[np.bool_]
+    true: npt.NDArray[np.int64]
+    false: npt.NDArray[np.int64]
+    row: npt.NDArray[np.int64]
+    depth: int
+
+
+def onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
+    """The nodes of lowered trees; whole-array work only."""
+    counts = np.array([tree.n_nodes for tree in trees], dtype=np.int64)
+    first = np.cumsum(counts) - counts  # where each tree begins
+    kind = np.concatenate([tree.kind for tree in trees])
+    yes = np.concatenate([tree.yes + at for tree, at in zip(trees, first, strict=True)])
+    no = np.concatenate([tree.no + at for tree, at in zip(trees, first, strict=True)])
+    is_set = kind == Step.IN
+    bounds, bound_says_yes, chain = _boundaries(trees)
+
+    length = np.ones(len(kind), dtype=np.int64)
+    length[is_set] = chain
+    start = np.cumsum(length) - length
+    source = np.repeat(np.arange(len(kind)), length)
+    last = np.zeros(len(source), dtype=np.bool_)
+    last[start + length - 1] = True
+
+    emitted = kind[source]
+    value = np.concatenate([tree.threshold for tree in trees])[source]
+    value[emitted == Step.IN] = bounds
+    value[emitted == Step.MISSING] = np.inf
+    says_yes = emitted == Step.LE
+    says_yes[emitted == Step.IN] = bound_says_yes
+    other = np.where(emitted == Step.MISSING, yes[source], no[source])
+    is_leaf = emitted == Step.LEAF
+    following = np.arange(1, len(source) + 1)
+    tree_first = np.append(start, len(source))[first]  # in emitted nodes
+    tree = np.repeat(np.arange(len(trees)), counts)[source]
+    base = tree_first[tree]
+    true = start[np.where(says_yes, yes[source], no[source])] - base
+    false = np.where(last, start[other], following) - base
+    missing_yes = np.concatenate([one.missing_yes for one in trees])[source]
+    return OnnxNodes(
+        tree=tree,
+        node=np.arange(len(source)) - base,
+        is_leaf=is_leaf,
+        feature=np.where(is_leaf, 0, np.concatenate([one.feature for one in trees])[source]),
+        value=np.where(is_leaf, 0.0, value),
+        missing_true=missing_yes & (emitted == Step.LE),
+        true=np.where(is_leaf, 0, true),
+        false=np.where(is_leaf, 0, false),
+        row=np.concatenate([one.leaf for one in trees])[kind == Step.LEAF],
+        depth=_depth(kind == Step.LEAF, yes, no, length, first),
+    )
+
+
+def _boundaries(
+    trees: tuple[LoweredTree, ...],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """The tests ``code <= bound`` of all IN nodes, in order.
+
+    Returns
+    -------
+    bounds : (tests,) int64
+    says_yes : (tests,) bool
+        Whether a code that passes is a member.
+    chain : (IN nodes,) int64
+        Number of tests of each node.
+    """
+    codes = np.concatenate([tree.set_codes for tree in trees]).astype(np.int64)
+    sizes = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    joined = np.zeros(len(codes) + 1, dtype=np.bool_)  # with the code before
+    joined[1:-1] = (np.diff(codes) == 1) & (np.diff(owner) == 0)
+    # Before a run that does not begin at code 0 come others; at its end, it ends.
+    tests = np.stack([~joined[:-1] & (codes > 0), ~joined[1:]], axis=1)
+    bounds = np.stack([codes - 1, codes], axis=1)[tests]
+    says_yes = np.broadcast_to(np.array([False, True]), tests.shape)[tests]
+    chain = np.bincount(owner, weights=tests.sum(axis=1), minlength=len(sizes))
+    return bounds, says_yes, chain.astype(np.int64)
+
+
+def _depth(
+    is_leaf: npt.NDArray[np.bool_],
+    yes: npt.NDArray[np.int64],
+    no: npt.NDArray[np.int64],
+    length: npt.NDArray[np.int64],
+    roots: npt.NDArray[np.int64],
+) -> int:
+    """Edges to the deepest leaf if node i costs ``length[i]``; all trees level by level."""
+    level, depth, deepest = roots, np.zeros(len(roots), dtype=np.int64), 0
+    while len(level):
+        inner = ~is_leaf[level]
+        deepest = max(deepest, int(depth.max()))
+        level, depth = level[inner], depth[inner]
+        depth = np.tile(depth + length[level], 2)
+        level = np.concatenate([yes[level], no[level]])
+    return deepest
+
+
+# ---------------------------------------------------------------- onnx leaves
+
+_MOST_TEXT = 2**26
+"""Characters of all paths, one for each leaf and node of a tree."""
+
+
+def add_leaves(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
+    """Add ``leaf``: node numbers as of `treekit.model.scoring.leaf_indices`.
+
+    Parameters
+    ----------
+    reached : str
+        (N, trees) int64: rows of `Model.units`.
+
+    Returns
+    -------
+    ValueInfoProto
+        (N, trees) int64.
+    """
+    from onnx import TensorProto, helper
+
+    graph.constant("node_of_leaf", np.concatenate([tree.leaves for tree in model.trees]))
+    graph.add("Gather", ["node_of_leaf", reached], "leaf", axis=0)
+    return helper.make_tensor_value_info("leaf", TensorProto.INT64, ["N", model.n_trees])
+
+
+def add_paths(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
+    """Add ``path``: a text for each tree, of a 1 for each node that the row visits, else 0.
+
+    So says skl2onnx what scikit-learn's ``decision_path`` says.  The text has a
+    character for each node, in the order of node numbers.
+
+    Returns
+    -------
+    ValueInfoProto
+        (N, trees) texts.
+    """
+    from onnx import TensorProto, helper
+
+    if model.missing == "fractional":
+        raise ExportError(
+            "onnx: decision_path=True tells one way through each tree, and rows divide at missing "
+            "values (missing='fractional'): ask for leaf=True, the leaf of the largest part"
+        )
+    size = sum(tree.n_leaves * tree.n_nodes for tree in model.trees)
+    if size > _MOST_TEXT:
+        raise ExportError(
+            "onnx: decision_path=True writes a character for each leaf and node of a tree, "
+            f"{size:,} in all, and {_MOST_TEXT:,} are allowed: ask for leaf=True, "
+            "which tells as much"
+        )
+    graph.texts("path_of_leaf", [path for tree in model.trees for path in _paths(tree)])
+    graph.add("Gather", ["path_of_leaf", reached], "path", axis=0)
+    return helper.make_tensor_value_info("path", TensorProto.STRING, ["N", model.n_trees])
+
+
+def _paths(tree: Tree) -> list[bytes]:
+    """The text of each leaf, in node order."""
+    parent = np.full(tree.n_nodes, -1)
+    inner = np.flatnonzero(tree.n_children)
+    counts = tree.n_children[inner]
+    child = np.repeat(tree.first_child[inner] - (np.cumsum(counts) - counts), counts)
+    parent[child + np.arange(len(child))] = np.repeat(inner, counts)
+    visited: npt.NDArray[np.uint8] = np.full((tree.n_leaves, tree.n_nodes), ord("0"), np.uint8)
+    row, node = np.arange(tree.n_leaves), tree.leaves
+    while len(row):
+        visited[row, node] = ord("1")
+        node = parent[node]
+        row, node = row[node >= 0], node[node >= 0]
+    return [path.tobytes() for path in visited]

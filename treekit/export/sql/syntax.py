@@ -1,0 +1,249 @@
+"""Pieces of SQL's syntax tree, as sqlglot has them: no text becomes SQL but through it.
+
+A query in steps: each a SELECT from the one before, under names of treekit's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from treekit.errors import ExportError
+
+__all__ = [
+    "Query",
+    "Sql",
+    "added",
+    "binary",
+    "call",
+    "cast",
+    "column",
+    "either",
+    "integer",
+    "is_null",
+    "name_of",
+    "named",
+    "none",
+    "one_of",
+    "quotient",
+    "select",
+    "switch",
+    "text",
+    "when",
+]
+
+
+# ---------------------------------------------------------------- sql syntax
+
+Sql = exp.Expression
+
+_CHAIN = 32
+"""Most terms in a row: each is a level deeper, and engines plan deep expressions slowly."""
+
+
+def name_of(name: str) -> exp.Identifier:
+    """A name in quotes, whatever it holds."""
+    return exp.Identifier(this=name, quoted=True)
+
+
+def column(name: str, table: str = "") -> Sql:
+    """A column whose name treekit chose; of a table whose name it chose, too."""
+    own = exp.Identifier(this=name, quoted=False)
+    if not table:
+        return exp.Column(this=own)
+    return exp.Column(this=own, table=exp.Identifier(this=table, quoted=False))
+
+
+def integer(number: int) -> Sql:
+    """A whole number within 64 bits."""
+    return exp.Literal.number(str(int(number)))
+
+
+def text(content: str, nul: str) -> Sql:
+    """A text; a NUL, which no query can hold, is made by the engine's function `nul`.
+
+    Raises
+    ------
+    ExportError
+        For half a surrogate pair, or a NUL where `nul` is empty.
+    """
+    try:
+        content.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ExportError(f"{content[:80]!r} is not valid Unicode text: rename it") from None
+    parts: list[Sql] = [exp.Literal.string(part) for part in content.split("\0")]
+    if len(parts) > 1 and not nul:
+        raise ExportError(f"{content[:80]!r} holds a NUL, which PostgreSQL cannot store: rename it")
+    made = parts[0]
+    for part in parts[1:]:
+        made = exp.DPipe(this=made, expression=call(nul, integer(0)))
+        made = exp.DPipe(this=made, expression=part)
+    return exp.Paren(this=made) if len(parts) > 1 else made
+
+
+def none() -> Sql:
+    """NULL."""
+    return exp.Null()
+
+
+def call(function: str, *arguments: Sql) -> Sql:
+    """A function of the engine, by its own name."""
+    return exp.Anonymous(this=function, expressions=list(arguments))
+
+
+def cast(value: Sql, kind: str) -> Sql:
+    """A conversion to a type in sqlglot's words: DOUBLE, BIGINT, TEXT, FLOAT, ..."""
+    if kind.endswith("[]"):
+        return exp.Cast(this=value, to=exp.DataType.build(kind))
+    # Not `exp.cast`, which would parse the type's name each time.
+    return exp.Cast(this=value, to=exp.DataType(this=exp.DType[kind]))
+
+
+def binary(kind: type[exp.Binary], left: Sql, right: Sql) -> Sql:
+    """Two operands, in parentheses."""
+    return exp.Paren(this=kind(this=left, expression=right))
+
+
+def quotient(left: Sql, right: Sql) -> Sql:
+    """One number divided by another, the first a double."""
+    # Said to be typed, so that sqlglot adds no conversion of its own.
+    return exp.Div(this=left, expression=right, typed=True, safe=False)
+
+
+def when(tests: Iterable[tuple[Sql, Sql]], default: Sql | None = None) -> Sql:
+    """``CASE WHEN test THEN value ... ELSE default END``."""
+    return switch(None, tests, default)
+
+
+def switch(
+    operand: Sql | None, tests: Iterable[tuple[Sql, Sql]], default: Sql | None = None
+) -> Sql:
+    """``CASE operand WHEN value THEN value ... ELSE default END``; `default` without tests."""
+    ifs = [exp.If(this=test, true=value) for test, value in tests]
+    if not ifs:
+        return default or none()
+    return exp.Case(this=operand, ifs=ifs, default=default)
+
+
+def is_null(value: Sql) -> Sql:
+    """``value IS NULL``."""
+    return exp.Is(this=value, expression=none())
+
+
+def either(left: Sql, right: Sql) -> Sql:
+    """``(left OR right)``."""
+    return exp.Paren(this=exp.Or(this=left, expression=right))
+
+
+def one_of(value: Sql, members: Sequence[Sql]) -> Sql:
+    """``value IN (members)``, of at least one."""
+    if len(members) == 1:
+        return exp.EQ(this=value, expression=members[0])
+    return exp.In(this=value, expressions=list(members))
+
+
+def added(terms: Sequence[Sql]) -> Sql:
+    """The sum of whole numbers; in groups, so that no nest is too deep for an engine."""
+    groups = [_chain(terms[i : i + _CHAIN]) for i in range(0, len(terms), _CHAIN)]
+    if len(groups) == 1:
+        return groups[0]
+    return added([exp.Paren(this=group) for group in groups])
+
+
+def _chain(terms: Sequence[Sql]) -> Sql:
+    made = terms[0]
+    for term in terms[1:]:
+        made = exp.Add(this=made, expression=term)
+    return made
+
+
+def named(value: Sql, name: str) -> Sql:
+    """``value AS name``, a name that treekit chose."""
+    return exp.Alias(this=value, alias=exp.Identifier(this=name, quoted=False))
+
+
+def select(columns: Mapping[str, Sql], source: str = "") -> exp.Select:
+    """``SELECT value AS name, ... FROM source``, all names of treekit's own."""
+    made = exp.Select(
+        expressions=[
+            value if value.name == name and isinstance(value, exp.Column) else named(value, name)
+            for name, value in (columns or {"unused": none()}).items()
+        ]
+    )
+    return made.from_(exp.to_table(source), copy=False) if source else made
+
+
+# ---------------------------------------------------------------- sql query
+
+
+@dataclass
+class Query:
+    """Steps of a query, the last of which is open.
+
+    Attributes
+    ----------
+    carried : list of str
+        Columns that every step hands on.
+    steps : list of (str, SELECT)
+        Names, and what each selects.
+    recursive : bool
+        Whether a step selects from itself.
+    """
+
+    carried: list[str] = field(default_factory=list)
+    steps: list[tuple[str, exp.Select | exp.Union]] = field(default_factory=list)
+    recursive: bool = False
+    last: str = ""
+
+    def step(self, name: str, made: Mapping[str, Sql], keep: Iterable[str] = ()) -> None:
+        """Select `made` and the columns `keep` from the last step."""
+        columns = {old: column(old) for old in (*self.carried, *keep)}
+        self.put(name, select(columns | dict(made), self.last))
+
+    def put(self, name: str, query: exp.Select | exp.Union) -> None:
+        """Any query as the last step."""
+        self.steps.append((name, query))
+        self.last = name
+
+    def beside(self, name: str, query: exp.Select | exp.Union) -> None:
+        """A table that later steps name, before the last step."""
+        self.steps.insert(0, (name, query))
+
+    def statement(self, final: exp.Select) -> exp.Select:
+        """All steps as common table expressions of a SELECT from the last one."""
+        parts = [
+            # Each step is worked out once, and not again wherever it is named.
+            exp.CTE(
+                this=query,
+                alias=exp.TableAlias(this=exp.to_identifier(name)),
+                materialized=None if isinstance(query, exp.Union) else True,
+            )
+            for name, query in self.steps
+        ]
+        made = final.from_(exp.to_table(self.last), copy=False)
+        made.set("with_", exp.With(expressions=parts, recursive=self.recursive))
+        return made
+
+    def expression(self, final: Sql) -> Sql:
+        """One value, worked out by steps within each other: usable wherever a value is."""
+        source: exp.Subquery | None = None
+        for name, query in self.steps:
+            query.set("from_", None)
+            source = self._within(query, source, name)
+        return exp.Paren(this=self._from(exp.Select(expressions=[final]), source))
+
+    def _within(
+        self, query: exp.Select | exp.Union, source: exp.Subquery | None, name: str
+    ) -> exp.Subquery:
+        made = self._from(query, source)
+        # PostgreSQL would write each column's expression wherever it is named.
+        made.set("offset", exp.Offset(expression=integer(0)))
+        return exp.Subquery(this=made, alias=exp.TableAlias(this=exp.to_identifier(name)))
+
+    @staticmethod
+    def _from(query: exp.Select | exp.Union, source: exp.Subquery | None) -> exp.Expression:
+        if source is not None:
+            query.set("from_", exp.From(this=source))
+        return query
