@@ -38,8 +38,7 @@ from treekit.errors import ModelError, PluginError, SettingError, TreekitWarning
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
-from treekit.interop.sklearn import read_sklearn, recognises_sklearn
-from treekit.interop.sklearn_trees import tree_of
+from treekit.interop.sklearn import read_sklearn, recognises_sklearn, tree_of
 from treekit.model.model import Model
 from treekit.model.tree import Split
 from treekit.model.validation import check_tree

@@ -16,8 +16,8 @@ import pytest
 import treekit
 from tests.foreign import FOLDER
 from treekit.errors import ModelError, ModelFileError
+from treekit.interop.skops import _array as stored_array
 from treekit.interop.skops import read_skops
-from treekit.interop.skops_file import _array as stored_array
 from treekit.testing import check_importer
 
 CASES = ("forest", "boosted", "histogram", "bag")

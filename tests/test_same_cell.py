@@ -438,7 +438,7 @@ def test_a_wish_is_found_in_any_words(weather: Path, wish: str) -> None:
 
 
 def test_bools_of_onnx_are_the_words_of_a_file() -> None:
-    from treekit.interop.skl2onnx_inputs import _level_numbers
+    from treekit.interop.skl2onnx import _level_numbers
 
     column = Column("c", "nominal", ("TRUE", "FALSE", "3.0"))
     assert _level_numbers(column, truth=True) == {0.0: 1, 1.0: 0, 3.0: 2}

@@ -25,7 +25,7 @@ from tests.reference.models import random_model
 from treekit.data.features import round_to
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelFileError
-from treekit.interop.onnx_graph import opened
+from treekit.interop.onnx_nodes import opened
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
 from treekit.serve.errors import InvalidRequestError, UnavailableError

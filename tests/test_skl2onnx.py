@@ -41,7 +41,7 @@ from treekit import (
 )
 from treekit.data.schema import Column, Schema
 from treekit.interop import skl2onnx as room
-from treekit.interop.on_import import when_imported
+from treekit.interop.skl2onnx import when_imported
 from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import make_model
 

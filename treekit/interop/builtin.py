@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treekit.contracts import Importer
 from treekit.hookspecs import hookimpl
-from treekit.interop.boosted import ANSWER, DTYPE, ITERATIONS
+from treekit.interop.boosting import ANSWER, DTYPE, ITERATIONS
 from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit.interop.onnx import read_onnx, recognises_onnx
 from treekit.interop.sklearn import read_sklearn, recognises_sklearn

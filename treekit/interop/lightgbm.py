@@ -32,25 +32,58 @@ Probabilities and exponentials
     within 4 ulp of the exact link of the margin (see `treekit.model.links`).
 
 `tests/test_import_lightgbm.py` measures them.
+
+LightGBM's trees as node lists: questions, missing values and sets of categories.
+
+LightGBM's model text as arrays: parsed, not yet understood.
+
+The format is that of ``gbdt_model_text.cpp`` and ``Tree::ToString`` (LightGBM
+3 and 4, ``version=v3`` and ``v4``): ``key=value`` lines of a header, a block of
+such lines for each tree, and JSON of the training frame's categories at the
+end.  Lines with other keys are passed over.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from treekit.data.schema import Dtype, python_label
+from treekit.data.schema import Column, Dtype, python_label
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop.boosted import Boosted, Outcome, read_boosted
-from treekit.interop.files import beginning, read_whole
-from treekit.interop.lightgbm_nodes import SOURCE, nodes_of, vocabularies_of, whole_option
-from treekit.interop.lightgbm_text import TreeText, parse_text
-from treekit.interop.vocabulary import checked_names, columns_of
+from treekit.interop import beginning, read_whole
+from treekit.interop.boosting import Boosted, Outcome, read_boosted
+from treekit.interop.tree_assembly import (
+    Nodes,
+    Vocabulary,
+    checked_names,
+    checked_width,
+    columns_of,
+    named_vocabulary,
+    whole_vocabulary,
+)
+from treekit.model.fixed_point import MAX_TREES, floor_to
 from treekit.model.links import Link
 from treekit.model.model import Model
+from treekit.model.tree import ranges
 
-__all__ = ["read_lightgbm", "recognises_lightgbm"]
+__all__ = [
+    "SOURCE",
+    "ModelText",
+    "TreeText",
+    "nodes_of",
+    "parse_text",
+    "read_lightgbm",
+    "recognises_lightgbm",
+    "vocabularies_of",
+    "whole_option",
+]
+
+
+# ---------------------------------------------------------------- lightgbm
 
 _PLAIN = (
     *("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
@@ -205,3 +238,384 @@ def _number(text: str) -> float:
     if not 0 < value < np.inf:
         raise ModelFileError(f"{SOURCE} is damaged: sigmoid is {text!r:.40}")
     return value
+
+
+# ---------------------------------------------------------------- lightgbm nodes
+
+SOURCE = "the LightGBM model"
+_CATEGORICAL, _DEFAULT_LEFT = 1, 2
+_NONE, _ZERO = 0, 1
+"""Missing types, bits 2 and 3 of a decision; the third, NaN, is 2."""
+_ZERO_BAND = float(np.float32(1e-35))
+"""``kZeroThreshold``: LightGBM takes numbers this close to 0 for 0 before it compares."""
+
+
+def whole_option(header: dict[str, str], key: str, most: int, least: int = 1) -> int:
+    """A whole number of the header, `least` to `most`."""
+    text = header.get(key, str(least))
+    plain = text.isascii() and text.isdigit() and len(text) < 10
+    if not (plain and least <= int(text) <= most):
+        raise ModelFileError(f"{SOURCE} is damaged: {key} is {text!r:.40}")
+    return int(text)
+
+
+def vocabularies_of(parsed: ModelText, trees: list[TreeText]) -> list[Vocabulary | None]:
+    """Of each column; None for the numeric ones."""
+    infos = parsed.header.get("feature_infos", "").split()
+    last = whole_option(parsed.header, "max_feature_idx", 10**9, least=0)
+    n = checked_width(len(infos) or last + 1, SOURCE)
+    told = {
+        f: _told_categories(info) for f, info in enumerate(infos) if ":" in info and info[0] != "["
+    }
+    asked: dict[int, list[npt.NDArray[np.int64]]] = {}
+    for tree in trees:
+        nodes, start, codes = _sets(tree)
+        for feature in np.unique(tree.feature[nodes]).tolist():
+            own = tree.feature[nodes] == feature
+            asked.setdefault(feature, []).append(codes[np.repeat(own, np.diff(start))])
+    if bad := [f for f in asked if not 0 <= f < n]:
+        raise ModelFileError(f"{SOURCE} is damaged: a split asks column {bad[0]} of {n}")
+    nominal = sorted(set(told) | set(asked))
+    if parsed.categories:
+        return _frame_vocabularies(parsed.categories, nominal, n)
+    empty = np.zeros(0, dtype=np.int64)
+    return [
+        whole_vocabulary(np.concatenate([told.get(f, empty), *asked.get(f, [])]))
+        if f in nominal
+        else None
+        for f in range(n)
+    ]
+
+
+def _told_categories(info: str) -> npt.NDArray[np.int64]:
+    """``-1:2:0:1`` of the header; negative ones stand for missing."""
+    try:
+        return np.array([int(text) for text in info.split(":")], dtype=np.int64)
+    except (ValueError, OverflowError) as error:
+        raise ModelFileError(f"{SOURCE} is damaged: feature_infos {error}") from error
+
+
+def _frame_vocabularies(
+    categories: list[list[Any]], nominal: list[int], n: int
+) -> list[Vocabulary | None]:
+    """The training frame's categories belong to its nominal columns, in order."""
+    if len(categories) != len(nominal):
+        raise ModelError(
+            f"{SOURCE} lists the categories of {len(categories)} columns, but splits or names "
+            f"{len(nominal)} as categorical, so that whose they are is unknown: drop constant "
+            "columns, or give categories as whole numbers, and train again"
+        )
+    found: list[Vocabulary | None] = [None] * n
+    for feature, own in zip(nominal, categories, strict=True):
+        found[feature] = named_vocabulary(own, f"column {feature} of {SOURCE}")
+    return found
+
+
+def _sets(tree: TreeText) -> tuple[Any, Any, Any]:
+    """Categorical splits, where the codes of each begin, and the codes that go left."""
+    nodes = np.flatnonzero(tree.decision & _CATEGORICAL)
+    which = tree.threshold[nodes]
+    if np.any((which < 0) | (which >= len(tree.set_bounds) - 1) | (which != np.floor(which))):
+        raise ModelFileError(f"{SOURCE} is damaged: a categorical split has no set")
+    bits = np.unpackbits(
+        np.ascontiguousarray(tree.set_words, dtype="<u4").view(np.uint8), bitorder="little"
+    )
+    at = np.flatnonzero(bits)
+    first_word = np.repeat(tree.set_bounds[:-1], np.diff(tree.set_bounds))
+    codes = at - 32 * first_word[at // 32] if len(at) else at
+    set_start = np.searchsorted(at, 32 * tree.set_bounds)
+    positions, start = ranges(set_start, which.astype(np.int64))
+    return nodes, start, codes[positions]
+
+
+def nodes_of(
+    trees: list[TreeText],
+    columns: tuple[Column, ...],
+    vocabularies: list[Vocabulary | None],
+    dtype: Dtype,
+) -> Nodes:
+    """All trees' nodes: of each tree its splits, then its leaves."""
+    n_inner = np.array([len(tree.feature) for tree in trees])
+    sizes = 2 * n_inner + 1
+    first = np.cumsum(sizes) - sizes
+    parts: dict[str, list[Any]] = {
+        name: []
+        for name in ("left", "right", "feature", "threshold", "missing", "value", "weight", "gain")
+    }
+    set_node, set_start, set_codes = [], [np.zeros(1, dtype=np.int64)], []
+    n_codes = 0
+    for tree, at, n in zip(trees, first.tolist(), n_inner.tolist(), strict=True):
+        nodes, start, codes = _sets(tree)
+        features = tree.feature[nodes]
+        set_codes.append(_positions(codes, np.repeat(features, np.diff(start)), vocabularies))
+        set_node.append(nodes + at)
+        set_start.append(start[1:] + n_codes)
+        n_codes += len(codes)
+        threshold, missing = _questions(tree, columns, dtype)
+        none, zero = np.full(n + 1, -1), np.zeros(n + 1)
+        for name, inner, leaf in (
+            ("left", _children(tree.left, n) + at, none),
+            ("right", _children(tree.right, n) + at, none),
+            ("feature", tree.feature, none),
+            ("threshold", threshold, zero),
+            ("missing", missing, zero.astype(bool)),
+            ("value", tree.inner_value, tree.leaf_value),
+            ("weight", tree.inner_weight, tree.leaf_weight),
+            ("gain", tree.gain, zero),
+        ):
+            parts[name] += [inner, leaf]
+    joined = {name: np.concatenate(own) for name, own in parts.items()}
+    return Nodes(
+        roots=first,
+        tree=np.repeat(np.arange(len(trees)), sizes),
+        left=joined["left"],
+        right=joined["right"],
+        feature=joined["feature"],
+        threshold=joined["threshold"],
+        missing_left=joined["missing"],
+        value=joined["value"][:, None],
+        weight=joined["weight"],
+        gain=joined["gain"],
+        set_node=np.concatenate(set_node),
+        set_start=np.concatenate(set_start),
+        set_codes=np.concatenate(set_codes),
+    )
+
+
+def _children(child: npt.NDArray[np.int64], n_inner: int) -> npt.NDArray[np.int64]:
+    """Children by the position of a split, or of a leaf behind the splits."""
+    if np.any((child >= n_inner) | (child < -n_inner - 1)):
+        raise ModelFileError(f"{SOURCE} is damaged: a node's child does not exist")
+    return np.where(child >= 0, child, n_inner - 1 - child)
+
+
+def _positions(
+    codes: npt.NDArray[np.int64],
+    features: npt.NDArray[np.int64],
+    vocabularies: list[Vocabulary | None],
+) -> npt.NDArray[np.int64]:
+    """The levels of LightGBM's category numbers."""
+    levels = np.full(len(codes), -1, dtype=np.int64)
+    for feature in np.unique(features).tolist():
+        vocabulary, own = vocabularies[feature], features == feature
+        if vocabulary is not None:
+            levels[own] = vocabulary.positions(codes[own])
+    return levels
+
+
+def _questions(
+    tree: TreeText, columns: tuple[Column, ...], dtype: Dtype
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """(splits,) thresholds of the input type, and whether missing values go left."""
+    categorical = (tree.decision & _CATEGORICAL) != 0
+    nominal = np.array([column.kind == "nominal" for column in columns])
+    inside = (tree.feature >= 0) & (tree.feature < len(columns))
+    if not inside.all() or np.any(nominal[tree.feature] & ~categorical):
+        raise ModelFileError(f"{SOURCE} is damaged: a split asks a column that it does not have")
+    default_left = (tree.decision & _DEFAULT_LEFT) != 0
+    threshold = np.where(categorical, 0.0, _around_zeros(tree.threshold))
+    way = (tree.decision >> 2) & 3
+    _check_zeros(threshold, ~categorical & (way == _ZERO), default_left)
+    missing = np.where(way == _NONE, threshold >= 0, default_left) & ~categorical
+    at = floor_to(threshold, dtype)
+    if np.any(at == -np.inf):
+        raise ModelError(
+            f"{SOURCE} has the threshold {threshold[at == -np.inf][0]}, below every finite "
+            f"{dtype}: read it with dtype='float64'"
+        )
+    return at, missing
+
+
+def _around_zeros(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Thresholds that send each number within the band of zeros the way of 0."""
+    inside = (threshold >= -_ZERO_BAND) & (threshold < _ZERO_BAND)
+    moved = np.where(threshold >= 0, _ZERO_BAND, np.nextafter(-_ZERO_BAND, -np.inf))
+    return np.where(inside, moved, threshold)
+
+
+def _check_zeros(
+    threshold: npt.NDArray[np.float64],
+    zero: npt.NDArray[np.bool_],
+    default_left: npt.NDArray[np.bool_],
+) -> None:
+    """Refuse splits whose missing values include zeros, and do not go their way."""
+    if np.any(zero & ((threshold >= 0) != default_left)):
+        raise ModelError(
+            f"{SOURCE} was trained with zero_as_missing, and a split sends zeros another way "
+            "than the numbers around them, which no treekit split does; train with "
+            "zero_as_missing=false"
+        )
+
+
+# ---------------------------------------------------------------- lightgbm text
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_END_OF_TREES = "end of trees"
+_CATEGORIES = "pandas_categorical:"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeText:
+    """One tree of L leaves and L - 1 splits, as LightGBM numbers them.
+
+    Attributes
+    ----------
+    feature, decision : (L - 1,) int64
+    threshold : (L - 1,) float64
+        Of a categorical split the number of its set.
+    left, right : (L - 1,) int64
+        A split's number, or ``~leaf``.
+    gain, inner_value, inner_weight : (L - 1,) float64
+    leaf_value, leaf_weight : (L,) float64
+    set_bounds : (sets + 1,) int64
+        Set s owns ``set_words[set_bounds[s]:set_bounds[s + 1]]``.
+    set_words : (words,) uint32
+        Bit b of word w: category ``32 * w + b``.
+    """
+
+    feature: Ints
+    decision: Ints
+    threshold: Floats
+    left: Ints
+    right: Ints
+    gain: Floats
+    inner_value: Floats
+    inner_weight: Floats
+    leaf_value: Floats
+    leaf_weight: Floats
+    set_bounds: Ints
+    set_words: npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelText:
+    """Header lines, trees, and the categories of the training frame's columns, if any."""
+
+    header: dict[str, str]
+    trees: list[TreeText]
+    categories: list[list[Any]] | None
+
+
+def parse_text(text: str) -> ModelText:
+    """Read a model text.
+
+    Raises
+    ------
+    ModelFileError
+        If it is none, is cut off, or does not agree with itself.
+    ModelError
+        If its leaves hold linear models.
+    """
+    lines = text.split("\n")
+    if lines[0].strip() != "tree":
+        raise ModelFileError("the text is no LightGBM model: its first line is not 'tree'")
+    head, *blocks = _blocks(lines)
+    if head.get("version") not in ("v2", "v3", "v4"):
+        raise ModelFileError(
+            f"the LightGBM model has version {head.get('version', 'none')!r:.40}; "
+            "treekit reads v2, v3 and v4"
+        )
+    if len(blocks) > MAX_TREES:
+        raise ModelFileError(f"the LightGBM model has more than {MAX_TREES} trees, the bound")
+    if any(block.get("is_linear", "0") != "0" for block in blocks):
+        raise ModelError(
+            "the LightGBM model was trained with linear_tree: its leaves hold linear models, "
+            "which treekit has not; train with linear_tree=False"
+        )
+    try:
+        trees = [_tree(block) for block in blocks]
+    except (ValueError, OverflowError, KeyError) as error:
+        raise ModelFileError(f"the LightGBM model is damaged: {error}") from error
+    return ModelText(head, trees, _categories(lines))
+
+
+def _blocks(lines: list[str]) -> list[dict[str, str]]:
+    """The ``key=value`` lines of the header and of each tree."""
+    blocks: list[dict[str, str]] = [{}]
+    for number, line in enumerate(lines[1:], start=1):
+        if line.startswith("Tree="):
+            if line.strip() != f"Tree={len(blocks) - 1}":
+                raise ModelFileError(
+                    f"line {number + 1} of the LightGBM model is {line!r:.40}, but tree "
+                    f"{len(blocks) - 1} should be next"
+                )
+            blocks.append({})
+        elif line.startswith(_END_OF_TREES):
+            return blocks
+        elif line.strip():
+            key, _, value = line.partition("=")
+            if key in blocks[-1]:
+                raise ModelFileError(f"the LightGBM model says {key!r:.40} twice in one place")
+            blocks[-1][key.strip()] = value.strip()
+    raise ModelFileError("the LightGBM model is cut off: it has no line 'end of trees'")
+
+
+def _tree(block: dict[str, str]) -> TreeText:
+    n_leaves = int(block["num_leaves"])
+    if not 1 <= n_leaves <= len(block["leaf_value"]):
+        raise ValueError(f"a tree has {n_leaves} leaves")
+    n, n_sets = n_leaves - 1, int(block.get("num_cat", "0"))
+    if n_sets < 0:
+        raise ValueError(f"a tree has {n_sets} sets of categories")
+    bounds, words = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint32)
+    if n_sets:
+        bounds = _whole(block, "cat_boundaries", n_sets + 1)
+        ascending = bounds[0] == 0 and bool(np.all(np.diff(bounds) >= 0))
+        if not ascending:
+            raise ValueError("cat_boundaries does not ascend from 0")
+        wide = _whole(block, "cat_threshold", int(bounds[-1]))
+        if np.any((wide < 0) | (wide >= 2**32)):
+            raise ValueError("cat_threshold is out of range")
+        words = wide.astype(np.uint32)
+    weights = "count" if "leaf_count" in block and "internal_count" in block else "weight"
+    return TreeText(
+        feature=_whole(block, "split_feature", n),
+        decision=_whole(block, "decision_type", n),
+        threshold=_numbers(block, "threshold", n),
+        left=_whole(block, "left_child", n),
+        right=_whole(block, "right_child", n),
+        gain=_told(block, "split_gain", n),
+        inner_value=_told(block, "internal_value", n),
+        inner_weight=_told(block, f"internal_{weights}", n),
+        leaf_value=_numbers(block, "leaf_value", n_leaves),
+        leaf_weight=_told(block, f"leaf_{weights}", n_leaves),
+        set_bounds=bounds,
+        set_words=words,
+    )
+
+
+def _numbers(block: dict[str, str], key: str, n: int) -> Floats:
+    texts = block[key].split() if n else []
+    if len(texts) != n:
+        raise ValueError(f"{key} has {len(texts)} entries, not {n}")
+    return np.array(texts, dtype=np.float64)
+
+
+def _told(block: dict[str, str], key: str, n: int) -> Floats:
+    """What a model may leave out, as no answer depends on it."""
+    return _numbers(block, key, n) if block.get(key) else np.zeros(n)
+
+
+def _whole(block: dict[str, str], key: str, n: int) -> Ints:
+    numbers = _numbers(block, key, n)
+    if not bool(np.all((np.abs(numbers) <= 2.0**53) & (numbers == np.floor(numbers)))):
+        raise ValueError(f"{key} holds what is no whole number")
+    return numbers.astype(np.int64)
+
+
+def _categories(lines: list[str]) -> list[list[Any]] | None:
+    """The last ``pandas_categorical:`` line."""
+    for line in reversed(lines[-8:]):
+        if line.startswith(_CATEGORIES):
+            try:
+                found: list[list[Any]] | None = msgspec.json.decode(
+                    line[len(_CATEGORIES) :], type=list[list[Any]] | None
+                )
+                return found
+            except (msgspec.MsgspecError, RecursionError) as error:
+                raise ModelFileError(
+                    f"the LightGBM model is damaged: {_CATEGORIES} {error}"
+                ) from error
+    return None

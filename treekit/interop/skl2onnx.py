@@ -24,19 +24,68 @@ Options
 What skl2onnx does before and after is its own: a scaler or an imputer in
 float32 may be a bit off scikit-learn's double, and a threshold between the two
 then tells them apart.  `treekit.verify` proves what treekit exports.
+
+A model's graph inside skl2onnx's: the inputs joined, the trees, the answers as declared.
+
+treekit's own graph is built as for its ONNX files (`treekit.export.onnx`), so
+that the answers are the same bits, and then moved over under names that are
+new there.
+
+From the tensors that skl2onnx hands on to the matrix that treekit's graphs take.
+
+Numbers come to the model's input type by way of double, as in
+`treekit.data.encoding`.  A nominal column comes as its values, text or numbers,
+and becomes codes: LabelEncoder for text; for numbers LabelEncoder on float32
+too, and then a comparison with the level itself in double, because 0.1 in
+double is not the level that float32 makes of it.  What is missing becomes NaN,
+and what is no level -1: the graph says what the model does with either.
+
+Doing something once another library is imported, without importing it.
+
+A converter must be known to its library before a user calls that library, and
+importing it for users who never will costs them seconds.  So a finder waits in
+``sys.meta_path`` (PEP 451) for the library's name.  It finds nothing itself:
+it asks the other finders, and runs the callback when their loader is done with
+the module; then it takes itself off the list.  All other imports cost the
+comparison of one string.
 """
 
 from __future__ import annotations
 
+import importlib
+import math
+import sys
+import threading
 import warnings
-from typing import Any
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from treekit.data.features import LevelIndex
+from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import ExportError, TreekitWarning
-from treekit.interop.on_import import when_imported
+from treekit.export.onnx import add_sums
+from treekit.export.onnx.answers import add_labels, add_numbers
+from treekit.export.onnx.graph import ML_DOMAIN, NEWEST_OPSET, OLDEST_OPSET, Graph
+from treekit.export.onnx.trees import add_leaves, add_paths
+from treekit.model.model import Model
 
-__all__ = ["register_skl2onnx", "register_when_imported"]
+__all__ = [
+    "convert",
+    "join_inputs",
+    "register_skl2onnx",
+    "register_when_imported",
+    "when_imported",
+]
+
+
+# ---------------------------------------------------------------- skl2onnx
 
 _SHARED = {"decision_path": [True, False], "decision_leaf": [True, False]}
 _OPTIONS = {
@@ -67,8 +116,6 @@ def register_skl2onnx(*estimators: type) -> None:
         If a class is neither.
     """
     from skl2onnx import update_registered_converter
-
-    from treekit.interop.skl2onnx_graph import convert
 
     for estimator in estimators:
         task = getattr(estimator, "_task", None)
@@ -207,3 +254,422 @@ def _label_type(*classes: Any) -> Any:
 def _are_int64(labels: Any) -> bool:
     with np.errstate(invalid="ignore"):
         return bool(np.all(labels.astype(np.int64) == labels))
+
+
+# ---------------------------------------------------------------- skl2onnx graph
+
+_ML_OPSET = 3
+"""skl2onnx refuses newer operators of ai.onnx.ml."""
+
+
+def convert(scope: Any, operator: Any, container: Any) -> None:
+    """Add an estimator's graph to skl2onnx's container; skl2onnx calls this.
+
+    Parameters
+    ----------
+    scope : skl2onnx.common._topology.Scope
+        Gives names.
+    operator : skl2onnx.common._topology.Operator
+        The estimator with its inputs and declared outputs.
+    container : skl2onnx.common._container.ModelComponentContainer
+        Takes operators and constants.
+
+    Raises
+    ------
+    ExportError
+        If the graph cannot say what the estimator does, or not from these inputs.
+    """
+    from onnx import TensorProto
+
+    estimator = operator.raw_operator
+    model: Model = estimator.model_
+    if container.target_opset < OLDEST_OPSET:
+        raise ExportError(
+            f"skl2onnx: treekit's graphs need the standard operators of version {OLDEST_OPSET}, "
+            f"and target_opset is {container.target_opset}: raise it"
+        )
+    graph = Graph(min(container.target_opset, NEWEST_OPSET), _ML_OPSET, model.schema.dtype)
+    names = join_inputs(graph, model.schema, operator.inputs)
+    given = container.get_options(estimator, {"decision_path": False, "decision_leaf": False})
+    reached = add_sums(graph, model, tell_leaves=any(given.values()))
+    made = (
+        _add_classes(graph, estimator, container)
+        if model.schema.task == "classification"
+        else _add_numbers(graph, model)
+    )
+    made += [add_paths(graph, model, reached).name] if given["decision_path"] else []
+    made += [add_leaves(graph, model, reached).name] if given["decision_leaf"] else []
+    if graph.ml_used > _ML_OPSET:
+        raise ExportError(
+            "skl2onnx: the model's sets of categories need TreeEnsemble of ai.onnx.ml 5, which "
+            "skl2onnx does not write: treekit.export it, or set max_depth"
+        )
+    for name, output in zip(made, operator.outputs, strict=True):
+        element = _element_type(output.type)
+        if element == TensorProto.STRING:  # Cast would copy it
+            graph.add("Identity", [name], f"out_{name}")
+        else:
+            graph.add("Cast", [name], f"out_{name}", to=element)
+        names[f"out_{name}"] = output.full_name
+    _move(graph, scope, container, names)
+
+
+def _element_type(kind: Any) -> int:
+    """ONNX's number for the elements of a declared output."""
+    return int(kind.to_onnx_type().tensor_type.elem_type)
+
+
+def _add_numbers(graph: Graph, model: Model) -> list[str]:
+    """``value`` (N, outputs)."""
+    add_numbers(graph, model)
+    if model.schema.more:
+        return ["value"]
+    graph.constant("column", np.array([-1, 1]))
+    return [graph.add("Reshape", ["value", "column"], "value_column")]
+
+
+def _add_classes(graph: Graph, estimator: Any, container: Any) -> list[str]:
+    """Labels of skl2onnx's types, and probabilities."""
+    add_labels(graph, estimator.model_)
+    if estimator.n_outputs_ == 1:
+        ends, classes = [""], [estimator.classes_]
+    else:
+        ends, classes = [f"_{k}" for k in range(estimator.n_outputs_)], estimator.classes_
+    positions = container.get_options(estimator, {"nocl": False})["nocl"]
+    labels = []
+    for end, own in zip(ends, classes, strict=True):
+        said = next(f"{one}{end}" for one in ("class", "label") if graph.has(f"{one}{end}"))
+        if not positions:
+            graph.constant(f"said{end}", _plain_labels(own))
+            said = graph.add("Gather", [f"said{end}", said], f"saying{end}", axis=0)
+        labels.append(said)
+    if len(ends) == 1:
+        return [labels[0], "probabilities"]
+    return [_side_by_side(graph, labels), _planes(graph, [len(own) for own in classes])]
+
+
+def _plain_labels(classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(classes,) int64, or object of text."""
+    if classes.dtype.kind in "UTO":
+        return np.array([str(label) for label in classes], dtype=object)
+    return classes.astype(np.int64)
+
+
+def _side_by_side(graph: Graph, labels: list[str]) -> str:
+    """(N, outputs) from the (N,) of each output."""
+    graph.constant("upright", np.array([-1, 1]))
+    columns = [graph.add("Reshape", [one, "upright"], f"{one}_column") for one in labels]
+    return graph.add("Concat", columns, "labels_of_outputs", axis=1)
+
+
+def _planes(graph: Graph, sizes: list[int]) -> str:
+    """(outputs, N, most classes) from ``probabilities_0`` and so on, filled up with 0."""
+    graph.constant("plane", np.array([0]))
+    planes = []
+    for k, size in enumerate(sizes):
+        plane = f"probabilities_{k}"
+        if size < max(sizes):
+            graph.constant(f"filling_{k}", np.array([0, 0, 0, max(sizes) - size]))
+            plane = graph.add("Pad", [plane, f"filling_{k}"], f"filled_{k}")
+        planes.append(graph.add("Unsqueeze", [plane, "plane"], f"plane_{k}"))
+    return graph.add("Concat", planes, "planes", axis=0)
+
+
+def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> None:
+    """Nodes and constants into the container; `names` maps what has a name there already."""
+    from onnx import NodeProto, TensorProto, defs
+
+    nodes = _needed(graph, set(names))
+    used = {name for node in nodes for name in node.input}
+
+    def renamed(name: str) -> str:
+        if name not in names:
+            names[name] = scope.get_unique_variable_name(f"treekit_{name}")
+        return names[name]
+
+    for constant in graph.constants:
+        if constant.name in used:
+            moved = TensorProto()
+            moved.CopyFrom(constant)
+            moved.name = renamed(constant.name)
+            container.initializers.append(moved)
+    for node in nodes:
+        container.check_white_black_list(node.op_type)
+        moved_node = NodeProto()
+        moved_node.CopyFrom(node)
+        moved_node.name = scope.get_unique_operator_name(f"treekit_{node.op_type}")
+        if node.name:  # what onnxruntime shows where it refuses a row
+            moved_node.name += f": {node.name}"
+        moved_node.input[:] = [renamed(name) for name in node.input]
+        moved_node.output[:] = [renamed(name) for name in node.output]
+        container.nodes.append(moved_node)
+        highest = _ML_OPSET if node.domain == ML_DOMAIN else graph.opset
+        version = defs.get_schema(node.op_type, highest, node.domain).since_version
+        container.node_domain_version_pair_sets.add((node.domain, version))
+
+
+def _needed(graph: Graph, outputs: set[str]) -> list[Any]:
+    """The nodes that `outputs` follow from, in order."""
+    wanted, kept = set(outputs), []
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.output):
+            wanted.update(node.input)
+            kept.append(node)
+    return kept[::-1]
+
+
+# ---------------------------------------------------------------- skl2onnx inputs
+
+
+class _Piece(NamedTuple):
+    """A tensor (N, width): its elements' type, and the first of the schema's columns in it."""
+
+    name: str
+    element: int
+    first: int
+    width: int
+
+
+def join_inputs(graph: Graph, schema: Schema, inputs: Sequence[Any]) -> dict[str, str]:
+    """Add ``X``, (N, features) of the model's input type, from skl2onnx's variables.
+
+    Parameters
+    ----------
+    graph : Graph
+    schema : Schema
+    inputs : sequence of skl2onnx.common._topology.Variable
+        One tensor of all columns, or several that are these side by side.
+
+    Returns
+    -------
+    dict
+        skl2onnx's name of each tensor that this graph names ``input_0``, ...
+
+    Raises
+    ------
+    ExportError
+        If their columns are not as many as the schema's, or are of a type that
+        the column cannot have.
+    """
+    pieces = _pieces(schema, inputs)
+    parts = [part for piece in pieces for part in _parts(graph, schema, piece)]
+    if len(parts) == 1:
+        graph.add("Identity", parts, "X")
+    else:
+        graph.add("Concat", parts, "X", axis=1)
+    return {f"input_{k}": variable.full_name for k, variable in enumerate(inputs)}
+
+
+def _pieces(schema: Schema, inputs: Sequence[Any]) -> list[_Piece]:
+    pieces, first = [], 0
+    for k, variable in enumerate(inputs):
+        shape = getattr(variable.type, "shape", None) or [None, None]
+        width = shape[1] if len(shape) > 1 else 1
+        if not isinstance(width, int):  # unknown: a single input holds all columns
+            width = schema.n_features if len(inputs) == 1 else 1
+        element = int(variable.type.to_onnx_type().tensor_type.elem_type)
+        pieces.append(_Piece(f"input_{k}", element, first, width))
+        first += width
+    if first != schema.n_features:
+        raise ExportError(
+            f"skl2onnx: the inputs have {first} columns, and the estimator was fitted on "
+            f"{schema.n_features}: give initial types, or rows X, as at fit"
+        )
+    return pieces
+
+
+def _parts(graph: Graph, schema: Schema, piece: _Piece) -> list[str]:
+    """Runs of numeric columns, and each nominal one, of the model's input type."""
+    columns = schema.columns[piece.first : piece.first + piece.width]
+    if not any(column.kind == "nominal" for column in columns):
+        return [_numbers(graph, schema, piece, piece.name, columns[0])]
+    parts, start = [], 0
+    for at in range(1, len(columns) + 1):
+        run = columns[start:at]
+        if at < len(columns) and run[0].kind == columns[at].kind == "numeric":
+            continue
+        cells = _columns(graph, piece, start, at)
+        own = _numbers if run[0].kind == "numeric" else _codes
+        parts.append(own(graph, schema, piece, cells, run[0]))
+        start = at
+    return parts
+
+
+def _columns(graph: Graph, piece: _Piece, start: int, end: int) -> str:
+    """Columns `start` to `end` of a piece."""
+    if end - start == piece.width:
+        return piece.name
+    name = f"columns_{piece.first + start}"
+    graph.constant(f"{name}_at", np.arange(start, end))
+    return graph.add("Gather", [piece.name, f"{name}_at"], name, axis=1)
+
+
+def _numbers(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Column) -> str:
+    """Numeric cells rounded to the model's input type."""
+    from onnx import TensorProto
+
+    if piece.element == TensorProto.STRING:
+        raise ExportError(
+            f"skl2onnx: column {column.name!r} is numeric, and the graph's input is text: give "
+            "initial types, or rows X, as at fit"
+        )
+    wanted = TensorProto.FLOAT if schema.dtype == "float32" else TensorProto.DOUBLE
+    if piece.element == wanted:
+        return cells
+    if piece.element not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        cells = graph.add("Cast", [cells], f"{cells}_double", to=TensorProto.DOUBLE)
+        if wanted == TensorProto.DOUBLE:
+            return cells
+    return graph.add("Cast", [cells], f"{cells}_rounded", to=wanted)
+
+
+def _codes(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Column) -> str:
+    """The code of each cell of a nominal column, of the model's input type."""
+    from onnx import TensorProto
+
+    name = f"code_of_{cells}"
+    if piece.element == TensorProto.STRING:
+        codes = _codes_of_text(graph, schema, cells, column, name)
+    else:
+        codes = _codes_of_numbers(graph, piece, cells, column, name)
+    if schema.dtype == "float32":
+        return codes
+    return graph.add("Cast", [codes], f"{name}_double", to=TensorProto.DOUBLE)
+
+
+def _codes_of_text(graph: Graph, schema: Schema, cells: str, column: Column, name: str) -> str:
+    """Levels have their codes, marks of missing values NaN, all other text -1."""
+    marks = [mark for mark in schema.missing_marks if mark not in column.levels]
+    codes = np.append(np.arange(len(column.levels)), np.full(len(marks), np.nan))
+    return graph.add(
+        "LabelEncoder",
+        [cells],
+        name,
+        domain=ML_DOMAIN,
+        keys_strings=[*column.levels, *marks],
+        values_floats=codes.astype(np.float32).tolist(),
+        default_float=-1.0,
+    )
+
+
+def _codes_of_numbers(graph: Graph, piece: _Piece, cells: str, column: Column, name: str) -> str:
+    """Levels that are numbers have their codes, NaN is NaN, all other numbers -1."""
+    from onnx import TensorProto
+
+    levels = _level_numbers(column, truth=piece.element == TensorProto.BOOL)
+    if piece.element != TensorProto.DOUBLE:
+        cells = graph.add("Cast", [cells], f"{name}_cells", to=TensorProto.DOUBLE)
+    graph.constant(f"{name}_levels", np.array(list(levels) or [np.nan]))
+    graph.constant(f"{name}_zero", np.array(0.0, dtype=np.float32))
+    graph.constant(f"{name}_no_level", np.array(-1.0, dtype=np.float32))
+    graph.constant(f"{name}_missing", np.array(np.nan, dtype=np.float32))
+    graph.add("Cast", [cells], f"{name}_short", to=TensorProto.FLOAT)
+    graph.add("Add", [f"{name}_short", f"{name}_zero"], f"{name}_unsigned")  # -0.0 is 0
+    graph.add(
+        "LabelEncoder",
+        [f"{name}_unsigned"],
+        f"{name}_place",
+        domain=ML_DOMAIN,
+        keys_floats=[float(np.float32(level)) for level in levels] or [0.0],
+        values_floats=[float(place) for place in range(len(levels))] or [0.0],
+        default_float=0.0,
+    )
+    graph.add("Cast", [f"{name}_place"], f"{name}_at", to=TensorProto.INT64)
+    graph.constant(f"{name}_codes", np.array(list(levels.values()) or [-1], dtype=np.float32))
+    graph.add("Gather", [f"{name}_levels", f"{name}_at"], f"{name}_level", axis=0)
+    graph.add("Gather", [f"{name}_codes", f"{name}_at"], f"{name}_code", axis=0)
+    graph.add("Equal", [f"{name}_level", cells], f"{name}_is_level")
+    graph.add("Equal", [cells, cells], f"{name}_known")
+    graph.add(
+        "Where", [f"{name}_known", f"{name}_no_level", f"{name}_missing"], f"{name}_otherwise"
+    )
+    return graph.add("Where", [f"{name}_is_level", f"{name}_code", f"{name}_otherwise"], name)
+
+
+def _level_numbers(column: Column, *, truth: bool) -> dict[float, int]:
+    """The numbers that mean a level, with its code; of bools, if `truth`, 0 and 1."""
+    numbers: dict[float, int] = {}
+    for level, code in LevelIndex(column.levels).codes.items():
+        if truth and level in ("False", "True"):
+            numbers.setdefault(float(level == "True"), code)
+            continue
+        try:
+            number = float(level)
+        except ValueError:
+            continue
+        if math.isfinite(number) and level_text(number) == level:
+            numbers[number] = code
+    with np.errstate(over="ignore"):
+        short = np.array(list(numbers), dtype=np.float64).astype(np.float32)
+    if len(np.unique(short)) < len(short):
+        raise ExportError(
+            f"skl2onnx: levels of column {column.name!r} are one number in float32, which "
+            "LabelEncoder takes: make them text"
+        )
+    return numbers
+
+
+# ---------------------------------------------------------------- on import
+
+
+def when_imported(name: str, callback: Callable[[], None]) -> None:
+    """Call `callback` once the top-level module `name` is imported; at once if it is.
+
+    What the callback raises goes to whoever imports the module, who can import
+    it again: a callback should not raise.
+    """
+    if name in sys.modules:
+        importlib.import_module(name)  # waits for an import under way in another thread
+        callback()
+    else:
+        sys.meta_path.insert(0, _Waiting(name, callback))
+
+
+class _Waiting(MetaPathFinder):
+    """Waits for the import of one module."""
+
+    def __init__(self, name: str, callback: Callable[[], None]) -> None:
+        self.name = name
+        self.callback = callback
+        self._asking = threading.local()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec that the other finders find, with a loader that calls back."""
+        del path, target
+        if fullname != self.name or getattr(self._asking, "now", False):
+            return None
+        self._asking.now = True  # the search below comes by here again
+        try:
+            spec = find_spec(fullname)
+        finally:
+            self._asking.now = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _CallingBack(spec.loader, self)
+        return spec
+
+    def done(self) -> None:
+        """The module is there."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self.callback()
+
+
+class _CallingBack(Loader):
+    """A loader that loads as another does, and then says so."""
+
+    def __init__(self, loader: Loader, waiting: _Waiting) -> None:
+        self._loader = loader
+        self._waiting = waiting
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module keeps its own loader: resources and sources are read through it.
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._waiting.done()

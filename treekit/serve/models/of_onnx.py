@@ -39,7 +39,7 @@ def read_onnx_served(path: Path, name: str, version: str, digest: str) -> Served
     ModelFileError
         If it is no graph that can be served; the message names the file and why.
     """
-    from treekit.interop.onnx_graph import opened, recognises_onnx
+    from treekit.interop.onnx_nodes import opened, recognises_onnx
 
     try:
         if not recognises_onnx(path):
@@ -78,7 +78,7 @@ def _own_model(proto: ModelProto) -> Model | None:
     So must one that tells more than the usual answers (leaves, paths), or whose rows divide
     or ask derived columns: the importer refuses what a graph no longer has.
     """
-    from treekit.interop.onnx_own import is_own, read_own
+    from treekit.interop.onnx import is_own, read_own
 
     if not is_own(proto) or {output.name for output in proto.graph.output} & {"leaf", "path"}:
         return None

@@ -16,12 +16,19 @@ from treekit._version import __version__
 from treekit.contracts import Setting
 from treekit.data.schema import Column, Dtype, Label, Output, Schema, level_text
 from treekit.errors import ModelError
-from treekit.interop.build import MAX_ENTRIES, Nodes, make_trees
+from treekit.interop.tree_assembly import MAX_ENTRIES, Nodes, make_trees
 from treekit.model.links import Link
 from treekit.model.model import Model, UnknownPolicy, make_model
 from treekit.model.tree import Split, Tree
 
-__all__ = ["ANSWER", "DTYPE", "ITERATIONS", "Boosted", "Outcome", "read_boosted"]
+__all__ = [
+    "ANSWER",
+    "DTYPE",
+    "ITERATIONS",
+    "Boosted",
+    "Outcome",
+    "read_boosted",
+]
 
 ANSWER = Setting(
     "answer",

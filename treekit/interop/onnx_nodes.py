@@ -1,0 +1,618 @@
+"""The one tree operator of an ONNX graph, and what stands around it.
+
+A graph is read if it is a tree ensemble between casts, reshapes and a ZipMap,
+none of which changes an answer; any other operator is refused by its name.
+
+ONNX's tree operators as node lists: versions 1 to 3 of ai.onnx.ml, and 5.
+
+Versions 1 to 3 (``TreeEnsembleRegressor``, ``TreeEnsembleClassifier``) name nodes
+by a tree and a number; version 5 (``TreeEnsemble``) has places of nodes, and
+leaves apart.  Nodes may have several parents: each gets a copy, up to a bound.
+
+What the nodes of ONNX trees ask, as thresholds and sets of codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Dtype
+from treekit.errors import ModelError, ModelFileError
+from treekit.interop import beginning, read_whole
+from treekit.interop.tree_assembly import MAX_ENTRIES, Nodes, Vocabulary, whole_vocabulary
+from treekit.model.fixed_point import MAX_TREES, floor_to
+from treekit.model.tree import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+
+__all__ = [
+    "EQ",
+    "GT",
+    "GTE",
+    "LEQ",
+    "LT",
+    "MEMBER",
+    "NEQ",
+    "OPERATORS",
+    "SOURCE",
+    "Attributes",
+    "OnnxTrees",
+    "TreeOperator",
+    "copied",
+    "listed",
+    "nodes_of",
+    "opened",
+    "placed",
+    "recognises_onnx",
+    "tensor_values",
+    "tree_operator",
+    "vocabularies_of",
+]
+
+
+# ---------------------------------------------------------------- onnx graph
+
+SOURCE = "the ONNX model"
+OPERATORS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
+"""Of ai.onnx.ml."""
+_FLOAT, _UINT8, _INT32, _INT64, _DOUBLE = 1, 2, 6, 7, 11
+"""Of `TensorProto.DataType`."""
+_STORED = {_FLOAT: "<f4", _DOUBLE: "<f8", _UINT8: "u1", _INT32: "<i4", _INT64: "<i8"}
+_EXTERNAL = 1
+_SHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+
+
+def recognises_onnx(source: Any) -> bool:
+    """Whether `source` is an ONNX file (``.onnx``), or a `ModelProto`."""
+    # A ModelProto begins with its field 1, the version of the format.
+    return beginning(source, (".onnx",), 1) == b"\x08" or _is_proto(source)
+
+
+def _is_proto(source: Any) -> bool:
+    kind = type(source)
+    return kind.__name__ == "ModelProto" and kind.__module__.partition(".")[0] == "onnx"
+
+
+def opened(source: Any) -> ModelProto:
+    """The parsed model of a file or an object."""
+    if _is_proto(source):
+        proto: ModelProto = source
+        return proto
+    if not isinstance(source, Path) or not recognises_onnx(source):
+        raise ModelError(f"a {type(source).__qualname__} is no ONNX model")
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    parsed = ModelProto()
+    try:
+        parsed.ParseFromString(read_whole(source))
+    except (DecodeError, ValueError, RuntimeError) as error:
+        raise ModelFileError(f"{SOURCE} is damaged, or none: {error}") from error
+    _check_texts(parsed)
+    return parsed
+
+
+def _check_texts(proto: ModelProto) -> None:
+    """Refuse texts that are no UTF-8, which the parser hands on as bytes."""
+    named = [*proto.graph.input, *proto.graph.output, *proto.graph.initializer]
+    texts: list[Any] = [proto.producer_name, *(one.name for one in named)]
+    for node in proto.graph.node:
+        texts += [node.op_type, node.domain, node.name, *node.input, *node.output]
+        texts += [attribute.name for attribute in node.attribute]
+    for told in proto.metadata_props:
+        texts += [told.key, told.value]
+    if not all(isinstance(text, str) for text in texts):
+        raise ModelFileError(f"{SOURCE} is damaged: it holds a text that is no UTF-8")
+
+
+class Attributes:
+    """Attributes of an operator as arrays, texts and numbers of the types they must have."""
+
+    def __init__(self, node: NodeProto) -> None:
+        self.of: dict[str, AttributeProto] = {one.name: one for one in node.attribute}
+
+    def ints(self, name: str) -> npt.NDArray[np.int64]:
+        """Whole numbers, from a list or a tensor; none if it is absent."""
+        found = self._array(name, "ints", np.int64)
+        if found.dtype.kind == "f":
+            raise ModelFileError(f"{SOURCE} is damaged: {name} holds no whole numbers")
+        return found.astype(np.int64)
+
+    def numbers(self, name: str) -> npt.NDArray[np.float64]:
+        """Numbers, from a list, a tensor, or the ``_as_tensor`` of that name."""
+        wide = f"{name}_as_tensor"
+        return self._array(wide if wide in self.of else name, "floats", np.float64)
+
+    def texts(self, name: str) -> list[str]:
+        """Texts; none if it is absent."""
+        try:
+            return (
+                [text.decode("utf-8") for text in self.of[name].strings] if name in self.of else []
+            )
+        except UnicodeDecodeError as error:
+            raise ModelFileError(f"{SOURCE} is damaged: {name}: {error}") from error
+
+    def text(self, name: str, default: str) -> str:
+        """One text."""
+        return self.of[name].s.decode("utf-8", "replace") if name in self.of else default
+
+    def whole(self, name: str, default: int) -> int:
+        """One whole number."""
+        return int(self.of[name].i) if name in self.of else default
+
+    def _array(self, name: str, field: str, dtype: Any) -> npt.NDArray[Any]:
+        if name not in self.of:
+            return np.zeros(0, dtype=dtype)
+        attribute = self.of[name]
+        if attribute.HasField("t"):
+            return tensor_values(attribute.t, name)
+        return np.array(getattr(attribute, field), dtype=dtype)
+
+
+def tensor_values(tensor: Any, name: str) -> npt.NDArray[Any]:
+    """A tensor's numbers, flat; never from a file that it names."""
+    if tensor.data_location == _EXTERNAL or tensor.data_type not in _STORED:
+        raise ModelError(
+            f"{SOURCE} keeps {name} in another file, or in a type that is none of float, double, "
+            "uint8, int32 and int64; save it in one file"
+        )
+    dtype = np.dtype(_STORED[tensor.data_type])
+    if tensor.raw_data:
+        if len(tensor.raw_data) % dtype.itemsize:
+            raise ModelFileError(f"{SOURCE} is damaged: {name} is cut off")
+        return np.frombuffer(tensor.raw_data, dtype=dtype)
+    typed = {
+        _FLOAT: "float_data",
+        _DOUBLE: "double_data",
+        _UINT8: "int32_data",
+        _INT32: "int32_data",
+    }
+    values = np.array(getattr(tensor, typed.get(tensor.data_type, "int64_data")))
+    return values.astype(dtype) if values.size else np.zeros(0, dtype=dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOperator:
+    """A tree operator and its input.
+
+    Attributes
+    ----------
+    kind : str
+        The operator's name.
+    attributes : Attributes
+    dtype : {"float32", "float64"}
+        Of the numbers that it compares.
+    n_features : int
+        Columns of the input, 0 if the graph does not say.
+    """
+
+    kind: str
+    attributes: Attributes
+    dtype: Dtype
+    n_features: int
+
+
+def tree_operator(graph: GraphProto) -> TreeOperator:
+    """The only tree operator of a graph.
+
+    Raises
+    ------
+    ModelError
+        If there are several, or any other operator could change an answer.
+    """
+    trees = [node for node in graph.node if node.op_type in OPERATORS]
+    if len(trees) != 1:
+        others = ", ".join(sorted({node.op_type for node in graph.node})[:8]) or "none"
+        raise ModelError(
+            f"{SOURCE} has {len(trees)} tree operators ({', '.join(OPERATORS)}), and treekit "
+            f"reads models of one; its operators: {others}"
+        )
+    (tree,) = trees
+    dtype, n_features = _input(graph, tree)
+    _check_outputs(graph, tree)
+    return TreeOperator(tree.op_type, Attributes(tree), dtype, n_features)
+
+
+def _input(graph: GraphProto, tree: NodeProto) -> tuple[Dtype, int]:
+    """Type of the numbers that the trees compare, and how many columns they have."""
+    constants = {one.name for one in graph.initializer}
+    inputs = {one.name: one for one in graph.input if one.name not in constants}
+    makers = {name: node for node in graph.node for name in node.output}
+    narrowed, at = False, tree.input[0] if tree.input else ""
+    for _ in range(len(graph.node) + 1):
+        if at in inputs or at not in makers:
+            break
+        node = makers[at]
+        to = next((one.i for one in node.attribute if one.name == "to"), 0)
+        cast = node.op_type == "Cast" and to in (_FLOAT, _DOUBLE)
+        if not cast and node.op_type != "Identity":
+            raise _refused(node, "before its trees")
+        narrowed |= cast and to == _FLOAT
+        at = node.input[0] if node.input else ""
+    if len(inputs) != 1 or at not in inputs:
+        raise ModelError(f"{SOURCE} has {len(inputs)} inputs; treekit reads models of one tensor")
+    tensor = inputs[at].type.tensor_type
+    if tensor.elem_type not in (_FLOAT, _DOUBLE, _INT32, _INT64):
+        raise ModelError(f"{SOURCE} takes numbers of type {tensor.elem_type}, not float or double")
+    wide = tensor.elem_type == _DOUBLE and not narrowed
+    width = tensor.shape.dim[1].dim_value if len(tensor.shape.dim) == 2 else 0
+    return "float64" if wide else "float32", int(width)
+
+
+def _check_outputs(graph: GraphProto, tree: NodeProto) -> None:
+    """Refuse what stands behind the trees, unless it changes shapes and types alone."""
+    labels = tree.op_type == "TreeEnsembleClassifier"
+    says = dict.fromkeys(tree.output, "scores")
+    if labels and tree.output:
+        says[tree.output[0]] = "label"
+    before = _ancestors(graph, tree)
+    for node in graph.node:
+        if node is tree or any(name in before for name in node.output):
+            continue
+        what = says.get(node.input[0] if node.input else "")
+        if what is None and node.op_type == "Constant":
+            continue
+        to = next((one.i for one in node.attribute if one.name == "to"), 0)
+        casts = (_INT64,) if what == "label" else (_FLOAT, _DOUBLE)
+        plain = node.op_type in _SHAPES or (node.op_type == "Cast" and to in casts)
+        zipped = node.op_type == "ZipMap" and what == "scores"
+        if what is None or not (plain or zipped):
+            raise _refused(node, "behind its trees")
+        says |= dict.fromkeys(node.output, what)
+
+
+def _ancestors(graph: GraphProto, tree: NodeProto) -> set[str]:
+    """Outputs of the nodes between the graph's input and its trees."""
+    makers = {name: node for node in graph.node for name in node.output}
+    found: set[str] = set()
+    at = tree.input[0] if tree.input else ""
+    while at in makers and at not in found:
+        found.add(at)
+        at = makers[at].input[0] if makers[at].input else ""
+    return found
+
+
+def _refused(node: NodeProto, where: str) -> ModelError:
+    return ModelError(
+        f"{SOURCE} has the operator {node.op_type!r:.60} {where}, which treekit does not read; "
+        "convert the trees alone, without scaling and post-processing"
+    )
+
+
+# ---------------------------------------------------------------- onnx trees
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
+"""Modes, by the numbers of version 5."""
+_MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
+_Kind = TypeVar("_Kind", bound=np.generic)
+_COPIES = 16
+_SMALL = 2**20
+"""Nodes that any model may be copied to, and how many times those of a larger one."""
+
+
+class OnnxTrees(NamedTuple):
+    """The nodes of all trees.
+
+    Attributes
+    ----------
+    roots : (trees,) int64
+    tree : (n,) int64
+        Empty before `copied`.
+    mode : (n,) int64
+    feature : (n,) int64
+    split : (n,) float64
+    true, false : (n,) int64
+        -1 in leaves.
+    missing_true : (n,) bool
+    value : (n, targets) float64
+    used : tuple of int
+        Targets that any leaf adds to.
+    members : dict of int to (members,) float64
+        Of nodes of the mode MEMBER.
+    """
+
+    roots: Ints
+    tree: Ints
+    mode: Ints
+    feature: Ints
+    split: Floats
+    true: Ints
+    false: Ints
+    missing_true: npt.NDArray[np.bool_]
+    value: Floats
+    used: tuple[int, ...]
+    members: dict[int, Floats]
+
+
+def _require(condition: object, message: str) -> None:
+    if not bool(condition):
+        raise ModelFileError(f"{SOURCE} is damaged: {message}")
+
+
+def listed(attributes: Attributes, prefix: str, n_targets: int, *, one: bool = False) -> OnnxTrees:
+    """The trees of versions 1 to 3, as they are: nodes may have several parents.
+
+    Parameters
+    ----------
+    prefix : {"class", "target"}
+    one : bool
+        Add all targets' weights up, where each tree has a target of its own.
+    """
+    tree_ids, node_ids = attributes.ints("nodes_treeids"), attributes.ints("nodes_nodeids")
+    n = len(tree_ids)
+    _require(n and len(node_ids) == n, "it has no nodes, or not as many trees as nodes")
+    names = attributes.texts("nodes_modes")
+    _require(len(names) == n, f"nodes_modes has {len(names)} entries of {n}")
+    number = {f"BRANCH_{name}": mode for mode, name in enumerate(_MODES[:6])} | {"LEAF": LEAF}
+    if strange := sorted(set(names) - set(number)):
+        raise ModelError(f"{SOURCE} has the unknown mode {strange[0]!r:.60}")
+    mode = np.array([number[name] for name in names], dtype=np.int64)
+    where = _Places(tree_ids, node_ids)
+    inner = mode != LEAF
+    true, false = (
+        where.find(tree_ids, _of(attributes.ints(f"nodes_{side}nodeids"), n, side), inner)
+        for side in ("true", "false")
+    )
+    children = np.concatenate([true[inner], false[inner]])
+    is_child = np.zeros(n, dtype=np.bool_)
+    is_child[children] = True
+    roots = np.flatnonzero(~is_child)
+    trees, counts = np.unique(tree_ids[roots], return_counts=True)
+    _require(
+        np.array_equal(trees, where.trees) and np.all(counts == 1), "a tree has no root, or several"
+    )
+    told = [attributes.ints(f"{prefix}_{name}") for name in ("treeids", "nodeids", "ids")]
+    weight = attributes.numbers(f"{prefix}_weights")
+    _require(len({len(weight), *map(len, told)}) == 1, "the leaves' weights do not fit")
+    leaf = where.find(told[0], told[1], np.ones(len(weight), dtype=np.bool_))
+    _require(not np.any(inner[leaf]), "an inner node has a weight")
+    missing = attributes.ints("nodes_missing_value_tracks_true")
+    return OnnxTrees(
+        roots=roots,
+        tree=np.zeros(0, dtype=np.int64),
+        mode=mode,
+        feature=_of(attributes.ints("nodes_featureids"), n, "nodes_featureids"),
+        split=_of(attributes.numbers("nodes_values"), n, "nodes_values").astype(np.float64),
+        true=true,
+        false=false,
+        missing_true=_of(missing if len(missing) else 0 * mode, n, "missing_value") != 0,
+        value=_values(n, n_targets, leaf, told[2], weight, one),
+        used=tuple(np.unique(told[2]).tolist()),
+        members={},
+    )
+
+
+def placed(attributes: Attributes, n_targets: int, *, one: bool = False) -> OnnxTrees:
+    """The trees of version 5, as they are; see `listed`."""
+    mode = attributes.ints("nodes_modes")
+    n = len(mode)
+    _require(n and np.all((mode >= 0) & (mode <= MEMBER)), "it has no nodes, or unknown modes")
+    weight = attributes.numbers("leaf_weights").astype(np.float64)
+    target = attributes.ints("leaf_targetids")
+    n_leaves = len(weight)
+    _require(n_leaves and len(target) == n_leaves, "the leaves' weights do not fit")
+    sides = []
+    for side in ("true", "false"):
+        child = _of(attributes.ints(f"nodes_{side}nodeids"), n, f"nodes_{side}nodeids")
+        is_leaf = _of(attributes.ints(f"nodes_{side}leafs"), n, f"nodes_{side}leafs") != 0
+        inside = (child >= 0) & (child < np.where(is_leaf, n_leaves, n))
+        _require(np.all(inside), "a node's child does not exist")
+        sides.append(np.concatenate([child + n * is_leaf, np.full(n_leaves, -1)]))
+    roots = attributes.ints("tree_roots")
+    _require(len(roots) and np.all((roots >= 0) & (roots < n)), "a tree has no root")
+    missing = attributes.ints("nodes_missing_value_tracks_true")
+    missing = _of(missing if len(missing) else 0 * mode, n, "missing_value")
+    none = np.zeros(n_leaves, dtype=np.int64)
+    splits = _of(attributes.numbers("nodes_splits"), n, "nodes_splits").astype(np.float64)
+    return OnnxTrees(
+        roots=roots,
+        tree=np.zeros(0, dtype=np.int64),
+        mode=np.concatenate([mode, none + LEAF]),
+        feature=np.concatenate([_of(attributes.ints("nodes_featureids"), n, "features"), none]),
+        split=np.concatenate([splits, none]),
+        true=sides[0],
+        false=sides[1],
+        missing_true=np.concatenate([missing, none]) != 0,
+        value=_values(n + n_leaves, n_targets, n + np.arange(n_leaves), target, weight, one),
+        used=tuple(np.unique(target).tolist()),
+        members=_members(attributes.numbers("membership_values").astype(np.float64), mode),
+    )
+
+
+def _of(values: npt.NDArray[_Kind], n: int, name: str) -> npt.NDArray[_Kind]:
+    """`values`, if there are `n` of them."""
+    _require(len(values) == n, f"{name} has {len(values)} entries of {n}")
+    return values
+
+
+def _members(values: Floats, mode: Ints) -> dict[int, Floats]:
+    """The sets of the nodes that ask for members, in order, each ended by NaN."""
+    nodes = np.flatnonzero(mode == MEMBER)
+    parts = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
+    ended = [part[:-1] for part in parts[:-1]]
+    if len(parts[-1]):  # the last set's end may be left out
+        ended.append(parts[-1])
+    _require(len(ended) == len(nodes), f"{len(ended)} sets of {len(nodes)} nodes")
+    return dict(zip(nodes.tolist(), ended, strict=True))
+
+
+def _values(n: int, n_targets: int, leaf: Ints, target: Ints, weight: Floats, one: bool) -> Floats:
+    """(n, targets) float64: what each node adds, of all targets in one if asked."""
+    _require(np.all((target >= 0) & (target < n_targets)), "a leaf adds to no target")
+    if one:
+        n_targets, target = 1, 0 * target
+    if n * n_targets > MAX_ENTRIES:
+        raise ModelError(
+            f"{SOURCE} has {n} nodes and {n_targets} targets; the bound of their product is "
+            f"{MAX_ENTRIES}"
+        )
+    value = np.zeros((n, n_targets))
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused later
+        np.add.at(value, (leaf, target), weight)
+    return value
+
+
+class _Places:
+    """Where a node stands that has a tree's number and its own."""
+
+    def __init__(self, trees: Ints, nodes: Ints) -> None:
+        self.trees, self.nodes = np.unique(trees), np.unique(nodes)
+        keys = self._keys(trees, nodes)
+        self.order = np.argsort(keys, kind="stable")
+        self.keys = keys[self.order]
+        _require(np.all(np.diff(self.keys) > 0), "a node is there twice")
+
+    def _keys(self, trees: Ints, nodes: Ints) -> Ints:
+        """-1 for a tree or a number that no node has."""
+        tree = np.minimum(np.searchsorted(self.trees, trees), len(self.trees) - 1)
+        node = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
+        known = (self.trees[tree] == trees) & (self.nodes[node] == nodes)
+        return np.where(known, tree * len(self.nodes) + node, -1)
+
+    def find(self, trees: Ints, nodes: Ints, wanted: npt.NDArray[np.bool_]) -> Ints:
+        """(n,) int64: the places of nodes, -1 where none is wanted."""
+        keys = self._keys(trees, nodes)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        _require(np.all((self.keys[at] == keys) | ~wanted), "a node leads to none of its tree")
+        return np.where(wanted, self.order[at], -1)
+
+
+def copied(trees: OnnxTrees) -> OnnxTrees:
+    """The same trees with a node for each way to it, in breadth first order."""
+    n = len(trees.mode)
+    most = max(_SMALL, _COPIES * n)
+    _require(len(trees.roots) <= MAX_TREES, f"it has more than {MAX_TREES} trees")
+    tree = np.arange(len(trees.roots))
+    level, sources, owners, total = trees.roots, [trees.roots], [tree], len(tree)
+    true = [np.zeros(0, dtype=np.int64)]
+    depth = 0
+    while True:
+        inner = trees.mode[level] != LEAF
+        first = np.where(inner, total + 2 * (np.cumsum(inner) - 1), -1)
+        true.append(first)
+        if not inner.any():
+            break
+        depth += 1
+        level, tree = level[inner], tree[inner]
+        level = np.stack([trees.true[level], trees.false[level]], axis=1).ravel()
+        tree = np.repeat(tree, 2)
+        total += len(level)
+        if depth > MAX_DEPTH or total > most or total * trees.value.shape[1] > MAX_ENTRIES:
+            raise ModelError(
+                f"{SOURCE} has trees that are deeper than {MAX_DEPTH}, go in circles, or share "
+                f"nodes so often that copies of them are more than {most}, the bound"
+            )
+        sources.append(level)
+        owners.append(tree)
+    source, first = np.concatenate(sources), np.concatenate(true)
+    copies = np.flatnonzero(trees.mode[source] == MEMBER).tolist()
+    return trees._replace(
+        roots=np.arange(len(trees.roots)),
+        tree=np.concatenate(owners),
+        mode=trees.mode[source],
+        feature=trees.feature[source],
+        split=trees.split[source],
+        true=first,
+        false=np.where(first >= 0, first + 1, -1),
+        missing_true=trees.missing_true[source],
+        value=trees.value[source],
+        members={node: trees.members[int(source[node])] for node in copies},
+    )
+
+
+# ---------------------------------------------------------------- onnx questions
+
+
+def vocabularies_of(trees: OnnxTrees, n_features: int) -> list[Vocabulary | None]:
+    """Of the columns that are asked whether they equal a number; None for the others."""
+    found: list[Vocabulary | None] = [None] * n_features
+    nodes, start, values = _questions(trees)
+    asks = np.zeros(len(trees.mode), dtype=np.bool_)
+    asks[nodes] = True
+    owner = np.repeat(trees.feature[nodes], np.diff(start))
+    compared = np.unique(trees.feature[(trees.true >= 0) & ~asks])
+    for feature in np.unique(trees.feature[nodes]).tolist():
+        if not 0 <= feature < n_features:
+            raise ModelFileError(f"{SOURCE} is damaged: a split asks none of {n_features} columns")
+        if feature in compared:
+            raise ModelError(
+                f"{SOURCE} compares column {feature} by order and by equality (EQ, NEQ, MEMBER), "
+                "which no column of treekit's is asked by"
+            )
+        own = values[owner == feature]
+        whole = (own >= 0) & (own < 2**24) & (own == np.floor(own))
+        if not np.all(whole):
+            raise ModelError(
+                f"{SOURCE} asks whether column {feature} equals {own[~whole][0]}; treekit reads "
+                "whole numbers from 0, as codes of categories"
+            )
+        found[feature] = whole_vocabulary(own.astype(np.int64))
+    return found
+
+
+def _questions(trees: OnnxTrees) -> tuple[Ints, Ints, Floats]:
+    """Nodes of EQ, NEQ and MEMBER, where the numbers of each begin, and the numbers."""
+    single = np.flatnonzero((trees.mode == EQ) | (trees.mode == NEQ))
+    several = np.flatnonzero(trees.mode == MEMBER)
+    sizes = np.ones(len(trees.mode), dtype=np.int64)
+    parts = [trees.members[node] for node in several.tolist()]
+    sizes[several] = [len(part) for part in parts]
+    nodes = np.concatenate([single, several])
+    owner = np.repeat(nodes, sizes[nodes])
+    values = np.concatenate([trees.split[single], *parts])
+    order = np.argsort(owner, kind="stable")
+    nodes = np.sort(nodes)
+    return nodes, np.concatenate([[0], np.cumsum(sizes[nodes])]), values[order]
+
+
+def nodes_of(
+    trees: OnnxTrees, dtype: Dtype, vocabularies: list[Vocabulary | None]
+) -> tuple[Nodes, bool]:
+    """The nodes with ``<=`` and sets alone, and whether unseen numbers go the way of NaN."""
+    mode, inner = trees.mode, trees.true >= 0
+    sets, set_start, values = _questions(trees)
+    # Branch 0 is "at most", or "one of them": the false branch of the opposite questions.
+    turned = (mode == GTE) | (mode == GT) | (mode == NEQ)
+    with np.errstate(over="ignore"):
+        below = np.nextafter(trees.split, -np.inf)
+    asked = np.where((mode == LT) | (mode == GTE), below, trees.split)
+    asked[sets] = 0.0
+    threshold = floor_to(asked, dtype)
+    if np.any(inner & (threshold == -np.inf)):
+        raise ModelError(
+            f"{SOURCE} has a threshold that minus infinity alone is below, which no split of "
+            "treekit's can ask"
+        )
+    missing_true = trees.missing_true | (mode == NEQ)
+    set_codes = np.full(len(values), -1, dtype=np.int64)
+    owner = np.repeat(trees.feature[sets], np.diff(set_start))
+    for feature in np.unique(owner).tolist():
+        vocabulary, own = vocabularies[feature], owner == feature
+        if vocabulary is not None:
+            set_codes[own] = vocabulary.positions(values[own].astype(np.int64))
+    nodes = Nodes(
+        roots=trees.roots,
+        tree=trees.tree,
+        left=np.where(turned, trees.false, trees.true),
+        right=np.where(turned, trees.true, trees.false),
+        feature=trees.feature,
+        threshold=threshold,
+        missing_left=missing_true != turned,
+        value=trees.value,
+        weight=np.zeros(len(mode)),
+        gain=np.zeros(len(mode)),
+        set_node=sets,
+        set_start=set_start,
+        set_codes=set_codes,
+    )
+    # Numbers that no node asks for are no members: they take branch 1.
+    return nodes, not bool(np.any(nodes.missing_left[sets]))
