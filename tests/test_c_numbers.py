@@ -10,7 +10,7 @@ import pytest
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
 from treekit.export.c.tables import ROW, c_table, hex_table, text_table
-from treekit.verify.read_numbers import of_literals, tables_in
+from treekit.verify.read_c import of_literals, tables_in
 
 
 def source_of(table):

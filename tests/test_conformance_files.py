@@ -23,7 +23,7 @@ from treekit.testing.foreign import damaged
 from treekit.testing.models import hostile, hostile_alone, samples
 from treekit.testing.pairs import answer_pairs, missing_pairs, unseen_pairs
 from treekit.testing.rows import probe_rows
-from treekit.verify.certificate import model_sha256
+from treekit.verify.report import model_sha256
 
 PYTHON = registry.exporter("python")
 

@@ -29,7 +29,7 @@ from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.verify import verify
 from treekit.verify.answers import Answers, differing, said
-from treekit.verify.runners import runner_of
+from treekit.verify.run_artifact import runner_of
 
 NAN = math.nan
 TIER = {"sqlite": (), "duckdb": pytest.mark.matrix, "postgres": pytest.mark.system}
@@ -299,7 +299,7 @@ def test_numbers_and_bools_in_a_nominal_column_are_their_levels(dialect: str) ->
     tree = subset("n", ["1"], subset("b", ["True"], leaf(1.0), leaf(2.0)), leaf(3.0))
     model = make_model(schema, [build_tree(tree, schema)], missing="error", unknown="error")
     from treekit.export.sql import export_sql
-    from treekit.verify.sql_engines import DuckDBEngine, PostgresEngine, SQLiteEngine
+    from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
 
     make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
     (content,) = export_sql(model, "m", dialect=dialect).values()
@@ -328,7 +328,7 @@ def test_a_text_that_is_the_number_or_bool_of_a_level_is_that_level(dialect: str
     tree = subset("n", ["3"], leaf(1.0), subset("b", ["True"], leaf(2.0), leaf(3.0)), missing=1)
     model = make_model(schema, [build_tree(tree, schema)])
     from treekit.export.sql import export_sql
-    from treekit.verify.sql_engines import DuckDBEngine, PostgresEngine, SQLiteEngine
+    from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
 
     make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
     (content,) = export_sql(model, "m", dialect=dialect).values()
@@ -357,7 +357,7 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> 
     tree = subset("c", ["ab"], leaf(1.0), leaf(2.0), missing=1)
     model = make_model(schema, [build_tree(tree, schema)])
     from treekit.export.sql import export_sql
-    from treekit.verify.sql_engines import DuckDBEngine, PostgresEngine, SQLiteEngine
+    from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
 
     make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
     engine = make()
@@ -378,7 +378,7 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> 
 
 
 def test_postgres_is_given_the_milliseconds_that_are_left() -> None:
-    from treekit.verify.sql_engines import PostgresEngine
+    from treekit.verify.run_sql import PostgresEngine
 
     engine, asked = PostgresEngine.__new__(PostgresEngine), []
     engine.error = RuntimeError
@@ -501,8 +501,8 @@ def test_a_model_is_a_function_inside_duckdb() -> None:
     import duckdb
 
     from treekit.interop.duckdb import register
-    from treekit.verify.sql_engines import DuckDBEngine
-    from treekit.verify.unseen import cells_of
+    from treekit.verify.probe_values import cells_of
+    from treekit.verify.run_sql import DuckDBEngine
 
     for name in ("mixed", "refuses_both", "several_labels", "int_labels", "boosted_four"):
         model = EXTREMES[name]()

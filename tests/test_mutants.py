@@ -26,7 +26,7 @@ from treekit.model.fixed_point import double_threshold
 from treekit.model.tree import Split
 from treekit.verify import verify
 from treekit.verify.answers import Answers, differing
-from treekit.verify.runners import runner_of
+from treekit.verify.run_artifact import runner_of
 
 pytestmark = pytest.mark.matrix
 

@@ -26,7 +26,7 @@ from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, th
 from treekit.model.model import least_cost, make_model
 from treekit.verify import verify
 from treekit.verify.answers import Answers, differing
-from treekit.verify.runners import runner_of
+from treekit.verify.run_artifact import runner_of
 
 pytestmark = pytest.mark.matrix
 

@@ -48,7 +48,7 @@ def postgres() -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "duckdb", pytest.param("postgres", marks=pytest.mark.system)])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     need("sqlglot")
-    from treekit.verify import sql_engines
+    from treekit.verify import run_sql as sql_engines
 
     if request.param == "duckdb":
         need("duckdb")
@@ -156,7 +156,7 @@ def test_the_first_rule_that_fits_answers_where_order_counts(engine: Any) -> Non
 
 def test_every_query_of_a_file_runs_and_selects_its_rule_s_rows() -> None:
     need("sqlglot")
-    from treekit.verify.sql_engines import SQLiteEngine
+    from treekit.verify.run_sql import SQLiteEngine
 
     model = EXTREMES["hostile_names"]()
     rules, rows = model.rules(), some(extreme_rows(model), 40)
@@ -178,7 +178,7 @@ def test_every_query_of_a_file_runs_and_selects_its_rule_s_rows() -> None:
 
 def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> None:
     need("sqlglot")
-    from treekit.verify.sql_engines import SQLiteEngine
+    from treekit.verify.run_sql import SQLiteEngine
 
     schema = Schema((Column("x"),), classes=("no", "yes"))
     inner = threshold(0, 2.5, leaf([1, 0]), leaf([0, 1]))

@@ -220,7 +220,7 @@ def postgres() -> Iterator[str]:
 def test_a_query_of_postgresql(
     levels: tuple[str, ...], postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from treekit.verify.sql_engines import POSTGRES, PostgresEngine
+    from treekit.verify.run_sql import POSTGRES, PostgresEngine
 
     monkeypatch.setenv(POSTGRES, postgres)
     files = treekit.export(level_model(levels), "sql", tmp_path / "m.sql", dialect="postgres")

@@ -30,8 +30,8 @@ from treekit.verify.answers import differing, expected
 from treekit.verify.read_c import structure_of_c, structure_of_tables
 from treekit.verify.read_onnx import structure_of_onnx
 from treekit.verify.read_python import structure_of_python
-from treekit.verify.runners import runner_of
-from treekit.verify.structure import lowered, proved
+from treekit.verify.run_artifact import runner_of
+from treekit.verify.tree_equivalence import lowered, proved
 
 ONE_WAY = [name for name in EXTREMES if not name.startswith(("fractional", "five_thousand"))]
 READ = [

@@ -27,11 +27,10 @@ from treekit.model.scoring import leaf_indices, sums
 from treekit.model.tree import Split
 from treekit.verify import Report, make_probes, verify
 from treekit.verify.answers import differing, expected
-from treekit.verify.bounds import rule_rows
-from treekit.verify.certificate import model_sha256
 from treekit.verify.coverage import measure
-from treekit.verify.runners import runner_of
-from treekit.verify.wording import _percent
+from treekit.verify.report import _percent, model_sha256
+from treekit.verify.rule_boundaries import rule_rows
+from treekit.verify.run_artifact import runner_of
 
 MOST = 10**7
 

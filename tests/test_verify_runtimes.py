@@ -20,8 +20,8 @@ from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import make_model
 from treekit.verify import make_probes, verify
 from treekit.verify.answers import Answers, expected
-from treekit.verify.budget import Budget
-from treekit.verify.running import Questions, run_artifact
+from treekit.verify.probes import Budget
+from treekit.verify.run_artifact import Questions, run_artifact
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
 

@@ -27,10 +27,10 @@ from treekit.model.builder import (
 )
 from treekit.model.model import least_cost, make_model
 from treekit.verify import make_probes, verify
-from treekit.verify.bounds import rule_rows
 from treekit.verify.coverage import measure
-from treekit.verify.possible import next_to_thresholds, reachable
-from treekit.verify.routed import is_plain, matrix_of, nothing_touched, route_rows, routed
+from treekit.verify.routing import is_plain, matrix_of, nothing_touched, route_rows, routed
+from treekit.verify.rule_boundaries import rule_rows
+from treekit.verify.targeted_search import next_to_thresholds, reachable
 
 NAN, INF = float("nan"), float("inf")
 MOST = 10**6

@@ -103,7 +103,7 @@ PLACES = {
     "languages of rules": "treekit.rules.language:known_languages",
     "model": "treekit.model.model:make_model",
     "oldest contract": "treekit.compatibility:OLDEST_CONTRACT",
-    "runners of verify": "treekit.verify.runners:runners",
+    "runners of verify": "treekit.verify.run_artifact:runners",
 }
 """Parts that commands show and that have no public path."""
 

@@ -132,7 +132,7 @@ def _verified(model: Model, name: str, artifacts: list[Path]) -> Report:
     from treekit.cli.report import print_report
     from treekit.kernels.compile import compile_notice
     from treekit.verify import verify
-    from treekit.verify.runners import runner_of
+    from treekit.verify.run_artifact import runner_of
 
     untried = {path: why for path in artifacts if (why := runner_of(path).lacking(path))}
     heading(f"Is every artifact of the {name} equal to the model?")

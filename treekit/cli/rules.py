@@ -147,7 +147,7 @@ def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
     from treekit.rules import overlapping_rules, rules_against
     from treekit.rules import simplify_thresholds as rounded
     from treekit.rules.language import language
-    from treekit.verify.certificate import model_sha256
+    from treekit.verify.report import model_sha256
 
     words = language(given["lang"])
     found = model.rules(decisions=given["decisions"])

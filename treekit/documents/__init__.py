@@ -47,7 +47,7 @@ class Listing:
     model : Model, optional
         What the rules are of, for forms that write trees.
     model_digest : str
-        `treekit.verify.certificate.model_sha256` of the model, for documents; default none.
+        `treekit.verify.report.model_sha256` of the model, for documents; default none.
     table_name : str
         Name of the table that the rules were measured on, for documents; default none.
     """

@@ -16,8 +16,8 @@ from treekit.model.model import Model
 from treekit.testing.calls import said_by
 from treekit.testing.rows import probe_rows
 from treekit.verify.answers import REFUSED, Answers, differing, expected, label_codes, said
-from treekit.verify.runners import runners
-from treekit.verify.unseen import cells_of
+from treekit.verify.probe_values import cells_of
+from treekit.verify.run_artifact import runners
 
 __all__ = ["Execute", "Run", "builtin_run", "by_function", "difference"]
 

@@ -23,8 +23,8 @@ from treekit.testing.importer_subject import FOREIGN, OWN, READS, Subject, flaw,
 from treekit.testing.laws import Test, broken, inapplicable
 from treekit.testing.report import Law
 from treekit.testing.rows import probe_rows
-from treekit.verify.certificate import model_sha256
-from treekit.verify.unseen import cells_of
+from treekit.verify.probe_values import cells_of
+from treekit.verify.report import model_sha256
 
 __all__ = ["IMPORTER_LAWS"]
 

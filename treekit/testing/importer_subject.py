@@ -16,7 +16,7 @@ from treekit.model.model_file import load
 from treekit.testing.calls import look_at, said_by
 from treekit.testing.laws import broken, inapplicable
 from treekit.testing.report import Law
-from treekit.verify.certificate import model_sha256
+from treekit.verify.report import model_sha256
 
 __all__ = ["FOREIGN", "OWN", "READS", "Subject", "flaw", "shown"]
 

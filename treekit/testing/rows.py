@@ -7,9 +7,8 @@ import numpy.typing as npt
 
 from treekit.model.model import Model
 from treekit.model.tree import Split
-from treekit.verify.around import around_thresholds
-from treekit.verify.refusals import refused_rows
-from treekit.verify.spread import random_rows
+from treekit.verify.probe_values import around_thresholds, random_rows
+from treekit.verify.probes import refused_rows
 
 __all__ = ["probe_rows"]
 

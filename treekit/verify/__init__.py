@@ -20,15 +20,19 @@ from treekit._version import __version__
 from treekit.errors import VerificationError
 from treekit.model.model import Model, model_of
 from treekit.verify.answers import expected
-from treekit.verify.bounds import rule_rows
-from treekit.verify.budget import Budget
-from treekit.verify.certificate import model_sha256, write_certificate
-from treekit.verify.chosen import Chosen, choose
 from treekit.verify.coverage import Coverage, measure
-from treekit.verify.probes import Probes, make_probes
-from treekit.verify.report import ArtifactResult, Difference, Report, Untried
-from treekit.verify.running import Questions, run_artifact
-from treekit.verify.structure import Structure, lowered, proved
+from treekit.verify.probes import Budget, Probes, make_probes
+from treekit.verify.report import (
+    ArtifactResult,
+    Difference,
+    Report,
+    Untried,
+    model_sha256,
+    write_certificate,
+)
+from treekit.verify.rule_boundaries import rule_rows
+from treekit.verify.run_artifact import Chosen, Questions, choose, run_artifact
+from treekit.verify.tree_equivalence import Structure, lowered, proved
 
 __all__ = [
     "ArtifactResult",

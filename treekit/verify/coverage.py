@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.verify.around import next_above
-from treekit.verify.possible import next_to_thresholds
+from treekit.verify.probe_values import next_above
 from treekit.verify.probes import Probes, chunks
-from treekit.verify.routed import Routed, is_plain, matrix_of, nothing_touched, route_rows, routed
+from treekit.verify.routing import Routed, is_plain, matrix_of, nothing_touched, route_rows, routed
+from treekit.verify.targeted_search import next_to_thresholds
 
 if TYPE_CHECKING:
     from treekit.kernels.reachability import Can, Marks

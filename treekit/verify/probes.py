@@ -2,6 +2,17 @@
 
 See `treekit.kernels.witness_search` for how a row that reaches a node is constructed,
 and `treekit.kernels.witness_search` for how it is made to tell.
+
+The time that a verification may take, and what it left out to keep within it.
+
+Rows that a model's policies refuse, and which every artifact must refuse too.
+
+Rows in which single costs decide.
+
+A label is the class of least expected cost; that one entry of the table of
+costs is off by 1 shows only where two classes cost almost the same.  Such
+rows are bred: rows that come nearest exchange cells with others, and their
+children are measured again.
 """
 
 from __future__ import annotations
@@ -9,7 +20,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,20 +29,36 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.model import Model
+from treekit.model.scoring import sums
 from treekit.model.tree import Split, Tree
-from treekit.verify.around import AROUND, around_thresholds, next_above
-from treekit.verify.costs import cost_rows
-from treekit.verify.refusals import refused_rows
-from treekit.verify.routed import accepts_any, is_plain
-from treekit.verify.spread import random_rows
-from treekit.verify.unanimous import divided_rows
-from treekit.verify.witness import search
+from treekit.verify.probe_values import (
+    AROUND,
+    UNSEEN_CODES,
+    around_thresholds,
+    divided_rows,
+    next_above,
+    random_rows,
+)
+from treekit.verify.routing import accepts_any, is_plain
+from treekit.verify.targeted_search import search
 
 if TYPE_CHECKING:
     from treekit.kernels.reachability import Can, Marks
     from treekit.kernels.witness_search import Probing
 
-__all__ = ["Pool", "Probes", "accepts_any", "make_probes", "pool_of"]
+__all__ = [
+    "Budget",
+    "Pool",
+    "Probes",
+    "accepts_any",
+    "cost_rows",
+    "make_probes",
+    "pool_of",
+    "refused_rows",
+]
+
+
+# ---------------------------------------------------------------- probes
 
 Array = npt.NDArray[np.float64]
 
@@ -258,3 +285,131 @@ def chunks(rows: Array, size: int) -> Iterator[Array]:
     """Successive blocks of rows."""
     for at in range(0, len(rows), size):
         yield rows[at : at + size]
+
+
+# ---------------------------------------------------------------- budget
+
+
+@dataclass
+class Budget:
+    """Seconds from now on.
+
+    Attributes
+    ----------
+    seconds : float
+        Positive; infinite = no bound.
+    cuts : list of str
+        What was left out for lack of time, in words.
+    """
+
+    seconds: float
+    cuts: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise VerificationError(f"a budget is a positive number of seconds, not {self.seconds}")
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, at least 0."""
+        return max(self.started + self.seconds - time.monotonic(), 0.0)
+
+    def until(self, share: float) -> float:
+        """When a share of what is left is over, as `time.monotonic` counts; may be infinite."""
+        return math.inf if math.isinf(self.seconds) else time.monotonic() + share * self.left
+
+
+# ---------------------------------------------------------------- refusals
+
+_MOST_COLUMNS = 1000
+
+
+def refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Array:
+    """Spoil accepted rows, one cell each: missing, or an unseen category.
+
+    Returns
+    -------
+    (rows, features) float64
+        Without rows if the policies accept everything.
+    """
+    spoilt: list[tuple[int, float]] = []
+    for f, column in enumerate(model.schema.columns[:_MOST_COLUMNS]):
+        if model.missing == "error":
+            spoilt.append((f, np.nan))
+        if column.kind == "nominal" and "error" in (model.missing, model.unknown):
+            sizes = [0, *([len(column.levels)] * (len(UNSEEN_CODES) - 1))]
+            spoilt += [(f, n + code) for n, code in zip(sizes, UNSEEN_CODES, strict=True)]
+    rows = (
+        accepted[rng.integers(len(accepted), size=len(spoilt))]
+        if len(accepted)
+        else (np.zeros((len(spoilt), model.schema.n_features)))
+    )
+    for row, (f, value) in zip(rows, spoilt, strict=True):
+        row[f] = value
+    return rows
+
+
+# ---------------------------------------------------------------- costs
+
+Index = npt.NDArray[np.int64]
+
+_POOL = 20_000
+_GENERATIONS = 5
+_KEPT = 3
+"""So many rows are kept for each entry of the table and each direction."""
+
+
+def cost_rows(model: Model, rows: Array, rng: np.random.Generator) -> Array:
+    """Rows whose label changes, or nearly, if one entry of the costs grows or shrinks by 1.
+
+    Parameters
+    ----------
+    model : Model
+    rows : (rows, features) float64
+        Rows that the policies accept, to begin with; cells of accepted rows
+        put together are an accepted row.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    (rows, features) float64
+        None without costs.
+    """
+    if model.label_costs is None or not len(rows):
+        return rows[:0]
+    pool = rows[rng.permutation(len(rows))[:_POOL]]
+    for _ in range(_GENERATIONS):
+        parents = pool[_nearest(sums(model, pool), model.label_costs)]
+        n_children = max(_POOL // 4, len(parents))
+        first = parents[rng.integers(len(parents), size=n_children)]
+        second = rows[rng.integers(len(rows), size=n_children)]
+        share = rng.random((n_children, 1)) * 0.5
+        children = np.where(rng.random(first.shape) < share, second, first)
+        pool = np.concatenate([parents, children])
+    best: Array = pool[_nearest(sums(model, pool), model.label_costs)]
+    return best
+
+
+def _nearest(votes: Index, costs: Index) -> Index:
+    """Numbers of the rows that are nearest to another label, for each entry and direction."""
+    chosen = [np.argsort(-margin, kind="stable")[:_KEPT] for margin in _margins(votes, costs)]
+    return np.unique(np.concatenate(chosen))
+
+
+def _margins(votes: Index, costs: Index) -> Iterator[Index]:
+    """(rows,) int64 for each entry and direction: from 0 on, the label changes."""
+    expected = votes @ costs
+    label = expected.argmin(axis=1)
+    n_rows, n_classes = votes.shape
+    least = expected[np.arange(n_rows), label]
+    never = -(2**62)
+    for said in range(n_classes):
+        # Among equals the first class wins.
+        behind = label < said
+        dearer = np.delete(expected + (np.arange(n_classes) > said), said, axis=1)
+        others = dearer.min(axis=1, initial=2**62) - expected[:, said]
+        lead = expected[:, said] - least + behind
+        for true in range(n_classes):
+            yield np.where(label == said, votes[:, true] - others, never)
+            yield np.where(label == said, never, votes[:, true] - lead)

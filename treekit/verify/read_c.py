@@ -1,39 +1,88 @@
 """Reading back the packed tables of C source, to compare them with the model.
 
-See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_packed` for reading
-it, `treekit.verify.read_heaps` for those of complete trees, `treekit.verify.read_tests` for
+See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_c` for reading
+it, `treekit.verify.read_c` for those of complete trees, `treekit.verify.read_c` for
 nested tests above them, and `treekit.model.packing` for how numbers become keys.
 
 A proof has two parts.  The tables are read, with nothing of the exporter, and compared with
 the model on every path: that the exporter wrote the model.  And both files are, byte
-for byte, what treekit writes of it (`treekit.verify.as_written`): that nothing was changed,
+for byte, what treekit writes of it (`treekit.verify.read_c`): that nothing was changed,
 tables that are not read here (the nodes of ends, texts of categories) and the code around
 them included.  What is left to rows is whether treekit's own templates compute what they
 should, and the compiler.
+
+Reading back complete trees of C source, as nodes that name their children.
+
+See ``templates/c/heap.jinja`` for what a node is.
+
+Reading back what the leaves of C source say.
+
+See ``templates/c/leaves_dense.jinja``, ``leaves_sparse.jinja`` and ``leaves_text.jinja``.
+
+Numbers as treekit's C source writes them, and in no other way.
+
+What C would read otherwise than this module does is refused: each text of a number
+must be the one that the exporter writes, be of its table's type, and each table have
+as many as it declares.
+
+Reading back packed nodes of C source.
+
+See ``templates/c/table.jinja`` for what a node is, and `treekit.export.c.layouts`.
+
+Reading the nested tests of C source that stand above packed tables.
+
+They compare numbers alone, and return the number of a node of the table:
+see ``templates/c/tests.jinja``.
+
+Whether files of C are what treekit writes of a model, to the byte.
+
+Tables that were read and compared say nothing of the code that walks them.  That
+code is of templates, which read nothing but the model and three settings, and both
+files tell these settings: so the model is exported again and compared.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
-from treekit.errors import VerificationError
-from treekit.export.c import c_prefix
+from treekit.errors import ExportError, VerificationError
+from treekit.export.c import c_contents, c_prefix
+from treekit.export.c.layouts import EIGHT
+from treekit.export.c.tables import ROW
+from treekit.export.nested_tests import AS_ASKED
+from treekit.export.render import shipped_folders
+from treekit.model.fixed_point import double_threshold
 from treekit.model.model import Model
-from treekit.verify.as_written import as_lines, is_as_written
-from treekit.verify.read_heaps import heap_nodes
-from treekit.verify.read_leaves import leaves_in
-from treekit.verify.read_numbers import of_keys, tables_in
-from treekit.verify.read_packed import ReadNodes, depths_of, packed_nodes
-from treekit.verify.read_tests import tests_in, with_tests
-from treekit.verify.structure import Structure, Tables, proved
+from treekit.verify.tree_equivalence import Structure, Tables, proved
 
-__all__ = ["structure_of_c", "structure_of_tables"]
+__all__ = [
+    "ReadNodes",
+    "Tests",
+    "as_lines",
+    "depths_of",
+    "heap_nodes",
+    "is_as_written",
+    "leaves_in",
+    "most_of",
+    "of_keys",
+    "of_literals",
+    "packed_nodes",
+    "structure_of_c",
+    "structure_of_tables",
+    "tables_in",
+    "tests_in",
+    "with_tests",
+]
+
+
+# ---------------------------------------------------------------- read c
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
@@ -208,3 +257,563 @@ def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
     with np.errstate(invalid="ignore", over="ignore"):
         value[numbers] = of_keys(key[numbers], schema)
     return kind, value
+
+
+# ---------------------------------------------------------------- read heaps
+
+
+def heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes:
+    """All places of all trees, and behind them the ends, which are leaves.
+
+    A leaf above the last level, which its places repeat, becomes a leaf there.
+
+    Raises
+    ------
+    VerificationError
+        If the source walks otherwise, or a test is none that treekit writes.
+    """
+    key, test = _words(text, arrays["heap"], schema)
+    ends = arrays["ends"]
+    place, child = _children(arrays["starts"], arrays["depths"], len(key), len(ends))
+    number = (test >> np.uint64(3)).astype(np.int64)
+    column, left = (number - 1) // 2, number % 2 == 0
+    asks = place & (number > 0)
+    levels = place & (test & np.uint64(1)).astype(np.bool_)
+    _check_heaps(asks, levels, key, test, column, left, schema)
+    # Of a left cell that is more than a key: the cell after missing's place is more than the next.
+    key = key + (asks & left & ~levels & (key > 0))
+    no, zero = np.zeros(len(ends), np.bool_), np.zeros(len(ends), np.int64)
+    return ReadNodes(
+        leaf=np.append(~asks, ~no),
+        wrap=np.append(asks & left, no),
+        levels=np.append(levels, no),
+        key=np.append(np.where(asks, key, _said(asks, place, child, ends)), ends.astype(np.uint64)),
+        cell=np.append(np.where(asks, column, 0), zero),
+        child=np.append(child, len(key) + np.arange(len(ends))),
+        root=arrays["starts"] + np.where(arrays["depths"] > 0, 1, len(key)),
+    )
+
+
+def _check_heaps(
+    asks: Array, levels: Array, key: Array, test: Array, column: Array, left: Array, schema: Schema
+) -> None:
+    if np.any(column[asks] >= schema.n_features):
+        raise VerificationError("a cell that no row has")
+    by_key = asks & ~levels
+    of_codes = by_key & schema.nominal[np.where(asks, column, 0)]
+    most = most_of(schema)
+    if (
+        np.any((test & np.uint64(6)) > 0)
+        or np.any(levels & ~(asks & left))
+        or np.any(by_key & (key >= most))
+        or np.any(of_codes & left & (key > 0))
+    ):
+        raise VerificationError("a test that treekit does not write")
+
+
+def _words(text: str, words: Array, schema: Schema) -> tuple[Array, Array]:
+    """Key and test of each place."""
+    cell = re.search(r"^#define \w+_CELL\(test\) \(\(test\) >> 3\)$", text, re.MULTILINE)
+    eight = re.search(
+        r"^#define \w+_OF_EIGHT\(test\) \(\(test\)( & ~7u)?\) /\*", text, re.MULTILINE
+    )
+    if cell is None or eight is None:
+        raise VerificationError("a walk that is not treekit's")
+    if schema.dtype == "float32":
+        key, test = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
+    else:
+        key, test = words[0::2], words[1::2]
+    if eight[1] is None and np.any(test & np.uint64(7)):
+        raise VerificationError("questions to levels that batches take for cells")
+    return key, test
+
+
+def _children(starts: Array, depths: Array, places: int, ends: int) -> tuple[Array, Array]:
+    """(places,) whether a walk comes there, and the first child; ends follow the places."""
+    if np.any(depths < 0) or np.any(depths > 40):
+        raise VerificationError("trees of another depth")
+    size = 1 << depths
+    if np.any(starts != np.cumsum(size) - size) or size.sum() != places or places != ends:
+        raise VerificationError("trees that do not follow each other")
+    by_turns = depths[: len(depths) // EIGHT * EIGHT].reshape(-1, EIGHT)
+    if np.any(by_turns != by_turns[:, :1]):
+        raise VerificationError("trees of other depths than those that a row walks by turns")
+    start, end = np.repeat(starts, size), np.repeat(size, size)
+    own = np.arange(places) - start
+    child = start + 2 * own + np.where(2 * own >= end, places - end, 0)
+    return own > 0, child
+
+
+def _said(asks: Array, place: Array, child: Array, ends: Array) -> Array:
+    """(places,) uint64: of places that ask nothing, what the end to which they lead says.
+
+    Raises
+    ------
+    VerificationError
+        If one leads to a place that asks.
+    """
+    n = len(child)
+    at = np.where(place & ~asks, child, n)
+    while np.any(inner := at < n):
+        at[inner] = np.where(asks[at[inner]], n + len(ends), child[at[inner]])
+    if np.any(at == n + len(ends)):
+        raise VerificationError("a test below one that asks nothing")
+    return np.asarray(ends[at - n].astype(np.uint64))
+
+
+# ---------------------------------------------------------------- read leaves
+
+
+def leaves_in(text: str, arrays: dict[str, Array], schema: Schema) -> Array:
+    """(leaves, values) int64: what each leaf says.
+
+    Raises
+    ------
+    VerificationError, LookupError, ValueError
+        If the tables of leaves are not treekit's.
+    """
+    units, n_values = arrays["leaf_units"], schema.n_values
+    if units.dtype == np.uint8:  # each what it is more than the least
+        width = re.search(r"_leaf_units\[i / \d+\] \+ i % \d+ \* ([1248]);", text)
+        least = re.search(r"\)more \+ \((-?\d{1,18})\);", text)
+        if width is None or least is None:
+            raise VerificationError("leaves that are not treekit's")
+        units = units.view(f"<u{width[1]}").astype(np.int64) + int(least[1])
+    if "leaf_starts" not in arrays:
+        return units.reshape(-1, n_values)
+    start = arrays["leaf_starts"]
+    said = np.zeros((len(start) - 1, n_values), dtype=np.int64)
+    row = np.repeat(np.arange(len(said)), np.diff(start))
+    at = np.arange(start[0], start[-1])
+    np.add.at(said, (row, arrays["leaf_columns"][at]), units[at])
+    return said
+
+
+# ---------------------------------------------------------------- read numbers
+
+_DECIMAL = r"(?:0|-?[1-9][0-9]{0,17})"  # within 64 bits; C would read 061 as 49
+_DECIMALS = re.compile(f"{_DECIMAL}(?:, {_DECIMAL})*")
+_WORD = "0x[0-9a-f]{16}"
+_WORDS = re.compile(f"{_WORD}(?:, {_WORD})*")
+_BYTES = r"[ !#-&(->@-\[\]-~]|\\[0-3][0-7]{2}|\\[0-7]{1,2}(?![0-7])"
+_TEXTS = re.compile(rf'"(?:{_BYTES})+"(?:\n"(?:{_BYTES})+")*')
+"""Bytes of a text: letters but the quotes, \\ and ?, and octal escapes, on some lines."""
+
+_DOUBLE = r"-?(?:0|[1-9][0-9]*)(?:\.(?:0|[0-9]*[1-9])(?:e[+-]?[0-9]+)?|e[+-]?[0-9]+)"
+_LITERALS = {
+    "double": re.compile(_DOUBLE),
+    "float": re.compile(f"{_DOUBLE}f"),
+    "uint32_t": re.compile(rf"0x[0-9a-f]{{8}}u /\* {_DOUBLE} \*/"),
+    "uint64_t": re.compile(rf"0x[0-9a-f]{{16}}u /\* {_DOUBLE} \*/"),
+}
+
+
+def tables_in(text: str, prefix: str) -> dict[str, Array]:
+    """The constant tables of whole numbers that a source declares, by name.
+
+    Parameters
+    ----------
+    prefix : str
+        What all names of the source start with.
+
+    Returns
+    -------
+    dict of str to array
+        Int64 where they are decimals, uint64 where they are words, and uint8 where
+        they are texts, whose rows follow each other.
+
+    Raises
+    ------
+    VerificationError
+        If a table is written otherwise than treekit does, or declares another length
+        or type than that of what it holds.
+    """
+    table = re.compile(
+        rf"^static const (unsigned char|u?int(?:8|16|32|64)_t) {prefix}_(\w+?)"
+        r"\[([1-9][0-9]*)\](?:\[([1-9][0-9]*)\])? = \{\n(.*?)\n\};$",
+        re.MULTILINE | re.DOTALL,
+    )
+    tables: dict[str, Array] = {}
+    for type_, name, length, width, content in table.findall(text):
+        if name in tables:
+            raise VerificationError(f"two tables {name!r}")
+        lines = content.split(",\n")
+        if width:
+            count, tables[name] = _octets(lines, type_, int(width))
+        else:
+            tables[name] = _numbers(lines, type_)
+            count = len(tables[name])
+        if count != int(length):
+            raise VerificationError(f"the table {name!r} does not have the length it declares")
+    return tables
+
+
+def _numbers(lines: list[str], type_: str) -> Array:
+    """Whole numbers: 64-bit ones of sixteen hexadecimal digits each, or decimals."""
+    if all(map(_WORDS.fullmatch, lines)) and type_ == "uint64_t":
+        digits = re.sub(r"0x|, ", "", "".join(lines))
+        return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
+    if type_ == "unsigned char" or not all(map(_DECIMALS.fullmatch, lines)):
+        raise VerificationError("numbers that treekit does not write")
+    numbers = np.array(", ".join(lines).split(", "), dtype=np.int64)
+    limits = np.iinfo(type_.removesuffix("_t"))
+    if numbers.min() < limits.min or numbers.max() > limits.max:
+        raise VerificationError("numbers beyond the type of their table")
+    return numbers
+
+
+def _octets(rows: list[str], type_: str, width: int) -> tuple[int, Array]:
+    """How many rows of texts there are, and their bytes; all rows are full but the last."""
+    if type_ != "unsigned char" or width != ROW + 1 or not all(map(_TEXTS.fullmatch, rows)):
+        raise VerificationError("texts that treekit does not write")
+    # Where a literal ends, so does an escape; Python reads nothing where a line goes on.
+    read = [row[1:-1].replace('"\n"', "\\\n").encode().decode("unicode_escape") for row in rows]
+    if any(len(row) != ROW for row in read[:-1]) or len(read[-1]) > ROW:
+        raise VerificationError("texts of another length than treekit's")
+    return len(rows), np.frombuffer("".join(read).encode("latin-1"), np.uint8)
+
+
+def of_keys(key: Array, schema: Schema) -> Array:
+    """The doubles that ordered integers stand for; NaN where they are none."""
+    if schema.dtype == "float64":
+        top = np.uint64(1 << 63)
+        number = np.where(key & top, key ^ top, ~key).astype(np.uint64).view(np.float64)
+        return np.where(np.isfinite(number), number, np.nan)
+    low = key.astype(np.uint32)
+    bits = np.where(low >> np.uint32(31), low ^ np.uint32(1 << 31), ~low).astype(np.uint32)
+    single = bits.view(np.float32)
+    finite = np.isfinite(single)
+    return np.where(finite, double_threshold(np.where(finite, single, 0)), np.nan)
+
+
+def of_literals(literals: list[str], cell: str, schema: Schema) -> Array:
+    """Thresholds for inputs in double, of literals of the type of a row's cells.
+
+    Raises
+    ------
+    VerificationError
+        If one is written otherwise than treekit does, or is infinite.
+    """
+    if cell not in _LITERALS or not all(map(_LITERALS[cell].fullmatch, literals)):
+        raise VerificationError("thresholds that treekit does not write")
+    if cell.startswith("uint"):
+        keys = [int(text.split("u", 1)[0], 16) for text in literals]
+        return of_keys(np.array(keys, dtype=np.uint64), schema)
+    number = np.array([float(text.removesuffix("f")) for text in literals])
+    if cell == "float":
+        with np.errstate(over="ignore"):
+            number = number.astype(np.float32)
+    if not np.isfinite(number).all():
+        raise VerificationError("thresholds beyond their type")
+    return double_threshold(number) if cell == "float" else number
+
+
+# ---------------------------------------------------------------- read packed
+
+_MASK = re.compile(r"_CELL\(test\) \(\(uint32_t\)\(\(test\) >> 2\) & (\d{1,10})u\)$", re.MULTILINE)
+_SHIFT = re.compile(r"_STEP\(test\) \(\(uint32_t\)\(\(test\) >> (\d{1,2})\)\)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ReadNodes:
+    """Packed nodes, taken apart.
+
+    Attributes
+    ----------
+    leaf, wrap, levels : (nodes,) bool
+    key : (nodes,) uint64
+        Of leaves what they say.
+    cell, child : (nodes,) int64
+        The branches lead to `child` and the node after it.
+    root : (trees,) int64
+    """
+
+    leaf: Array
+    wrap: Array
+    levels: Array
+    key: Array
+    cell: Array
+    child: Array
+    root: Array
+
+
+def packed_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes:
+    """All nodes of all trees, leaves included.
+
+    Raises
+    ------
+    VerificationError
+        If the source walks otherwise, or a test is none that treekit writes.
+    """
+    mask, shift = _MASK.search(text), _SHIFT.search(text)
+    if mask is None or shift is None:
+        raise VerificationError("a walk that is not treekit's")
+    words = arrays["nodes"]
+    if words.dtype == np.uint8:
+        words = words.view("<u8").astype(np.uint64)
+    if re.search(r"^#define \w+_TEST\(at\) \(\(uint32_t\)", text, re.MULTILINE):
+        key, test = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
+    else:
+        key, test = words[0::2], words[1::2]
+    step = (test >> np.uint64(int(shift[1]))).astype(np.int64)
+    nodes = ReadNodes(
+        leaf=step == 0,
+        wrap=(test & np.uint64(1)).astype(np.bool_),
+        levels=(test >> np.uint64(1) & np.uint64(1)).astype(np.bool_),
+        key=key,
+        cell=(test >> np.uint64(2) & np.uint64(int(mask[1]))).astype(np.int64),
+        child=np.arange(len(key)) + step,
+        root=arrays["roots"],
+    )
+    _check_packed(nodes, schema)
+    return nodes
+
+
+def _check_packed(nodes: ReadNodes, schema: Schema) -> None:
+    """Refuse what the walk would take otherwise than `ReadNodes` says."""
+    asks = ~nodes.leaf
+    if np.any(nodes.cell[asks] >= schema.n_features):
+        raise VerificationError("of C source verify reads no sums, surrogates and rules")
+    # A leaf asks as well, and stays: nothing but the cell that is always 0 is never more.
+    moves = nodes.wrap | nodes.levels | (nodes.cell != schema.n_features)
+    most = most_of(schema)
+    by_key = asks & ~nodes.levels
+    if (
+        np.any(nodes.leaf & moves)
+        or np.any(nodes.levels & ~nodes.wrap)  # without a place for missing ones
+        or np.any(nodes.key > most)
+        or np.any(by_key & ~nodes.wrap & (nodes.key == most))
+    ):
+        raise VerificationError("a test that treekit does not write")
+
+
+def most_of(schema: Schema) -> np.uint64:
+    """The largest key, which a missing value has."""
+    return np.uint64(2**32 - 1 if schema.dtype == "float32" else 2**64 - 1)
+
+
+def depths_of(nodes: ReadNodes, n_branches: Array) -> Array:
+    """(trees,) int64: steps from each root to its deepest leaf.
+
+    Parameters
+    ----------
+    n_branches : (nodes,) int64
+        Of nodes that ask.
+    """
+    n_nodes = len(nodes.leaf)
+    depth = np.zeros(len(nodes.root), dtype=np.int64)
+    tree, at = np.arange(len(depth)), nodes.root
+    while np.any(asks := ~nodes.leaf[at]):
+        tree, at = tree[asks], at[asks]
+        depth[tree] += 1
+        size = n_branches[at]
+        branch = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+        reached = np.repeat(nodes.child[at], size) + branch
+        # Once each: a table that is damaged may lead to one node in many ways.
+        tree, at = np.divmod(np.unique(np.repeat(tree, size) * n_nodes + reached), n_nodes)
+    return depth
+
+
+# ---------------------------------------------------------------- read tests
+
+_WHOLE = "(0|[1-9][0-9]{0,9})"  # C reads 010 as 8
+_FUNCTION = re.compile(
+    rf"^\w+_APART static int32_t \w+?_tree_{_WHOLE}_{_WHOLE}\(const (\w+) \*x\)\n"
+    r"\{\n(.*?)\n\}$",
+    re.MULTILINE | re.DOTALL,
+)
+_COLUMN = re.compile(rf"^    (\w+_in_\w+) = {_WHOLE},$", re.MULTILINE)
+_NO, _YES = 0, 1  # of a missing value, and the kinds of `treekit.kernels.tree_equivalence.Binary`
+_NUMBER = r"(-?[0-9][0-9.e+-]*f?)"  # `of_literals` reads it, and strictly
+_KEY = r"(0x[0-9a-f]+u /\* -?[0-9][0-9.e+-]* \*/)"
+"""Where rows are keys, a missing value is the largest of all, and not NaN."""
+_TESTS = (
+    (_YES, re.compile(rf"if \(!\(x\[(\w+)\] > {_NUMBER}\)\) \{{")),
+    (_YES, re.compile(rf"if \(x\[(\w+)\] <= {_KEY} \|\| x\[\1\] == UINT(\d+)_MAX\) \{{")),
+    (_NO, re.compile(rf"if \(x\[(\w+)\] <= {_NUMBER}\) \{{")),
+    (_NO, re.compile(rf"if \(x\[(\w+)\] <= {_KEY}\) \{{")),
+)
+_CALL = re.compile(rf"return \w+?_tree_{_WHOLE}_{_WHOLE}\(x\);")
+_LEAF = re.compile(rf"return {_WHOLE};")
+
+
+@dataclass
+class Tests:
+    """Nested tests, a tree after the other, a parent before its children.
+
+    Attributes
+    ----------
+    cell : str
+        The type of a row's cells.
+    feature, kind : list of int
+    value : list of str
+        Thresholds, as they are written.
+    ends : list of [int, int]
+        What follows yes and no: a test here, or ``-1 - node`` of the table.
+    roots : list of int
+        One a tree, in the same code.
+    """
+
+    cell: str = ""
+    feature: list[int] = field(default_factory=list)
+    kind: list[int] = field(default_factory=list)
+    value: list[str] = field(default_factory=list)
+    ends: list[list[int]] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+
+
+class _Place(NamedTuple):
+    """Where what comes next belongs: a side of a test, or the root of a tree."""
+
+    test: int
+    side: int
+
+
+def tests_in(text: str) -> Tests:
+    """All functions of nested tests of a file; without trees if it has none.
+
+    Raises
+    ------
+    VerificationError
+        If a line is no line of treekit's, or functions are missing or not nested.
+    """
+    functions = _FUNCTION.findall(text)
+    bodies = {(int(tree), int(part)): body for tree, part, _, body in functions}
+    cells = {cell for *_, cell, _ in functions}
+    if len(bodies) < len(functions) or len(cells) > 1:
+        raise VerificationError("functions of tests that contradict each other")
+    columns = {name: int(number) for name, number in _COLUMN.findall(text)}
+    made = Tests("".join(cells))
+    n_trees = sum(part == 0 for _, part in bodies)
+    for tree in range(n_trees):
+        made.roots.append(0)
+        todo = [(_Place(-1, tree), (tree, 0))]
+        while todo:
+            place, called = todo.pop()
+            if called not in bodies:
+                raise VerificationError(f"the function of tests {called} is missing, or in a ring")
+            todo += _read(made, bodies.pop(called).split("\n"), columns, place)
+    if bodies:
+        raise VerificationError("functions of tests that nothing calls")
+    return made
+
+
+def _read(
+    made: Tests, lines: list[str], columns: dict[str, int], place: _Place
+) -> list[tuple[_Place, tuple[int, int]]]:
+    """Read a function whose value belongs at `place`; what it calls, and where."""
+    open_sides: list[_Place] = []
+    calls: list[tuple[_Place, tuple[int, int]]] = []
+    waiting: _Place | None = place
+    for line in (line.strip() for line in lines):
+        if line == "(void)x;":
+            continue
+        if line in ("} else {", "}"):
+            if waiting is not None or not open_sides:
+                raise VerificationError("tests that are not nested")
+            test, side = open_sides.pop()
+            if side != (line == "}"):
+                raise VerificationError("tests that are not nested")
+            if side == 0:
+                waiting = _Place(test, 1)
+                open_sides.append(waiting)
+            continue
+        if waiting is None:
+            raise VerificationError("lines that nothing reaches")
+        if found := _LEAF.fullmatch(line):
+            _put(made, waiting, -1 - int(found[1]))
+            waiting = None
+        elif found := _CALL.fullmatch(line):
+            calls.append((waiting, (int(found[1]), int(found[2]))))
+            waiting = None
+        else:
+            _put(made, waiting, len(made.feature))
+            waiting = _test(made, line, columns)
+            open_sides.append(waiting)
+    if waiting is not None or open_sides:
+        raise VerificationError("tests that are not nested")
+    return calls
+
+
+def _put(made: Tests, place: _Place, end: int) -> None:
+    if place.test < 0:
+        made.roots[place.side] = end
+    else:
+        made.ends[place.test][place.side] = end
+
+
+def _test(made: Tests, line: str, columns: dict[str, int]) -> _Place:
+    """Add the test of a line; the place of what follows yes."""
+    for kind, pattern in _TESTS:
+        found = pattern.fullmatch(line)
+        if found and found[1] in columns and found.groups()[2:] in ((), (made.cell[4:-2],)):
+            made.feature.append(columns[found[1]])
+            made.kind.append(kind)
+            made.value.append(found[2])
+            made.ends.append([0, 0])
+            return _Place(len(made.feature) - 1, 0)
+    raise VerificationError(f"a test that is not treekit's: {line[:80]}")
+
+
+def with_tests(tests: Tests, tables: Tables, ends: Array, schema: Schema) -> Tables:
+    """Nested tests, and behind them the tables on whose nodes they go on."""
+    count = len(tests.feature)
+
+    def moved(at: Array) -> Array:
+        return np.where(at < 0, at, at + count)
+
+    def followed(own: list[int]) -> Array:
+        at = np.array(own, dtype=np.int64)
+        return np.where(at < 0, moved(ends[np.where(at < 0, -1 - at, 0)]), at)
+
+    def both(own: Array, others: Array) -> Array:
+        return np.concatenate([own, others])
+
+    return Tables(
+        feature=both(np.array(tests.feature, dtype=np.int64), tables.feature),
+        kind=both(np.array(tests.kind, dtype=np.int64), tables.kind),
+        value=both(of_literals(tests.value, tests.cell, schema), tables.value),
+        yes=both(followed([yes for yes, _ in tests.ends]), moved(tables.yes)),
+        no=both(followed([no for _, no in tests.ends]), moved(tables.no)),
+        root=followed(tests.roots),
+        set_start=both(np.zeros(count, dtype=np.int64), tables.set_start),
+        set_codes=tables.set_codes,
+        leaves=tables.leaves,
+    )
+
+
+# ---------------------------------------------------------------- as written
+
+_FORM = re.compile(r"^ \* Form: (\w+); (.*)\.$", re.MULTILINE)
+_INPUT = re.compile(r'^#define \w+_INPUT "(\w+)"', re.MULTILINE)
+_SETTINGS: dict[str, dict[str, str]] = {
+    "double": {},
+    "float": {"input": "float"},
+    "uint32_t": {"arithmetic": "integer"},
+    "uint64_t": {"arithmetic": "integer"},
+}
+"""By the type of a row's cells."""
+
+
+def is_as_written(path: Path, model: Model) -> bool:
+    """Tell whether a source and the header beside it are what this version writes."""
+    header = path.with_suffix(".h")
+    if not header.is_file():
+        return False
+    text = header.read_text(encoding="utf-8", errors="replace")
+    form, cell = _FORM.search(text), _INPUT.search(text)
+    if form is None or cell is None or cell[1] not in _SETTINGS:
+        return False
+    asked = {"form": form[1] if form[2] == AS_ASKED else "auto"} | _SETTINGS[cell[1]]
+    try:  # by treekit's own templates, whatever others this machine uses
+        written = c_contents(model, path.stem, shipped_folders(), **asked)
+    except ExportError:  # nobody wrote this model so
+        return False
+    return all(
+        as_lines(path.with_name(name).read_bytes()) == content for name, content in written.items()
+    )
+
+
+def as_lines(content: bytes) -> bytes:
+    """A file whose lines end as treekit's do: on Windows, tools make others of them."""
+    return content.replace(b"\r\n", b"\n")

@@ -17,7 +17,7 @@ from treekit.errors import VerificationError
 from treekit.export.onnx.sums import adds_second_class
 from treekit.model.fixed_point import double_threshold
 from treekit.model.model import Model
-from treekit.verify.structure import Structure, Tables, proved
+from treekit.verify.tree_equivalence import Structure, Tables, proved
 
 __all__ = ["structure_of_onnx"]
 

@@ -16,8 +16,8 @@ from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.links import linked
 from treekit.verify.answers import STRANGE, Answers
+from treekit.verify.probe_values import unseen_text
 from treekit.verify.runtime import Job, Runtime, program
-from treekit.verify.unseen import unseen_text
 
 __all__ = ["C_RUNTIMES", "c_files"]
 

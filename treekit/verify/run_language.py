@@ -45,8 +45,8 @@ from treekit.export.literals import Code, Tables
 from treekit.export.render import render_from
 from treekit.export.template_values import schema_values
 from treekit.verify.answers import INCONSISTENT, STRANGE, Answers
+from treekit.verify.probe_values import unseen_text
 from treekit.verify.runtime import Job, Rows, Runner, Runtime
-from treekit.verify.unseen import unseen_text
 
 __all__ = ["Program", "language_runners", "why_no_runner"]
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
 from treekit.verify.answers import REFUSED, Answers, label_codes
+from treekit.verify.probe_values import unseen_text
 from treekit.verify.runtime import Job, Runtime
-from treekit.verify.unseen import unseen_text
 
 __all__ = ["ONNX_RUNTIMES", "run_onnx"]
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from treekit.errors import VerificationError
 from treekit.verify.answers import Answers
+from treekit.verify.probe_values import unseen_text
 from treekit.verify.runtime import FailedError, Job, Runtime
-from treekit.verify.unseen import unseen_text
 
 __all__ = ["PYTHON_RUNTIMES", "run_python"]
 

@@ -27,7 +27,7 @@ from treekit.verify.answers import Answers
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
-    from treekit.verify.structure import Structure
+    from treekit.verify.tree_equivalence import Structure
 
 __all__ = [
     "FailedError",
@@ -198,7 +198,7 @@ class Runner:
         Whether every leaf states its own bounds, so that each must be probed.
     structure : callable, optional
         Reads the trees back from a file and compares them with the model's, on
-        every path; see `treekit.verify.structure`.
+        every path; see `treekit.verify.tree_equivalence`.
     """
 
     kind: str

@@ -2,7 +2,7 @@
 
 `treekit.verify.probes` constructs rows for plain models, in which a node's
 inputs are a product of one set a column.  Here they are not; rows are searched
-for instead (`treekit.verify.witness`), and what they reach is measured.
+for instead (`treekit.verify.targeted_search`), and what they reach is measured.
 """
 
 from __future__ import annotations

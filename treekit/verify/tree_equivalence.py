@@ -5,7 +5,7 @@ the tables are walked with all of it at once (`treekit.kernels.tree_equivalence`
 Sums and surrogate splits are columns of their own in it, which the tables must
 define as `treekit.model.derived_features` does.  What it leaves to rows is the code around the
 tables: the loop that walks them, and how sums become answers.  Of C files
-`treekit.verify.as_written` asks in addition that treekit wrote that code.
+`treekit.verify.read_c` asks in addition that treekit wrote that code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     from treekit.kernels.reachability import Walk
     from treekit.kernels.tree_equivalence import Binary
 
-__all__ = ["Structure", "Tables", "lowered", "proved", "same_columns", "tables_of"]
+__all__ = [
+    "Structure",
+    "Tables",
+    "lowered",
+    "proved",
+    "same_columns",
+    "tables_of",
+]
 
 Array = npt.NDArray[Any]
 

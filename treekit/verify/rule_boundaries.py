@@ -16,12 +16,14 @@ import numpy.typing as npt
 from treekit.model.model import Model
 from treekit.rules import RuleList, rules
 from treekit.rules.extract import is_listed
-from treekit.verify.around import next_above
-from treekit.verify.faces import face_rows
+from treekit.verify.probe_values import next_above
 from treekit.verify.probes import accepts_any
-from treekit.verify.routed import is_plain
+from treekit.verify.routing import is_plain
+from treekit.verify.targeted_search import face_rows
 
-__all__ = ["rule_rows"]
+__all__ = [
+    "rule_rows",
+]
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]

@@ -1,0 +1,252 @@
+"""Random rows drawn around the thresholds of a model.
+
+Numbers next to thresholds, on which a wrong comparison would show.
+
+More rows for leaves that were seen only where all trees agree.
+
+In float32 the votes of one row sum to at most 2**24, and the next whole number
+is no float32: where every vote goes to one class, an artifact with one vote
+too many rounds it away.  It shows in any row in which some other tree votes
+otherwise.
+
+Rows of codes as people write them, with the text of categories, unseen ones too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.schema import Column, Dtype, Schema
+from treekit.model.fixed_point import UNITS, double_threshold
+from treekit.model.model import Model
+from treekit.model.scoring import leaf_indices, sums
+from treekit.model.tree import Split
+
+__all__ = [
+    "AROUND",
+    "UNSEEN_CODES",
+    "around_thresholds",
+    "cells_of",
+    "divided_rows",
+    "next_above",
+    "random_rows",
+    "unseen_text",
+]
+
+
+# ---------------------------------------------------------------- spread
+
+Array = npt.NDArray[np.float64]
+
+UNSEEN_CODES = (-1.0, 0.0, 1.0, 2.0**20)
+"""Codes that no vocabulary holds, counted from its size, but the first as it is."""
+
+_SPECIAL = np.array(
+    [
+        *(0.0, -0.0, np.inf, -np.inf, 1.0, -1.0, 1e300, -1e300, 5e-324, -5e-324),
+        *(2.0**-149, 2.0**-150, -(2.0**-150), 1e-40, 3.4028235e38, 2.0**128, 1e-7),
+        float(np.nextafter(2.0**128 - 2.0**103, 0.0)),  # the last double below infinity as float32
+    ]
+)
+
+
+def random_rows(model: Model, pools: list[Array], n_rows: int, rng: np.random.Generator) -> Array:
+    """Draw rows that the model's policies accept.
+
+    Parameters
+    ----------
+    model : Model
+    pools : list of (thresholds,) float64
+        For each column its thresholds, ascending.
+    n_rows : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    (n_rows, features) float64
+    """
+    rows = np.empty((n_rows, model.schema.n_features))
+    for f, column in enumerate(model.schema.columns):
+        rows[:, f] = (
+            _levels(model, column, n_rows, rng)
+            if column.kind == "nominal"
+            else _numbers(pools[f], model.schema.dtype, n_rows, rng)
+        )
+        if model.missing != "error":
+            rows[rng.random(n_rows) < 0.1, f] = np.nan
+    return rows
+
+
+def _levels(model: Model, column: Column, n_rows: int, rng: np.random.Generator) -> Array:
+    n_levels = len(column.levels)
+    codes = np.floor(rng.random(n_rows) * n_levels)
+    if model.unknown == "missing" and model.missing != "error":
+        unseen = np.array([code if code < 0 else n_levels + code for code in UNSEEN_CODES])
+        strange = (rng.random(n_rows) < 0.1) | (n_levels == 0)
+        codes[strange] = rng.choice(unseen, int(strange.sum()))
+    elif n_levels == 0:  # code 0 is none of its own
+        codes[:] = np.nan
+    return codes
+
+
+def _numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generator) -> Array:
+    """Thresholds and their neighbours, points between and beyond them, special numbers."""
+    base = pool if len(pool) else np.array([0.0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        span = max(float(base[-1] / 2 - base[0] / 2), 1.0)
+        near = rng.choice(base, n_rows)
+        single = near.astype(np.float32)
+        edge = double_threshold(near) if dtype == "float32" else near
+        draws = [
+            near,
+            edge,
+            np.nextafter(edge, np.inf),
+            np.nextafter(near, rng.choice([-np.inf, np.inf], n_rows)),
+            np.nextafter(single, np.float32(np.inf)).astype(np.float64),
+            np.nextafter(single, np.float32(-np.inf)).astype(np.float64),
+            near / 2 + rng.choice(base, n_rows) / 2,
+            near + rng.normal(size=n_rows) * span,
+            np.rint(near + rng.normal(size=n_rows) * 3),
+            rng.choice(_SPECIAL, n_rows),
+        ]
+    drawn: Array = np.choose(rng.integers(len(draws), size=n_rows), draws)
+    return np.where(np.isnan(drawn), 0.0, drawn)
+
+
+# ---------------------------------------------------------------- around
+
+AROUND = 11
+"""Columns of `around_thresholds`."""
+
+
+def next_above(values: Array, dtype: Dtype) -> Array:
+    """The next number of type `dtype` above each of `values`, as float64."""
+    with np.errstate(over="ignore", under="ignore"):  # infinity follows the largest number
+        above: Array = np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
+    return above
+
+
+def around_thresholds(thresholds: Array, dtype: Dtype) -> Array:
+    """(thresholds, 11) float64: the numbers on which a wrong comparison would show.
+
+    The threshold and the next number of the input type; the two doubles
+    between which rounding to the input type changes sides; one ulp down and
+    up in double and in single precision; infinities; negative zero.
+    """
+    t = thresholds + 0.0
+    after = next_above(t, dtype)
+    edge = double_threshold(t) if dtype == "float32" else t
+    with np.errstate(over="ignore", under="ignore"):
+        single = t.astype(np.float32)
+        zero = np.where((t == 0) | (after == 0), -0.0, np.nan)
+        columns = [
+            *(t, after, edge, np.nextafter(edge, np.inf)),
+            *(np.nextafter(t, -np.inf), np.nextafter(t, np.inf)),
+            np.nextafter(single, np.float32(-np.inf)).astype(np.float64),
+            np.nextafter(single, np.float32(np.inf)).astype(np.float64),
+            *(np.full_like(t, -np.inf), np.full_like(t, np.inf), zero),
+        ]
+    return _without_repeats(np.stack(columns, axis=1))
+
+
+def _without_repeats(values: Array) -> Array:
+    """NaN in place of what stands further left already; zeros differ by their sign."""
+    bits = values.view(np.int64)
+    for column in range(2, values.shape[1]):
+        repeated = (bits[:, :column] == bits[:, column, None]).any(axis=1)
+        values[repeated, column] = np.nan
+    return values
+
+
+# ---------------------------------------------------------------- unanimous
+
+RowsOf = Callable[[int, npt.NDArray[np.bool_]], Array]
+
+_ROUNDS = 32
+_ROWS = 50_000
+
+
+def divided_rows(model: Model, rows: Array, rows_of: RowsOf) -> Array:
+    """Rows in which the votes are divided, for leaves that `rows` show only with all votes.
+
+    Parameters
+    ----------
+    model : Model
+    rows : (rows, features) float64
+        Reach every leaf that can be reached.
+    rows_of : callable
+        ``rows_of(tree, wanted)``: a row, drawn anew each time, for each wanted
+        node (a mask) of a tree.
+    """
+    votes = model.schema.task == "classification" and not model.margins
+    if not votes or model.unit_total != UNITS["float32"]:
+        return rows[:0]
+    blocks = itertools.pairwise(model.schema.blocks)
+    return np.concatenate([_of_output(model, slice(*block), rows, rows_of) for block in blocks])
+
+
+def _of_output(model: Model, block: slice, rows: Array, rows_of: RowsOf) -> Array:
+    """`divided_rows` for one output, whose classes are a block of the sums."""
+    found = [rows[:0]]
+    doubtful = [
+        (tree.kind == Split.LEAF) & reached
+        for tree, reached in zip(model.trees, _leaves(model, rows), strict=True)
+    ]
+    for leaves, sure in zip(doubtful, _leaves(model, _divided(model, block, rows)), strict=True):
+        np.logical_and(leaves, ~sure, out=leaves)
+    # A single tree cannot divide its votes at a pure leaf: nothing to be found.
+    for _ in range(_ROUNDS if model.n_trees > 1 else 0):
+        asked = [(t, leaves) for t, leaves in enumerate(doubtful) if leaves.any()]
+        if not asked:
+            break
+        drawn = np.concatenate([rows_of(t, leaves) for t, leaves in asked])
+        drawn = _divided(model, block, drawn)
+        found.append(drawn)
+        for leaves, sure in zip(doubtful, _leaves(model, drawn), strict=True):
+            np.logical_and(leaves, ~sure, out=leaves)
+    return np.concatenate(found)
+
+
+def _divided(model: Model, block: slice, rows: Array) -> Array:
+    """The rows in which no class of an output has every vote."""
+    most: npt.NDArray[np.int64] = sums(model, rows)[:, block].max(axis=1, initial=0)
+    return rows[most < model.unit_total]
+
+
+def _leaves(model: Model, rows: Array) -> Iterator[npt.NDArray[np.bool_]]:
+    """For each tree, (nodes,) bool: the leaves that rows reach."""
+    reached = [np.zeros(tree.n_nodes, dtype=np.bool_) for tree in model.trees]
+    for at in range(0, len(rows), _ROWS):
+        ends = leaf_indices(model, rows[at : at + _ROWS])
+        for tree, mask in enumerate(reached):
+            mask[ends[:, tree]] = True
+    yield from reached
+
+
+# ---------------------------------------------------------------- unseen
+
+
+def unseen_text(column: Column) -> str:
+    """A text outside the vocabulary of a nominal column, near to one inside it."""
+    text = (column.levels[0] if column.levels else "") + "~"
+    while text in column.levels:
+        text += "~"
+    return text
+
+
+def cells_of(schema: Schema, row: npt.NDArray[np.float64]) -> list[float | str | None]:
+    """The cells of a row (features,) of numbers and codes; None = missing."""
+    cells: list[float | str | None] = []
+    for column, x in zip(schema.columns, row.tolist(), strict=True):
+        if x != x:
+            cells.append(None)
+        elif column.kind == "numeric":
+            cells.append(x)
+        else:
+            known = 0 <= x < len(column.levels) and x == int(x)
+            cells.append(column.levels[int(x)] if known else unseen_text(column))
+    return cells
