@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import treekit
-from treekit.serve.models.loading import look_at
+from treekit.serve.models.repository import look_at
 
 COLUMNS = 28
 ROWS = np.random.default_rng(0).normal(size=(3, COLUMNS)).astype(np.float32)

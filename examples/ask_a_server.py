@@ -20,9 +20,9 @@ import uvicorn
 from isolated import run_bare
 
 import treekit
-from treekit.serve.answering.service import Service
+from treekit.serve.http.app import make_app
 from treekit.serve.models.repository import Repository
-from treekit.serve.web.app import make_app
+from treekit.serve.scheduling import Service
 
 HERE = Path(__file__).parent
 MELONS = HERE / "tables" / "watermelon" / "watermelon_3.0.csv"

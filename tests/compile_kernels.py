@@ -83,7 +83,7 @@ def _use() -> None:
     """
     import treekit
     from tests.extremes import EXTREMES
-    from treekit.serve.models.warm import warm
+    from treekit.serve.models.warm_up import warm
 
     with tempfile.TemporaryDirectory() as folder:
         for name in ("mixed", "mixed_numbers", "surrogates", "oblique", "fractional"):

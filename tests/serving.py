@@ -24,12 +24,11 @@ import uvicorn
 
 import treekit
 from treekit.model.model import Model
-from treekit.serve.answering.running import Runner
-from treekit.serve.answering.service import Service
+from treekit.serve.http.app import make_app
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served import Served
+from treekit.serve.models.served_model import Served
+from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
-from treekit.serve.web.app import make_app
 
 ROOT = Path(__file__).parents[1]
 STARTED = 90.0
@@ -235,9 +234,9 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
 
     Faster than a process, and what the test alters in this process holds for it.
     """
-    from treekit.serve.gate.logs import Log
-    from treekit.serve.process.listening import bind, url_of
-    from treekit.serve.process.process import Process, make_service
+    from treekit.serve.http.logs import Log
+    from treekit.serve.process.startup_log import bind, url_of
+    from treekit.serve.process.worker import Process, make_service
 
     asked = ServeSettings(tuple(map(str, sources)), **{"port": 0, "log": "quiet"} | settings)  # type: ignore[arg-type]
     sockets = bind(asked.host, asked.port)

@@ -15,16 +15,14 @@ from typing import Any
 import httpx
 import numpy as np
 
-from treekit.serve.answering.running import Runner
-from treekit.serve.answering.service import Service
-from treekit.serve.gate.gate import Gate
-from treekit.serve.gate.logs import Log
-from treekit.serve.gate.writer import Writer
+from treekit.serve.http.app import make_app
+from treekit.serve.http.logs import Log, Writer
+from treekit.serve.http.middleware import Gate
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Spec, Tensor
+from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
-from treekit.serve.web.app import make_app
 
 INFER = "/v2/models/twice/infer"
 
@@ -114,7 +112,7 @@ def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto
     """The port of a uvicorn server with bounded connections, in a thread."""
     import uvicorn
 
-    from treekit.serve.process.connections import bounded_protocol
+    from treekit.serve.process.uvicorn_server import bounded_protocol
 
     config = uvicorn.Config(
         app,

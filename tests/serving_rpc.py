@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from treekit.serve.answering.service import Service
+from treekit.serve.scheduling import Service
 from treekit.serve.settings import ServeSettings
 
 LOOP = "the event loop"
@@ -28,7 +28,7 @@ def grpc_server(
     **settings: Any,
 ) -> Iterator[int]:
     """The port of a gRPC server on an event loop of its own."""
-    from treekit.serve.rpc import start_grpc
+    from treekit.serve.grpc import start_grpc
 
     with event_loop() as run:
         given = ServeSettings(("-",), grpc_port=0, limits=service.limits, **settings)

@@ -23,9 +23,9 @@ from treekit.data.schema import Column, Schema
 from treekit.export.triton import TRITON_SETTINGS
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import make_model
-from treekit.serve.answering.service import Service
+from treekit.serve.http.oip_routes import oip_routes
 from treekit.serve.models.repository import Repository
-from treekit.serve.web.oip import oip_routes
+from treekit.serve.scheduling import Service
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "examples" / "deploy"
@@ -159,7 +159,7 @@ def test_both_stages_of_the_container_have_one_cache_for_one_kind_of_processor()
         assert told[0][name] == told[1][name]
     assert told[0]["NUMBA_CPU_NAME"] == "generic"
     warm = json.loads(of_container("RUN")[-1])
-    assert warm[1:] == ["-m", "treekit.serve.models.warm"]
+    assert warm[1:] == ["-m", "treekit.serve.models.warm_up"]
 
 
 KEPT = """
@@ -201,7 +201,7 @@ def test_machine_code_of_a_folder_that_cannot_be_written_is_used(tmp_path):
 
 
 def test_kernels_of_all_usual_models_are_made_ahead():
-    from treekit.serve.models.warm import warm
+    from treekit.serve.models.warm_up import warm
 
     assert warm(["float32"]) == 8
 

@@ -36,9 +36,9 @@ from treekit.explain.row import read_row
 from treekit.model.builder import build_tree, leaf, subset
 from treekit.model.model import Model, make_model
 from treekit.rules.revise import changed
-from treekit.serve.models.of_treekit import TreekitServed
+from treekit.serve.http.json_rows import Rows
 from treekit.serve.models.tensors import Tensor
-from treekit.serve.plain.rows import Rows
+from treekit.serve.models.treekit_model import TreekitServed
 
 VOCABULARIES = {
     "words of a file": ("FALSE", "TRUE"),

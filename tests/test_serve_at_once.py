@@ -24,9 +24,8 @@ from tests.serving_gate import Lines, Twice, ask, connect, gated, on_port, servi
 from treekit.data.schema import Column, Schema
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import make_model
-from treekit.serve.models.of_treekit import TreekitServed
-from treekit.serve.process.at_once import AtOnceProtocol
-from treekit.serve.process.connections import HEAD_BYTES, bounded_protocol
+from treekit.serve.models.treekit_model import TreekitServed
+from treekit.serve.process.uvicorn_server import HEAD_BYTES, AtOnceProtocol, bounded_protocol
 from treekit.serve.settings import Limits
 
 GOOD = infer_body((1.0, 2.0))

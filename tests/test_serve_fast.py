@@ -18,9 +18,9 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import TreekitError
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
-from treekit.serve.models.of_treekit import TreekitServed
-from treekit.serve.models.served import Served
-from treekit.serve.protocol.wire import answer_json, read_request, tensors_of
+from treekit.serve.models.served_model import Served
+from treekit.serve.models.treekit_model import TreekitServed
+from treekit.serve.protocol.messages import answer_json, read_request, tensors_of
 
 NAMES = sorted(set(EXTREMES) - {name for name in EXTREMES if "thousand" in name})
 

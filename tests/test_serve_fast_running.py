@@ -22,9 +22,6 @@ from tests.serving import client_of, put_in_service
 from treekit.data.schema import Column, Schema
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
-from treekit.serve.answering.deadlines import Deadlines
-from treekit.serve.answering.running import Runner
-from treekit.serve.answering.service import Service
 from treekit.serve.errors import (
     InvalidRequestError,
     ServeError,
@@ -32,14 +29,14 @@ from treekit.serve.errors import (
     UnavailableError,
 )
 from treekit.serve.http import read_body
-from treekit.serve.models.of_treekit import TreekitServed
+from treekit.serve.http.app import make_app, oip, routes
+from treekit.serve.http.oip_routes import Direct
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
+from treekit.serve.models.treekit_model import TreekitServed
+from treekit.serve.scheduling import Deadlines, Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
-from treekit.serve.web import oip
-from treekit.serve.web.app import make_app, routes
-from treekit.serve.web.oip import Direct
 
 
 def late(seconds: float = 0.1) -> Deadlines:

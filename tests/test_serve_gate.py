@@ -14,12 +14,11 @@ import pytest
 from tests.serving_gate import INFER, Lines, Twice, ask, ask_async, gated, rows, service_of
 from treekit.errors import SettingError, TreekitWarning
 from treekit.serve.errors import UnauthorisedError
-from treekit.serve.gate.access import Access
-from treekit.serve.gate.gate import Gate
-from treekit.serve.gate.metrics import Metrics
-from treekit.serve.gate.tokens import Token
+from treekit.serve.http.auth import Access, Token
+from treekit.serve.http.metrics import Metrics
+from treekit.serve.http.middleware import Gate
+from treekit.serve.http.page import page_paths
 from treekit.serve.settings import ServeSettings
-from treekit.serve.web.page import page_paths
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -113,7 +112,7 @@ def test_the_bound_host_is_a_name_of_the_server(service: Any) -> None:
 
 
 def test_any_host_passes_where_that_is_asked_for_or_the_service_is_embedded(service: Any) -> None:
-    from treekit.serve.web.app import make_app
+    from treekit.serve.http.app import make_app
 
     for app in (gated(service, allow_hosts=("*",)), make_app(service)):
         assert ask(app, "GET", "/v2", headers={"Host": "whatever.example"}).status_code == 200
@@ -296,7 +295,7 @@ def test_a_token_that_everybody_can_read_is_warned_of(token_file: Path) -> None:
 def test_a_token_is_replaced_by_its_file_and_an_unfit_one_is_not_taken(
     token_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("treekit.serve.gate.tokens._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("treekit.serve.http.auth._LOOK_SECONDS", 0.0)
     token = Token(token_file)
     new = b"Bearer " + b"n" * 20
 

@@ -19,9 +19,8 @@ import pytest
 
 from tests.serving_gate import INFER, Lines, Twice, ask, gated, rows, service_of
 from treekit.errors import SettingError
-from treekit.serve.gate.logs import Log, LogHandler, configure_logging
-from treekit.serve.gate.record import Record
-from treekit.serve.gate.writer import Writer
+from treekit.serve.http.logs import Log, LogHandler, Writer, configure_logging
+from treekit.serve.http.metrics import Record
 from treekit.serve.models.repository import Change
 
 TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -170,7 +169,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """What `configure_logging` makes, writing to `Lines`; undone after the test."""
     root, lines = logging.getLogger(), Lines()
     before = root.handlers[:]
-    monkeypatch.setattr("treekit.serve.gate.logs._stderr", lines.writer)
+    monkeypatch.setattr("treekit.serve.http.logs._stderr", lines.writer)
 
     def configure(mode: str) -> Lines:
         configure_logging(mode)
@@ -402,7 +401,7 @@ def test_a_stderr_that_is_closed_costs_lines_alone() -> None:
 
 SCRIPT = """
 import os, sys, time
-from treekit.serve.gate.logs import configure_logging
+from treekit.serve.http.logs import configure_logging
 log = configure_logging("json")
 log("before", "parent")
 log.close()

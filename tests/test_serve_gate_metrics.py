@@ -17,10 +17,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.serving_gate import INFER, Twice, ask, ask_async, gated, rows, service_of
-from treekit.serve.answering.service import Service
-from treekit.serve.gate.metrics import Metrics, kind_of
-from treekit.serve.gate.record import Record
+from treekit.serve.http.metrics import Metrics, Record, kind_of
 from treekit.serve.models.repository import Repository
+from treekit.serve.scheduling import Service
 
 NAMES = ['a"b', "a\\b", "a\nb", '{x="y"}', "名前"]
 
@@ -228,8 +227,8 @@ WORKER = """
 import json, sys
 from pathlib import Path
 from tests.serving_gate import Twice, service_of
-from treekit.serve.gate.metrics import Metrics
-from treekit.serve.gate.record import Record
+from treekit.serve.http.metrics import Metrics
+from treekit.serve.http.metrics import Record
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.repository import Change
 service = service_of(Twice(), folder=Path(sys.argv[1]))
@@ -251,7 +250,7 @@ for line in sys.stdin:
 @pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes Linux alone tells here")
 def test_workers_add_up_their_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from treekit.serve.gate.metrics import FOLDER, forget_process, shared_metrics
+    from treekit.serve.http.metrics import FOLDER, forget_process, shared_metrics
 
     monkeypatch.delenv(FOLDER, raising=False)
     models = tmp_path / "models"

@@ -29,12 +29,18 @@ from treekit.interop.onnx_nodes import opened
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
 from treekit.serve.errors import InvalidRequestError, UnavailableError
-from treekit.serve.models import of_onnx, onnx_served, onnx_session
-from treekit.serve.models.of_onnx import OwnGraphServed, graph_served, read_onnx_served
-from treekit.serve.models.of_treekit import TreekitServed
-from treekit.serve.models.onnx_served import OnnxServed
-from treekit.serve.models.served import Served
+from treekit.serve.models import onnx_model as of_onnx
+from treekit.serve.models import onnx_model as onnx_served
+from treekit.serve.models import onnx_model as onnx_session
+from treekit.serve.models.onnx_model import (
+    OnnxServed,
+    OwnGraphServed,
+    graph_served,
+    read_onnx_served,
+)
+from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor, datatype_of
+from treekit.serve.models.treekit_model import TreekitServed
 
 Cells = npt.NDArray[Any]
 RNG = np.random.default_rng(8)

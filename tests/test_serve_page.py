@@ -25,11 +25,10 @@ from treekit.export.render import shipped_folders
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules.language import language
-from treekit.serve.answering.service import Service
+from treekit.serve.http.app import make_app
+from treekit.serve.http.page import MOST_BOXES, PAGE_POLICY, page_paths
 from treekit.serve.models.repository import Repository
-from treekit.serve.web.app import make_app
-from treekit.serve.web.page import PAGE_POLICY, page_paths
-from treekit.serve.web.pictures import MOST_BOXES
+from treekit.serve.scheduling import Service
 
 FOLDER = shipped_folders()[0] / "serve"
 PICTURE = "document.querySelectorAll('#picture svg > g > rect[stroke-width=\"3\"]').length"

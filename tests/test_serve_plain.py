@@ -25,20 +25,17 @@ from treekit.errors import DataError
 from treekit.explain import explain
 from treekit.model.builder import Surrogate, build_tree, leaf, rule, subset, threshold
 from treekit.model.model import Model, make_model
-from treekit.serve.answering.running import Runner
-from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError
+from treekit.serve.http.app import make_app
+from treekit.serve.http.json_routes import Answers
+from treekit.serve.http.json_routes import rules as plain_rules
+from treekit.serve.http.json_rows import Rows, foreign_tensors, read_json
+from treekit.serve.http.openapi import plain_paths
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Spec, Tensor
-from treekit.serve.plain import rules as plain_rules
-from treekit.serve.plain.answers import Answers
-from treekit.serve.plain.bodies import read_json
-from treekit.serve.plain.foreign import foreign_tensors
-from treekit.serve.plain.rows import Rows
+from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits
-from treekit.serve.web.app import make_app
-from treekit.serve.web.plain_description import plain_paths
 
 
 def pulse_model(**policies: Any) -> Model:

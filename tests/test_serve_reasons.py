@@ -27,15 +27,14 @@ from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, su
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices
 from treekit.rules.extract import LeafRules, rules
-from treekit.serve.answering.running import Runner
-from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.models import contributions, reasons
-from treekit.serve.models.of_treekit import TreekitServed
-from treekit.serve.models.reasons import Reasons
+from treekit.serve.http.app import make_app
+from treekit.serve.models import treekit_model as contributions
+from treekit.serve.models import treekit_model as reasons
 from treekit.serve.models.repository import Repository
+from treekit.serve.models.treekit_model import Reasons, TreekitServed
+from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits
-from treekit.serve.web.app import make_app
 
 NAN = math.nan
 

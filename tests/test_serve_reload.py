@@ -20,7 +20,7 @@ import pytest
 
 from tests.serving import children, infer_body, save_forest, server_process, server_thread
 from treekit.model.model_file import load
-from treekit.serve.models.loading import look_at
+from treekit.serve.models.repository import look_at
 
 ROWS = ((0.5, 0.25), (-0.5, 0.75), (0.1, -0.9), (-0.3, -0.3))
 BODY = infer_body(*ROWS)

@@ -13,7 +13,7 @@ import pytest
 from treekit.errors import DataError, ModelFileError
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
 from treekit.serve.models.repository import Change, Repository
-from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
 
 
@@ -220,7 +220,8 @@ def test_a_file_that_changes_within_a_tick_of_its_clock_is_noticed(
     path.write_text("one")
     frozen = path.stat()
     monkeypatch.setattr(
-        "treekit.serve.models.loading._stamp", lambda found: (frozen.st_ino, frozen.st_mtime_ns, 3)
+        "treekit.serve.models.repository._stamp",
+        lambda found: (frozen.st_ino, frozen.st_mtime_ns, 3),
     )
     models.refresh()
     path.write_text("two")
@@ -236,7 +237,9 @@ def test_a_settled_file_is_not_opened_again(tmp_path, models, clock, monkeypatch
     models.refresh()
     clock.now = 2.0
     models.refresh()
-    monkeypatch.setattr("treekit.serve.models.slots.look_at", lambda path: pytest.fail("opened"))
+    monkeypatch.setattr(
+        "treekit.serve.models.repository.look_at", lambda path: pytest.fail("opened")
+    )
     assert models.refresh() == []
 
 

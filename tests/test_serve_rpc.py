@@ -29,14 +29,13 @@ from tests.serving_gate import ask
 from tests.serving_rpc import LOOP, certificate, event_loop, grpc_server
 from treekit.errors import MissingExtraError, SettingError
 from treekit.serve.errors import UnauthorisedError
-from treekit.serve.models.served import Batch, Served
+from treekit.serve.grpc import start_grpc
+from treekit.serve.grpc.describe import described
+from treekit.serve.grpc.messages import DESCRIPTION, SERVICE, message, methods, tensors_of
+from treekit.serve.http.app import make_app
+from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
-from treekit.serve.rpc import start_grpc
-from treekit.serve.rpc.contents import tensors_of
-from treekit.serve.rpc.describe import described
-from treekit.serve.rpc.messages import DESCRIPTION, SERVICE, message, methods
 from treekit.serve.settings import ServeSettings
-from treekit.serve.web.app import make_app
 
 ROWS = 40
 CODES = ("INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED")
@@ -366,7 +365,7 @@ def test_large_requests_are_read_beside_the_event_loop(server: SimpleNamespace, 
         names.append(threading.current_thread().name)
         return tensors_of(*arguments)
 
-    monkeypatch.setattr("treekit.serve.rpc.methods.tensors_of", noted)
+    monkeypatch.setattr("treekit.serve.grpc.server.tensors_of", noted)
     for rows in (10, 20_000):
         words = np.array([f"w{i}".encode() for i in range(rows)], dtype=object)
         said = server.client.infer("echo", [given("x", words, "BYTES")])
@@ -731,7 +730,7 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
 def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connection(
     folder: Path, monkeypatch: Any
 ):
-    monkeypatch.setattr("treekit.serve.rpc.server._CONNECTION_SECONDS", 1)
+    monkeypatch.setattr("treekit.serve.grpc.server._CONNECTION_SECONDS", 1)
     service = service_of(folder / "whole.treekit", requests=1, seconds=0.5)
     put_in_service(service.repository, Echo())
     large = bytes(15 << 20)  # more than a client takes unasked

@@ -22,12 +22,12 @@ from tests.serving import on_a_port, put_in_service, service_of
 from tests.serving_rpc import app_server, certificate, grpc_server, scripted_server
 from treekit.cli import main
 from treekit.errors import SettingError
-from treekit.serve.client import remote
-from treekit.serve.client.client import Client, read_token
+from treekit.serve import client as remote
+from treekit.serve.client import Client, read_token
 from treekit.serve.errors import RemoteError
-from treekit.serve.models.served import Batch, Served
+from treekit.serve.http.app import make_app
+from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Spec, Tensor
-from treekit.serve.web.app import make_app
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ROWS = 60
@@ -546,7 +546,7 @@ def test_a_server_of_no_good_is_one_line_of_error(case: str, two_rows: Path, tmp
 
 
 def test_an_answer_without_end_is_not_read_to_it(monkeypatch: Any):
-    monkeypatch.setattr("treekit.serve.client.connection._MOST_BYTES", 1000)
+    monkeypatch.setattr("treekit.serve.client._MOST_BYTES", 1000)
     with scripted_server([said(b" " * 1000 + b"{}")]) as port:
         client = Client(f"http://127.0.0.1:{port}")
         with pytest.raises(RemoteError, match="longer than 1,000 bytes"):
@@ -556,8 +556,8 @@ def test_an_answer_without_end_is_not_read_to_it(monkeypatch: Any):
 
 def test_the_client_needs_no_server_installed():
     script = (
-        "import sys; import treekit.serve.client.remote; "
-        "from treekit.serve.client.client import Client;"
+        "import sys; import treekit.serve.client; "
+        "from treekit.serve.client import Client;"
         "print({'starlette', 'uvicorn', 'grpc', 'onnx', 'numba'} & set(sys.modules))"
     )
     done = subprocess.run(

@@ -36,8 +36,7 @@ from tests.serving import (
 )
 from treekit.cli import main
 from treekit.errors import SettingError
-from treekit.serve.process.listening import bind, is_loopback, listen, url_of
-from treekit.serve.process.saying import Start, soon_said
+from treekit.serve.process.startup_log import Start, bind, is_loopback, listen, soon_said, url_of
 from treekit.serve.settings import ServeSettings
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -296,7 +295,7 @@ def test_addresses_are_written_as_clients_write_them():
 
 def test_all_addresses_of_a_host_have_one_port(monkeypatch):
     here = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2")]
-    monkeypatch.setattr("treekit.serve.process.listening._addresses", lambda host, port: here)
+    monkeypatch.setattr("treekit.serve.process.startup_log._addresses", lambda host, port: here)
     sockets = bind("both", 0)
     try:
         (one, port), (other, same) = (opened.getsockname() for opened in sockets)
@@ -647,8 +646,8 @@ def test_of_two_servers_that_are_started_at_once_the_second_is_told() -> None:
 
 
 def test_a_process_that_cannot_listen_ends_and_says_so(model: Path) -> None:
-    from treekit.serve.gate.logs import Log
-    from treekit.serve.process.process import Process, make_service
+    from treekit.serve.http.logs import Log
+    from treekit.serve.process.worker import Process, make_service
 
     first = bind("127.0.0.1", 0)
     second = bind("127.0.0.1", first[0].getsockname()[1])

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tests.serving import client_of, models, numbers, save_models, service_of
-from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError
+from treekit.serve.http.app import make_app
 from treekit.serve.models.tensors import DATATYPES, Tensor
-from treekit.serve.protocol.binary import bytes_of, cells_of_bytes
-from treekit.serve.web.app import make_app
+from treekit.serve.protocol.tensor_data import bytes_of, cells_of_bytes
+from treekit.serve.scheduling import Service
 
 ROWS = 5
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tests.serving import client_of, models, service_of
-from treekit.serve.answering.service import Service
-from treekit.serve.web.app import make_app
+from treekit.serve.http.app import make_app
+from treekit.serve.scheduling import Service
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.serving import client_of, models, on_a_port, service_of
-from treekit.serve.answering.service import Service
-from treekit.serve.gate.metrics import Metrics, metrics_route
-from treekit.serve.web.app import make_app, routes
-from treekit.serve.web.page import page_paths
+from treekit.serve.http.app import make_app, routes
+from treekit.serve.http.metrics import Metrics, metrics_route
+from treekit.serve.http.page import page_paths
+from treekit.serve.scheduling import Service
 
 SECONDS = 15
 """Of schemathesis; it takes as long again where the machine is busy."""

@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 
 from tests.serving import client_of, models, numbers, people, save_models, service_of
-from treekit.serve.answering.service import Service
 from treekit.serve.errors import InvalidRequestError, TooLargeError
+from treekit.serve.http.app import make_app
 from treekit.serve.models.tensors import DATATYPES, Tensor
-from treekit.serve.protocol.malformed import refuse_repeats
-from treekit.serve.protocol.wire import read_request, tensors_of
-from treekit.serve.web.app import make_app
+from treekit.serve.protocol.messages import read_request, refuse_repeats, tensors_of
+from treekit.serve.scheduling import Service
 
 
 @pytest.fixture(scope="module")
@@ -351,7 +350,7 @@ def test_names_twice_are_found_without_decoding_very_many_cells_again(
         decoded.append(len(text))
         return loads(text, **options)
 
-    monkeypatch.setattr("treekit.serve.protocol.malformed.json.loads", seen)
+    monkeypatch.setattr("treekit.serve.protocol.messages.json.loads", seen)
     rest = f'"inputs":[{{"name":"x","data":[{cells}1]}}]}}'
     refuse_repeats(f'{{"a:[1]":1,{rest}'.encode())
     assert max(decoded) < 100
@@ -503,7 +502,7 @@ def test_plain_requests_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
     def slow(body: bytes) -> None:
         raise AssertionError(body)
 
-    monkeypatch.setattr("treekit.serve.protocol.wire.refuse_repeats", slow)
+    monkeypatch.setattr("treekit.serve.protocol.messages.refuse_repeats", slow)
     cells: dict[str, Any] = {"BOOL": True, "BYTES": "Ulm"}
     for datatype in DATATYPES:
         body = of_data([cells.get(datatype, 1), None], [2], datatype)

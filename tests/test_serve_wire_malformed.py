@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.serving import client_of, on_a_port, save_models, service_of
-from treekit.serve.web.app import make_app
+from treekit.serve.http.app import make_app
 
 REQUESTS = 2_000
 REFUSED = {400, 413, 415}

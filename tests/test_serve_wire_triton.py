@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tests.serving import models, numbers, on_a_port, people, save_models, service_of
-from treekit.serve.answering.service import Service
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served import Batch, Served
+from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.scheduling import Service
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # gevent's and its own, on import

@@ -19,10 +19,10 @@ from starlette.routing import Router
 
 from tests.snapshots.public_api import PACKAGE, plain_environment, section, small_model
 from tests.snapshots.signatures import class_lines, is_own
-from treekit.serve.answering.service import Service
+from treekit.serve.http.app import make_app
 from treekit.serve.models.repository import Repository
+from treekit.serve.scheduling import Service
 from treekit.serve.settings import Limits, ServeSettings
-from treekit.serve.web.app import make_app
 
 __all__ = ["server"]
 

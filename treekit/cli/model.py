@@ -104,8 +104,7 @@ def _predict_there(
 ) -> None:
     """Ask the model of a name on a server: its URL, the file of its token, and whom to trust."""
     from treekit.cli.scoring import read_rows
-    from treekit.serve.client.client import Client, read_token
-    from treekit.serve.client.remote import remote_model
+    from treekit.serve.client import Client, read_token, remote_model
 
     url, token_file, ca_file = server
     if output is not None:

@@ -1,7 +1,7 @@
 """What a request or a model file is refused for: one error for each way out of the server.
 
 The HTTP face answers with `status`, the gRPC face with the code that it stands for
-(`treekit.serve.rpc`); both give the message, which names the value, the rule and the remedy.
+(`treekit.serve.grpc`); both give the message, which names the value, the rule and the remedy.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Processes that share the port.
     allow_hosts, allow_origins : tuple of str
         Names that requests may be made to, and pages that may make them, besides the
-        server's own; see `treekit.serve.gate.access`.  ``*``: any.
+        server's own; see `treekit.serve.http.auth`.  ``*``: any.
     token_file : str, optional
         A file whose one line is the bearer token that every request must bring.
     tls_cert, tls_key : str, optional

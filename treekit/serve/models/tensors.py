@@ -1,7 +1,7 @@
 """Tensors of the Open Inference Protocol: names, datatypes, shapes and cells.
 
 What crosses the wire, as JSON or bytes (`treekit.serve.protocol`) or as protocol buffers
-(`treekit.serve.rpc`), is one of these on the inner side.
+(`treekit.serve.grpc`), is one of these on the inner side.
 """
 
 from __future__ import annotations

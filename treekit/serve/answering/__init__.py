@@ -1,1 +1,0 @@
-"""Requests on an event loop: at once, in threads or together, within limits."""

@@ -1,1 +1,0 @@
-"""A client of the protocol: rows of a table to a model on a server."""

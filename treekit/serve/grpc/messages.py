@@ -1,0 +1,219 @@
+"""The protocol's messages, made at import of the description that ships with treekit.
+
+They live in a descriptor pool of their own: a process may hold tritonclient's messages of
+the same names beside them, and any version of the protobuf runtime will do, while generated
+modules are bound to one.
+
+Tensors of the protocol's messages, raw or in fields of their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
+from treekit.serve.models.tensors import Tensor, numpy_type
+from treekit.serve.protocol.tensor_data import bytes_of, cells_of_bytes, checked_size
+
+__all__ = [
+    "DESCRIPTION",
+    "SERVICE",
+    "fill",
+    "message",
+    "methods",
+    "refuse_parameters",
+    "tensors_of",
+]
+
+
+# ---------------------------------------------------------------- messages
+
+DESCRIPTION = Path(__file__).with_name("inference.binpb")
+"""The serialized description of ``inference.proto``; `treekit.serve.grpc.describe` writes it."""
+
+SERVICE = "inference.GRPCInferenceService"
+
+_pool = DescriptorPool()
+_pool.AddSerializedFile(DESCRIPTION.read_bytes())
+
+
+def message(name: str) -> Any:
+    """The class of a message of the protocol, such as ``ModelInferRequest``."""
+    return GetMessageClass(_pool.FindMessageTypeByName(f"inference.{name}"))
+
+
+def methods() -> dict[str, tuple[Any, Any]]:
+    """The classes of request and answer of each method of the service."""
+    return {
+        method.name: (GetMessageClass(method.input_type), GetMessageClass(method.output_type))
+        for method in _pool.FindServiceByName(SERVICE).methods
+    }
+
+
+# ---------------------------------------------------------------- contents
+
+_FIELDS = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+"""Where the elements of each datatype are; FP16 has no field and is raw."""
+
+_WIDE = {"int_contents": np.int32, "uint_contents": np.uint32}
+"""Fields that hold narrower types than their own."""
+
+
+def tensors_of(request: Any, rows: int) -> list[Tensor]:
+    """The inputs of a ``ModelInferRequest``.
+
+    Parameters
+    ----------
+    request : message
+    rows : int
+        More are refused before elements are read.
+
+    Raises
+    ------
+    InvalidRequestError
+        Names the input, and what is wrong with its datatype, shape or elements.
+    TooLargeError
+        If there are more rows.
+    """
+    raw = request.raw_input_contents
+    for given in request.inputs:
+        _check(given, rows)
+    if not raw:
+        return [_typed(given) for given in request.inputs]
+    if len(raw) != len(request.inputs):
+        raise InvalidRequestError(
+            f"raw_input_contents holds {len(raw)} tensors for {len(request.inputs)} inputs; give "
+            "one for each, in their order"
+        )
+    for given in request.inputs:
+        if given.contents.ListFields():
+            raise InvalidRequestError(
+                f"input {shown(given.name)} has contents beside raw_input_contents; give one of "
+                "them"
+            )
+    return [_raw(given, data) for given, data in zip(request.inputs, raw, strict=True)]
+
+
+def _check(given: Any, rows: int) -> None:
+    """Refuse an input of too many rows, or whose cells are elsewhere."""
+    if given.shape and given.shape[0] > rows:
+        raise TooLargeError(
+            f"input {shown(given.name)} has {given.shape[0]:,} rows; this server takes {rows:,} at "
+            "once: send them in parts"
+        )
+    refuse_parameters(f"input {shown(given.name)}", given.parameters)
+
+
+def refuse_parameters(of: str, parameters: Iterable[str]) -> None:
+    """Refuse parameters that ask for what this server does not do.
+
+    Raises
+    ------
+    InvalidRequestError
+        Names the parameter, and whose it is.
+    """
+    for name in parameters:
+        if name == "classification" or name.startswith("shared_memory_"):
+            raise InvalidRequestError(
+                f"{of} has the parameter {shown(name)}, of an extension that this server does not "
+                "have; leave it out"
+            )
+
+
+def _raw(given: Any, data: bytes) -> Tensor:
+    name, datatype, shape = given.name, given.datatype, list(given.shape)
+    dtype = numpy_type(shown(name), datatype)
+    cells = cells_of_bytes(name, datatype, shape, memoryview(data), dtype)
+    return Tensor(name, datatype, cells)
+
+
+def _typed(given: Any) -> Tensor:
+    name, datatype, shape = given.name, given.datatype, list(given.shape)
+    dtype = numpy_type(shown(name), datatype)
+    field = _FIELDS.get(datatype)
+    if field is None:
+        raise InvalidRequestError(
+            f"input {shown(name)} is {datatype}, for which contents have no field; send it in "
+            "raw_input_contents"
+        )
+    for filled, _ in given.contents.ListFields():
+        if filled.name != field:
+            raise InvalidRequestError(
+                f"input {shown(name)} is {datatype} and has contents in {filled.name}; they belong "
+                f"in {field}"
+            )
+    size = checked_size(name, shape)
+    values = getattr(given.contents, field)
+    if len(values) != size:
+        raise InvalidRequestError(
+            f"input {shown(name)} has {len(values)} values, and shape {shown(shape)} holds {size}"
+        )
+    if datatype == "BYTES":
+        cells = np.empty(size, dtype=object)
+        cells[:] = [_text(name, number, value) for number, value in enumerate(values)]
+    else:
+        wide = np.fromiter(values, dtype=_WIDE.get(field, dtype), count=size)
+        cells = _narrowed(name, datatype, wide, dtype)
+    return Tensor(name, datatype, cells.reshape(shape))
+
+
+def _text(name: str, number: int, element: bytes) -> str:
+    try:
+        return element.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(
+            f"input {shown(name)} has an element {number} (counting from 0) that is no UTF-8: "
+            f"{error.reason}"
+        ) from None
+
+
+def _narrowed(
+    name: str, datatype: str, cells: npt.NDArray[Any], dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """The cells as `dtype`, which holds them all."""
+    narrow = cells.astype(dtype, copy=False)
+    if narrow.dtype != cells.dtype:
+        wrong = narrow != cells
+        if wrong.any():
+            raise InvalidRequestError(
+                f"input {shown(name)} is {datatype} and holds {cells[wrong][0]}, which it cannot"
+            )
+    return narrow
+
+
+def fill(answer: Any, outputs: list[Tensor], *, raw: bool) -> None:
+    """Put the outputs in a ``ModelInferResponse``.
+
+    Parameters
+    ----------
+    answer : message
+    outputs : list of Tensor
+    raw : bool
+        As bytes, rather than in fields of their type; also done if one of them has no field.
+    """
+    raw = raw or any(output.datatype not in _FIELDS for output in outputs)
+    for output in outputs:
+        said = answer.outputs.add(name=output.name, datatype=output.datatype, shape=output.shape)
+        if raw:
+            answer.raw_output_contents.append(bytes_of(output))
+            continue
+        values = output.cells.ravel().tolist()
+        if output.datatype == "BYTES":
+            values = [text.encode() for text in values]
+        getattr(said.contents, _FIELDS[output.datatype]).extend(values)

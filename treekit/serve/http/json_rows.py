@@ -1,0 +1,427 @@
+"""Bodies and queries that people write: strictly read, and refused with what is wrong where.
+
+Unlike `msgspec`, which the protocol's endpoints read with, this finds a key that an object
+has twice: of two values of one column neither may be dropped in silence.
+
+Rows as JSON objects to what a model computes with, cell by cell, without a table.
+
+The same as `Model.predict` of a list of one mapping; a test says so.  Each row is read alone:
+what stands in others never alters it.
+
+Rows as JSON objects to the inputs of a foreign ONNX file: one input a column.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.data.features import LevelIndex
+from treekit.data.table import near_names
+from treekit.serve.errors import InvalidRequestError
+from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.protocol.messages import constant_value, finite_number
+
+if TYPE_CHECKING:
+    from treekit.model.model import Model
+
+__all__ = [
+    "Rows",
+    "checked_rows",
+    "foreign_tensors",
+    "near",
+    "number_of",
+    "quoted",
+    "read_json",
+    "read_object",
+    "read_query",
+]
+
+
+# ---------------------------------------------------------------- bodies
+
+_LONG = 80
+_FIELDS = 20
+
+
+def read_json(body: bytes | bytearray) -> Any:
+    """The value in a JSON body: UTF-8, no key twice, no lone surrogates.
+
+    NaN is null, and Infinity a number: JSON has neither, but many clients write them.
+
+    Raises
+    ------
+    InvalidRequestError
+        Says what it is instead.
+    """
+    if not body.strip():
+        raise InvalidRequestError("the body is empty; it is to be JSON")
+    try:
+        text = body.decode("utf-8")
+        value = json.loads(
+            text, object_pairs_hook=_once, parse_float=finite_number, parse_constant=constant_value
+        )
+        if "\\ud" in text or "\\uD" in text:  # half a character: no answer could say it
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidRequestError("the body holds half a surrogate pair; escape both") from None
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"the body is no UTF-8 from byte {error.start} on") from None
+    except RecursionError:
+        raise InvalidRequestError("the body's JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise InvalidRequestError(f"the body is no JSON: {error.msg} ({where})") from None
+    except ValueError:  # of `int`: more digits than Python takes
+        raise InvalidRequestError(
+            "the body holds a whole number of thousands of digits; no model takes one"
+        ) from None
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise InvalidRequestError(f"an object of the body has the key {quoted(twice)} twice")
+    return found
+
+
+def read_object(value: Any, types: Mapping[str, tuple[type, ...]], what: str) -> dict[str, Any]:
+    """An object with nothing but keys of `types`, whose values are of these types.
+
+    A key whose value is null is as one that is not there.
+    """
+    if type(value) is not dict:
+        raise InvalidRequestError(f"{what} is a JSON object, not {quoted(value)}")
+    found = {}
+    for key, own in value.items():
+        if key not in types:
+            raise InvalidRequestError(f"{what} has no {quoted(key)}; {near(key, types)}")
+        if own is None:
+            continue
+        if type(own) not in types[key]:
+            wanted = " or ".join(_KINDS[kind] for kind in types[key])
+            raise InvalidRequestError(f"{key!r} is {wanted}, not {quoted(own)}")
+        found[key] = own
+    return found
+
+
+_KINDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def read_query(query: bytes, names: Collection[str]) -> dict[str, str]:
+    """The parameters of a URL, each of `names` at most once.
+
+    Raises
+    ------
+    InvalidRequestError
+        For others, for one given twice, and for what is no UTF-8.
+    """
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=_FIELDS,
+            errors="strict",
+        )
+    except ValueError as error:  # UnicodeDecodeError is one
+        raise InvalidRequestError(f"the URL's parameters cannot be read: {error}") from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name not in names:
+            hint = near(name, names) if names else "there are none here"
+            raise InvalidRequestError(f"there is no parameter {quoted(name)}; {hint}")
+        if name in found:
+            raise InvalidRequestError(f"the parameter {name!r} is given twice")
+        found[name] = value
+    return found
+
+
+def number_of(name: str, text: str, least: int, most: int) -> int:
+    """A whole number between bounds."""
+    if text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most:
+        return int(text)
+    raise InvalidRequestError(f"{name!r} is {least} to {most}, not {quoted(text)}")
+
+
+def quoted(value: Any) -> str:
+    """A value of a request in an error: its beginning."""
+    if isinstance(value, str | bytes):
+        return repr(value) if len(value) <= _LONG else f"{value[:_LONG]!r}..."
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "null"
+    text = repr(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+
+
+def near(name: str, names: Collection[str]) -> str:
+    """As `near_names`, of a name that may be long and of names that may be many."""
+    return near_names(name[:_LONG], list(names)[:1000])
+
+
+# ---------------------------------------------------------------- rows
+
+_NAN = math.nan
+_MOST_LISTED = 12
+"""Columns that an error names."""
+_WHOLE = (-(2**63), 2**64)
+"""Whole numbers that name a level: those that a table holds."""
+
+
+def checked_rows(rows: Any) -> list[dict[str, Any]]:
+    """Rows of a request: a list of one object or more."""
+    if type(rows) is not list:
+        raise InvalidRequestError(f"'rows' is a list of objects, not {quoted(rows)}")
+    if not rows:
+        raise InvalidRequestError("'rows' holds no row; give one or more")
+    for number, row in enumerate(rows):
+        if type(row) is not dict:
+            raise InvalidRequestError(
+                f"row {number} (counting from 0) is {quoted(row)}; a row is an object of columns "
+                'and values, such as {"age": 41}'
+            )
+    return rows
+
+
+class Rows:
+    """Reads rows for one model.
+
+    Parameters
+    ----------
+    model : Model
+    name : str
+        Of the model, for messages.
+    """
+
+    def __init__(self, model: Model, name: str) -> None:
+        schema = model.schema
+        self._name, self._schema = name, schema
+        self._dtype = np.dtype(schema.dtype)
+        self._columns = [
+            (
+                column.name,
+                None
+                if column.kind == "numeric"
+                else LevelIndex(column.levels, schema.missing_marks),
+            )
+            for column in schema.columns
+        ]
+        self._marks = frozenset(schema.missing_marks)
+        self._no_missing = model.missing == "error"
+        self._no_unknown = model.unknown == "error"
+
+    def batch(self, rows: Sequence[dict[str, Any]]) -> Batch:
+        """The rows as the model takes them.
+
+        Raises
+        ------
+        InvalidRequestError
+            Names the row, from 0, the column and the value.
+        """
+        cells = [self._row(number, row) for number, row in enumerate(rows)]
+        with np.errstate(over="ignore"):
+            matrix = np.array(cells, dtype=np.float64).astype(self._dtype, copy=False)
+        return Batch(len(cells), (matrix,))
+
+    def check(self, row: dict[str, Any]) -> None:
+        """Refuse what `batch` refuses of one row, but for what the model's policies do."""
+        for name, index in self._columns:
+            if name not in row:
+                raise self._absent(0, name, row)
+            self._cell(0, name, index, row[name])
+        if len(row) > len(self._columns):
+            raise self._unknown(0, row)
+
+    def _row(self, number: int, row: dict[str, Any]) -> list[float]:
+        found = []
+        for name, index in self._columns:
+            try:
+                value = row[name]
+            except KeyError:
+                raise self._absent(number, name, row) from None
+            code = self._cell(number, name, index, value)
+            if code != code:
+                self._allowed(number, name, index, value)
+            found.append(code)
+        if len(row) > len(found):
+            raise self._unknown(number, row)
+        return found
+
+    def _cell(self, number: int, name: str, index: LevelIndex | None, value: Any) -> float:
+        """A number or the code of a level, NaN where it is missing."""
+        kind = type(value)
+        if index is None:
+            if kind is float or kind is int:
+                return self._number(number, name, value)
+            if kind is str:
+                return self._decimal(number, name, value)
+            if value is None:
+                return _NAN
+        elif value is None or kind is str or kind is bool or kind is float or kind is int:
+            if kind is int and not _WHOLE[0] <= value < _WHOLE[1]:
+                raise _refused(number, name, "a whole number beyond 64 bits; write it as a text")
+            code = index.code(value)
+            return _NAN if code < 0 else code
+        what = "a number" if index is None else "a text or a number"
+        remedy = "; write 1 or 0" if kind is bool else ""
+        raise _refused(number, name, f"{quoted(value)}, and a value is {what} or null{remedy}")
+
+    def _number(self, number: int, name: str, value: float) -> float:
+        try:
+            return float(value)
+        except OverflowError:
+            what = "a number beyond the largest that computers take (1.8e308)"
+            raise _refused(number, name, what) from None
+
+    def _decimal(self, number: int, name: str, text: str) -> float:
+        """As a cell of a CSV file: a decimal numeral, or a mark of a missing value."""
+        if text.strip() in self._marks:
+            return _NAN
+        try:
+            # float() also reads 1_000 and digits of other scripts; no dataframe does.
+            if text.isascii() and "_" not in text:
+                return float(text)
+        except ValueError:
+            pass
+        raise _refused(number, name, f"the text {quoted(text)}, and the column is numeric")
+
+    def _allowed(self, number: int, name: str, index: LevelIndex | None, value: Any) -> None:
+        """Refuse a missing cell, or a category of no vocabulary, if the model does."""
+        unseen = index is not None and value is not None
+        if unseen and type(value) is str:
+            unseen = value.strip() not in self._marks
+        if unseen and self._no_unknown:
+            hint = near(str(value), index.levels if index else ())
+            raise _refused(number, name, f"{quoted(value)}, a category that is new to it; {hint}")
+        if self._no_missing:
+            what = f"{quoted(value)}, which is unknown and" if unseen else "a missing value, which"
+            raise _refused(number, name, f"{what} is an error by the model's policy")
+
+    def _absent(self, number: int, name: str, row: dict[str, Any]) -> InvalidRequestError:
+        names = {own for own, _ in self._columns}
+        other = next((key for key in row if key not in names), None)
+        instead = "" if other is None else f" (it has {quoted(other)}, which the model does not)"
+        absent = [own for own, _ in self._columns if own not in row]
+        if len(absent) == 1:
+            what, null = f"column {name!r}", "if its value is missing"
+        else:
+            more = f" and {len(absent) - _MOST_LISTED} more" if len(absent) > _MOST_LISTED else ""
+            listed = ", ".join(map(repr, absent[:_MOST_LISTED]))
+            what, null = f"columns {listed}{more}", "where a value is missing"
+        return InvalidRequestError(
+            f"row {number} (counting from 0) has no {what}{instead}, which model "
+            f"{self._name!r} needs; give null {null}"
+        )
+
+    def _unknown(self, number: int, row: dict[str, Any]) -> InvalidRequestError:
+        names = {name for name, _ in self._columns}
+        other = next(key for key in row if key not in names)
+        hint = near(other, self._schema.names)
+        if any(other == output.name for output in self._schema.outputs):
+            hint = "it is what the model predicts: leave it out"
+        return InvalidRequestError(
+            f"row {number} (counting from 0) has a column {quoted(other)}, which model "
+            f"{self._name!r} does not have; {hint}"
+        )
+
+
+def _refused(number: int, name: str, what: str) -> InvalidRequestError:
+    return InvalidRequestError(f"row {number} (counting from 0): column {name!r} holds {what}")
+
+
+# ---------------------------------------------------------------- foreign
+
+
+def foreign_tensors(served: Served, rows: Sequence[dict[str, Any]]) -> list[Tensor]:
+    """The inputs of a model for rows of named cells.
+
+    Raises
+    ------
+    InvalidRequestError
+        If an input of the model is no column; and for rows that do not fit, by row, input
+        and value.
+    """
+    for spec in served.inputs:
+        if spec.shape not in ((-1,), (-1, 1)):
+            raise InvalidRequestError(
+                f"input {spec.name!r} of model {served.name!r} has shape {list(spec.shape)} and "
+                f"is no column of rows; ask POST /v2/models/{served.name}/infer with tensors"
+            )
+    names = {spec.name for spec in served.inputs}
+    for number, row in enumerate(rows):
+        for name in row:
+            if name not in names:
+                raise InvalidRequestError(
+                    f"row {number} (counting from 0) has {quoted(name)}, which is no input of "
+                    f"model {served.name!r}; {near(name, names)}"
+                )
+    return [_tensor(served, spec, rows) for spec in served.inputs]
+
+
+def _tensor(served: Served, spec: Spec, rows: Sequence[dict[str, Any]]) -> Tensor:
+    values = []
+    for number, row in enumerate(rows):
+        if spec.name not in row:
+            raise InvalidRequestError(
+                f"row {number} (counting from 0) has no {spec.name!r}, an input of model "
+                f"{served.name!r}; give null if its value is missing"
+            )
+        value = row[spec.name]
+        if not _fits(spec.datatype, value):
+            raise InvalidRequestError(
+                f"row {number} (counting from 0): input {spec.name!r} holds {quoted(value)}, and "
+                f"its type is {spec.datatype}"
+            )
+        values.append(value)
+    cells = _cells(spec.datatype, values)
+    return Tensor(spec.name, spec.datatype, cells.reshape([len(rows), *spec.shape[1:]]))
+
+
+def _fits(datatype: str, value: Any) -> bool:
+    if value is None:
+        return True
+    if datatype == "BYTES":
+        return type(value) is str
+    if datatype == "BOOL":
+        return type(value) is bool
+    dtype = DATATYPES[datatype]
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        return type(value) is int and int(bounds.min) <= value <= int(bounds.max)
+    try:
+        return type(value) is float or (type(value) is int and math.isfinite(value))
+    except OverflowError:
+        return False
+
+
+def _cells(datatype: str, values: list[Any]) -> npt.NDArray[Any]:
+    """(rows,) as `Tensor` has them: with nulls doubles, or objects."""
+    dtype = DATATYPES[datatype]
+    if dtype.hasobject or (datatype == "BOOL" and None in values):
+        cells = np.empty(len(values), dtype=object)
+        cells[:] = values
+        return cells
+    if None in values:
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+    with np.errstate(over="ignore"):
+        return np.array(values, dtype=dtype)

@@ -1,0 +1,504 @@
+"""What a server says of its work: a line on stderr for a request, a change, a trouble.
+
+As JSON for programs, as text for people, or quiet: changes and troubles only.  Whatever a
+stranger sends is escaped: no line can be forged, and no terminal moved.
+
+Lines to stderr that never hold up who writes them: by a thread, and within bounds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from treekit.errors import SettingError
+
+if TYPE_CHECKING:
+    from treekit.serve.http.metrics import Told
+    from treekit.serve.models.repository import Change
+
+__all__ = [
+    "PIECE",
+    "Log",
+    "Writer",
+    "configure_logging",
+]
+
+
+# ---------------------------------------------------------------- writer
+
+_DELAY = 0.05
+_MOST = 10_000
+PIECE = 4096
+"""Bytes at a time, whole lines: POSIX' PIPE_BUF of Linux, below which a pipe takes a write
+whole, so that lines of several processes do not mix."""
+
+
+Lines = bytes | Callable[[], Iterable[bytes]]
+"""A line, or what makes some when they are written: in the writer's thread."""
+
+
+def to_stderr(data: bytes) -> int:
+    """Write to the file descriptor of stderr; drop it where the process was begun without.
+
+    Descriptor 2 may be anything then, a client's socket among others.
+    """
+    if sys.__stderr__ is None:
+        return len(data)
+    return os.write(2, data)
+
+
+class Writer:
+    """Takes lines and writes them soon.
+
+    A pipe that nobody reads, or that is closed, costs lines and nothing else: how many is
+    said when it takes lines again.
+
+    Parameters
+    ----------
+    write : callable
+        Takes bytes, returns how many it wrote; may block, or raise OSError.
+    delay : float
+        Seconds that lines are gathered.
+    most : int
+        Lines, or pieces of some of them, that wait at most.
+    lost : callable
+        Makes the line that tells of so many lost ones.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], int] = to_stderr,
+        delay: float = _DELAY,
+        most: int = _MOST,
+        lost: Callable[[int], bytes] = lambda count: b"warning: %d log lines were lost\n" % count,
+    ) -> None:
+        self._write_bytes, self._delay, self._most = write, delay, most
+        self.lost = lost
+        self._begin_anew()
+        _writers.add(self)
+
+    def _begin_anew(self) -> None:
+        """As nothing was ever written: at first, and in a fork, where the thread is not."""
+        self._lines: deque[Lines] = deque()
+        self._some, self._hurry, self._idle = (threading.Event() for _ in range(3))
+        self._thread: threading.Thread | None = None
+        self._busy = False
+        self._dropped = 0
+
+    def put(self, lines: Lines, at_once: bool = False, count: int = 1) -> None:
+        """Take a line with its end, or `count` of them, or what makes some.
+
+        They are written soon, or without delay.
+        """
+        if len(self._lines) >= self._most:
+            self.lose(count)
+            return
+        self._lines.append(lines)
+        if not self._busy:  # read after the line is there: see _run
+            self._wake()
+        if at_once:
+            self._hurry.set()
+
+    def flush(self, seconds: float = 1.0) -> bool:
+        """Whether all lines were written; it ends where none was within so many seconds.
+
+        A reader that goes on and on has ten times that.
+        """
+        until, left = time.monotonic() + seconds, len(self._lines)
+        end = until + 9 * seconds
+        while self._lines or self._busy:
+            self._hurry.set()
+            self._idle.wait(min(seconds, 0.05))
+            if len(self._lines) < left:
+                until, left = time.monotonic() + seconds, len(self._lines)
+            if time.monotonic() >= min(until, end):
+                return False
+        return True
+
+    def _wake(self) -> None:
+        self._busy = True
+        self._idle.clear()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="treekit-log", daemon=True)
+            self._thread.start()
+        self._some.set()
+
+    def _run(self) -> None:
+        while True:
+            self._some.wait()
+            self._some.clear()
+            while self._lines:
+                self._hurry.wait(self._delay)
+                self._hurry.clear()
+                self._write_all()
+            self._busy = False
+            # A line that came before this and saw us busy is still here.
+            if self._lines:
+                self._busy = True
+                self._some.set()
+            else:
+                self._idle.set()
+
+    def _write_all(self) -> None:
+        piece = b""
+        while self._lines:
+            for line in self._next():
+                if piece and len(piece) + len(line) > PIECE:
+                    self._write(piece)
+                    piece = b""
+                piece += line
+        self._write(piece)
+        if self._dropped:
+            count, self._dropped = self._dropped, 0
+            self._write(self.lost(count))
+
+    def _next(self) -> Iterable[bytes]:
+        first = self._lines.popleft()
+        if isinstance(first, bytes):
+            return (first,)
+        try:
+            return first()
+        # A thread that ended would write nothing for ever, and nobody would know.
+        except Exception:  # noqa: BLE001
+            self.lose()
+            return ()
+
+    def lose(self, count: int = 1) -> None:
+        """Say with the next lines that so many could not be written."""
+        self._dropped += count
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[self._write_bytes(data) :]
+            except BlockingIOError:  # somebody made the descriptor non-blocking
+                time.sleep(0.02)
+            except (OSError, ValueError):
+                return  # closed: there is nobody to tell
+
+
+_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    for writer in _writers:
+        writer.flush()
+
+
+def _in_child() -> None:
+    for writer in _writers:
+        writer._begin_anew()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+# ---------------------------------------------------------------- logs
+
+_MODES = ("text", "json", "quiet")
+_LONGEST_PATH = 256
+_TOGETHER = 16
+"""Requests whose lines are made together."""
+_CHANGES = {
+    "loaded": "{model} is loaded",
+    "replaced": "model {name!r} is replaced by {version}",
+    "kept": "{model} goes on as it was: {reason}",
+    "refused": "model {name!r} is refused: {reason}",
+    "removed": "{model} is removed",
+    "unloaded": "{model} is unloaded",
+}
+
+_MILLISECONDS = [f".{number:03d}Z" for number in range(1000)]
+
+Level = Literal["info", "warning", "error"]
+
+
+class _Answered(NamedTuple):
+    """What the line of a request is made of."""
+
+    record: Told
+    level: Level
+    method: str
+    path: bytes
+    client: str
+    seconds: float
+    now: float
+
+
+class Log:
+    """Writes the lines of one process.
+
+    Parameters
+    ----------
+    mode : {"text", "json", "quiet"}
+    writer : Writer, optional
+        Default: the one to stderr that all share.
+    worker : int
+        Which of several processes this is, from 1; 0 where there is but one.
+    """
+
+    def __init__(
+        self, mode: str = "text", writer: Writer | None = None, *, worker: int = 0
+    ) -> None:
+        if mode not in _MODES:
+            raise SettingError(f"there is no log {mode!r}; choose of: {', '.join(_MODES)}")
+        self.mode = mode
+        self._whose = {"worker": worker} if worker else {}
+        self._json = mode == "json"
+        self._requests = mode != "quiet"
+        self._writer = writer or _stderr
+        self._writer.lost = self._lost
+        self._second = (0, "")
+        # One after the other, lines take a third of the time that each takes amid its request
+        # (measured); all in the writer's thread, they would keep the interpreter from requests.
+        self._waiting: deque[_Answered] = deque()
+        self._making = threading.Lock()
+
+    # ---------------------------------------------------------------- requests
+
+    def request(self, record: Told, method: str, path: bytes, client: str, seconds: float) -> None:
+        """Say that a request was answered.
+
+        Parameters
+        ----------
+        record : Told
+            Its id is of letters, digits and ``._-``: the gate sees to it.
+        method : str
+        path : bytes
+            As it was sent, without its query, which may hold what is nobody's business.
+        client : str
+            An address.
+        seconds : float
+        """
+        status = record.status
+        level: Level = "info" if 0 < status < 400 else _level(status)
+        if not self._requests and level != "error":
+            return
+        waiting = self._waiting
+        waiting.append(
+            _Answered(record, level, method, path[:_LONGEST_PATH], client, seconds, time.time())
+        )
+        if len(waiting) >= _TOGETHER or level == "error":
+            self._hand_over(at_once=level == "error")
+        elif len(waiting) == 1:
+            self._writer.put(partial(self._make, waiting), count=0)  # else they are handed over
+
+    def _hand_over(self, at_once: bool = False) -> None:
+        """Give the writer the lines that wait."""
+        waiting, self._waiting = self._waiting, deque()
+        lines = self._make(waiting)
+        whole = b"".join(lines)
+        if len(whole) <= PIECE:  # for the writer one thing to do, not as many as there are lines
+            self._writer.put(whole, at_once, len(lines))
+            return
+        for line in lines:
+            self._writer.put(line, at_once)
+
+    def _make(self, waiting: deque[_Answered]) -> list[bytes]:
+        """The lines of some requests, for who comes first: the next request, or the writer."""
+        line, lines = self._request_json if self._json else self._request_text, []
+        with self._making:
+            while waiting:
+                try:
+                    lines.append(line(waiting.popleft()))
+                except Exception:  # noqa: BLE001 - no request ends for its line
+                    self._writer.lose()
+        return lines
+
+    def _request_json(self, one: _Answered) -> bytes:
+        record, level, method, path, client, seconds, now = one
+        more = ""
+        if record.model:
+            more = (
+                f',"model":{_quoted(record.model)},"version":{_quoted(record.version)}'
+                f',"rows":{record.rows}'
+            )
+        if record.error:
+            more += f',"error":{_quoted.__wrapped__(record.error)}'
+        return (
+            f'{{"time":"{self._at(now)}","level":"{level}","event":"request","id":"{record.id}"'
+            f',"method":{_quoted(method)},"path":{_quoted(path)},"status":{record.status}'
+            f',"ms":{int(seconds * 1e6) / 1e3},"client":{_quoted(client)}{more}}}\n'
+        ).encode()
+
+    def _request_text(self, one: _Answered) -> bytes:
+        record, level, method, path, client, seconds, now = one
+        what = ""
+        if record.model:
+            rows = "row" if record.rows == 1 else "rows"
+            what = f" {record.rows} {rows} by {record.model} {record.version}"
+        if record.error:
+            what += f": {record.error}"
+        text = (
+            f"{level:<7} {record.status} {method} {path.decode('latin-1')} "
+            f"{seconds * 1e3:.1f} ms{what} "
+            f"[{client} {record.id}]"
+        )
+        return f"{self._at(now)} {_printable(text)}\n".encode()
+
+    # ------------------------------------------------------------------ events
+
+    def __call__(self, event: str, message: str, *, level: str = "info", **facts: Any) -> None:
+        """Say that something happened.
+
+        Parameters
+        ----------
+        event : str
+            A short fixed name, for programs.
+        message : str
+            A sentence, for people; further lines of it are indented.
+        level : {"info", "warning", "error"}
+        **facts
+            What the sentence is about, for programs: values that JSON has.
+        """
+        if self._json:
+            told = {"time": self._now(), "level": level, "event": event, **self._whose, **facts}
+            line = _ascii({**told, "message": message})
+        else:
+            first, *more = message.splitlines() or [""]
+            text = "".join(f"\n    {_printable(part)}" for part in more)
+            line = f"{self._now()} {level:<7} {_printable(first)}{text}\n".encode()
+        if self._waiting:
+            self._hand_over()
+        self._writer.put(line, level != "info")
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Say what became of models."""
+        for change in changes:
+            model = f"model {change.name!r} {change.version}".rstrip()
+            self(
+                f"model-{change.what}",
+                _CHANGES[change.what].format(model=model, **change._asdict()),
+                level="error" if change.what in ("kept", "refused") else "info",
+                model=change.name,
+                version=change.version,
+                **({"reason": change.reason} if change.reason else {}),
+            )
+
+    def failed(self, request_id: str, error: BaseException) -> None:
+        """Say, with its traceback, that an error escaped which no request should cause."""
+        trace = "".join(traceback.format_exception(error))
+        if self._json:
+            self("failed", repr(error), level="error", id=request_id, traceback=trace)
+        else:
+            self("failed", f"request {request_id} failed\n{trace}", level="error")
+
+    def close(self) -> None:
+        """Write what waits, as long as anybody takes it."""
+        if self._waiting:
+            self._hand_over()
+        self._writer.flush()
+
+    # ----------------------------------------------------------------- helpers
+
+    def _now(self) -> str:
+        return self._at(time.time())
+
+    def _at(self, now: float) -> str:
+        """A time in UTC to the millisecond (RFC 3339); a second's text is made once."""
+        second = int(now)
+        known, text = self._second
+        if known != second:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._second = second, text
+        return text + _MILLISECONDS[int((now - second) * 1000)]
+
+    def _lost(self, count: int) -> bytes:
+        text = f"{count} lines were lost: stderr did not take them"
+        told = {"time": self._now(), "level": "warning", "event": "lost", "message": text}
+        return _ascii(told) if self._json else f"{self._now()} warning {text}\n".encode()
+
+
+class LogHandler(logging.Handler):
+    """What Python's loggers say, uvicorn's among them, as lines of a `Log`."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.ERROR if log.mode == "quiet" else logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it; a record that cannot be said is told of as its format."""
+        try:
+            message = record.getMessage()
+        except Exception:  # noqa: BLE001 - anybody's arguments
+            message = str(record.msg)
+        if record.name == "py.warnings":  # treekit's own say all without a line of its source
+            _, own, warning = message.partition(": TreekitWarning: ")
+            message = warning.split("\n  ")[0] if own else message
+        if record.exc_info and record.exc_info[1] is not None:
+            message = (
+                f"{message.rstrip()}\n{''.join(traceback.format_exception(record.exc_info[1]))}"
+            )
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        self._log("message", message.rstrip(), level=level, logger=record.name)
+
+
+def configure_logging(mode: str, *, worker: int = 0) -> Log:
+    """The log of this process, into which all of Python's loggers and warnings go, too.
+
+    Parameters
+    ----------
+    mode : {"text", "json", "quiet"}
+    worker : int
+        As for `Log`.
+
+    Raises
+    ------
+    SettingError
+        For another.
+    """
+    log = Log(mode, worker=worker)
+    root = logging.getLogger()
+    for handler in [h for h in root.handlers if isinstance(h, LogHandler)]:
+        root.removeHandler(handler)
+    root.addHandler(LogHandler(log))
+    logging.captureWarnings(True)
+    for name in ("uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    # One line a request is the gate's.
+    logging.getLogger("uvicorn.access").handlers.clear()
+    logging.getLogger("uvicorn.access").propagate = False
+    return log
+
+
+def _level(status: int) -> Level:
+    """Of an answer that is no success; 0: there was none."""
+    return "error" if status >= 500 and status != 503 else "warning"
+
+
+def _printable(text: str) -> str:
+    """The text with whatever moves a cursor or begins a line as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+@lru_cache(1024)
+def _quoted(text: str | bytes) -> str:
+    """A text as JSON in ASCII that is printed as it is; of paths and names there are few."""
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    return json.dumps(text)
+
+
+def _ascii(told: dict[str, Any]) -> bytes:
+    return json.dumps(told, default=str).encode() + b"\n"
+
+
+_stderr = Writer()

@@ -1,0 +1,247 @@
+"""The shortest way through the server: the commonest request, a few rows of numbers as JSON.
+
+Body to rows to sums to body, without the tensors in between.  Answers are those of the
+general way (`treekit.serve.protocol.messages`, then `treekit.serve.models.treekit_model`), byte for
+byte; whatever is not plainly the commonest, all that is to be refused included, is left to it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import UNSET, UnsetType
+
+from treekit.data.schema import Column
+from treekit.errors import DataError
+from treekit.model.model import Model
+from treekit.serve.models.tensors import Spec
+
+__all__ = [
+    "Quick",
+    "QuickAnswer",
+]
+
+Sums = npt.NDArray[np.int64]
+Cells = list[float | str | None]
+
+
+class _Input(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    shape: list[int]
+    datatype: str
+    data: Cells
+
+
+class _Output(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    inputs: list[_Input]
+    id: str | UnsetType = UNSET
+    outputs: list[_Output] | UnsetType = UNSET
+
+
+class QuickAnswer(NamedTuple):
+    """The body of an answer, and how many rows it answers."""
+
+    body: bytes
+    rows: int
+
+
+_OUTPUTS = b'"outputs":['
+_decode = msgspec.json.Decoder(_Request).decode
+_encode = msgspec.json.Encoder().encode
+
+Write = Callable[[Sums], bytes]
+"""The data of one output, as JSON, of the sums of rows (rows, values)."""
+
+
+class Quick:
+    """A model's shortest way.
+
+    Parameters
+    ----------
+    name, version : str
+        As answers have them.
+    model : Model
+    specs : iterable of Spec
+        Its usual outputs.
+    labels : iterable
+        What the first of them says of each class; of none of a model of numbers.
+    tensor : str
+        Name of the input that holds all columns.
+    sums : callable
+        (rows, features) to sums (rows, values); DataError for a row that is refused.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        model: Model,
+        specs: Iterable[Spec],
+        labels: Iterable[Any],
+        tensor: str,
+        sums: Callable[[npt.NDArray[Any]], Sums],
+    ) -> None:
+        schema = model.schema
+        self._sums, self._tensor = sums, tensor
+        self._dtype = np.dtype(schema.dtype)
+        # A double goes to either type with one rounding; FP32 to float64 would have two.
+        self._known = {"FP32", "FP64"} if schema.dtype == "float32" else {"FP64"}
+        self._places = {column.name: place for place, column in enumerate(schema.columns)}
+        self._codes = [_codes_of(column) for column in schema.columns]
+        writers = _writers(model, labels)
+        self._outputs = {
+            spec.name: (_before(spec), writers[spec.name]) for spec in specs if writers
+        }
+        head = b'{"model_name":%b,"model_version":%b,' % (_encode(name), _encode(version))
+        self._head = head + _OUTPUTS
+
+    def answer(self, body: bytes, most: int) -> QuickAnswer | None:
+        """The answer to a request of at most so many rows; None: ask the general way."""
+        if not self._outputs:
+            return None
+        try:
+            request = _decode(body)
+            if body.count(b'"') != _quotes(request):
+                return None  # a member twice, or text that is escaped
+            rows = self._rows(request.inputs, most)
+            names = self._outputs if request.outputs is UNSET else self._wanted(request.outputs)
+            if rows is None or names is None:
+                return None
+            said = self._say(request.id, names, self._sums(rows), len(rows))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, DataError):
+            return None
+        except (struct.error, OverflowError, TypeError):
+            # A null or a text among numbers, or a number beyond its type: read, or answered.
+            return None
+        return QuickAnswer(said, len(rows))
+
+    def _rows(self, inputs: list[_Input], most: int) -> npt.NDArray[Any] | None:
+        """(rows, features) of one tensor, or of a named input a column."""
+        first = inputs[0] if inputs else None
+        if first is None or not first.shape or not 0 < first.shape[0] <= most:
+            return None
+        rows, width = first.shape[0], len(self._places)
+        if len(inputs) == 1 and first.name == self._tensor and len(first.shape) == 2:
+            values: Iterable[Any] = first.data
+            right = first.shape[1] == width and first.datatype in self._known
+            if not right or len(first.data) != rows * width:
+                return None
+        else:
+            columns = self._columns(inputs, rows)
+            if columns is None:
+                return None
+            values = (cell for row in zip(*columns, strict=True) for cell in row)
+        cells = bytearray(rows * width * self._dtype.itemsize)
+        # "=" has no infinity for a double beyond FP32: that is left to the general way, too.
+        struct.pack_into(f"={rows * width}{self._dtype.char}", cells, 0, *values)
+        return np.frombuffer(cells, self._dtype).reshape(rows, width)
+
+    def _columns(self, inputs: list[_Input], rows: int) -> list[list[Any]] | None:
+        """The cells of each column, texts as their codes, in the order of the schema."""
+        columns: list[Any] = [None] * len(self._places)
+        if len(inputs) != len(columns):
+            return None
+        for given in inputs:
+            place = self._places.get(given.name, -1)
+            if place < 0 or columns[place] is not None or len(given.data) != rows:
+                return None
+            if given.shape not in ([rows], [rows, 1]):
+                return None
+            codes = self._codes[place]
+            if codes is None:
+                if given.datatype not in self._known:
+                    return None
+                columns[place] = given.data
+                continue
+            if given.datatype != "BYTES":
+                return None
+            columns[place] = [codes.get(cell) for cell in given.data]
+        return columns
+
+    def _wanted(self, outputs: list[_Output]) -> list[str] | None:
+        names = [output.name for output in outputs]
+        known = all(name in self._outputs for name in names)
+        return names if names and known and len(set(names)) == len(names) else None
+
+    def _say(
+        self, request_id: str | UnsetType, names: Iterable[str], total: Sums, rows: int
+    ) -> bytes:
+        said = [self._head if request_id is UNSET else self._head_of(request_id)]
+        for name in names:
+            before, write = self._outputs[name]
+            said += (
+                b"%b%d%b" % (before[0], rows, before[1]) if rows > 1 else before[2],
+                write(total),
+            )
+        said[1] = said[1][2:]  # of the first one nothing has to be closed
+        said.append(b"}]}")
+        return b"".join(said)
+
+    def _head_of(self, request_id: str) -> bytes:
+        return self._head[: -len(_OUTPUTS)] + b'"id":' + _encode(request_id) + b"," + _OUTPUTS
+
+
+def _before(spec: Spec) -> tuple[bytes, bytes, bytes]:
+    """What stands before the data of an output: until its rows, behind them; of one row."""
+    until = b'},{"name":"%b","datatype":"%b","shape":[' % (
+        spec.name.encode(),
+        spec.datatype.encode(),
+    )
+    behind = b"".join(b",%d" % length for length in spec.shape[1:]) + b'],"data":'
+    return until, behind, until + b"1" + behind
+
+
+def _quotes(request: _Request) -> int:
+    """Quotation marks of a body in which each member stands once and no text has one."""
+    quotes = 2
+    if request.id is not UNSET:
+        quotes += 4
+    if request.outputs is not UNSET:
+        quotes += 2 + 4 * len(request.outputs)
+    for given in request.inputs:
+        texts = sum(type(cell) is str for cell in given.data) if given.datatype == "BYTES" else 0
+        quotes += 12 + 2 * texts
+    return quotes
+
+
+def _codes_of(column: Column) -> dict[Any, float] | None:
+    """The code of each level; None of a column of numbers."""
+    if column.kind == "numeric":
+        return None
+    return {level: float(at) for at, level in enumerate(column.levels)}
+
+
+def _writers(model: Model, labels: Iterable[Any]) -> dict[str, Write]:
+    """What writes each usual output; empty for models that are left to the general way."""
+    schema = model.schema
+    if schema.more or model.margins or model.link != "identity" or model.label_costs is not None:
+        return {}
+    if schema.task == "regression":
+        divisor, exponent = model.divisor, model.exponent
+        return {
+            "value": lambda total: _encode(
+                [math.ldexp(own / divisor, exponent) for own in total[:, 0].tolist()]
+            )
+        }
+    texts, whole = [_encode(label) for label in labels], model.unit_total
+
+    def label(total: Sums) -> bytes:
+        if len(total) == 1:
+            own: list[int] = total[0].tolist()
+            return b"[%b]" % texts[own.index(max(own))]
+        return b"[%b]" % b",".join([texts[code] for code in total.argmax(axis=1).tolist()])
+
+    def shares(total: Sums) -> bytes:
+        return _encode([own / whole for own in total.ravel().tolist()])
+
+    return {"label": label, "probabilities": shares}

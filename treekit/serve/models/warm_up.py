@@ -1,0 +1,79 @@
+"""Machine code for serving, made ahead: ``python -m treekit.serve.models.warm_up``.
+
+A container's image that ran it answers its first request in a second, and may be read-only;
+see ``examples/deploy/Containerfile``.  ``NUMBA_CACHE_DIR`` says where the code is kept, and
+with ``NUMBA_CPU_NAME=generic`` it fits any machine of the architecture (a forest of 100
+trees is scored as fast as by code for the very machine).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from treekit.data.schema import Column, Dtype, Schema
+from treekit.model.builder import Node, build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.serve.models.tensors import Tensor
+from treekit.serve.models.treekit_model import ONE_TENSOR, TreekitServed
+
+__all__ = [
+    "warm",
+]
+
+_TREES = (1, 12)
+_MANY = 600
+_ROWS = (1, 2, _MANY)
+
+
+def warm(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
+    """Ask models of each usual sort, in batches of several sizes; returns how many models."""
+    count = 0
+    for model in _models(dtypes):
+        served = TreekitServed("m", "1", "", model)
+        schema = model.schema
+        for rows in _ROWS:
+            if schema.nominal.any():
+                texts = np.array(["a", "b"], dtype=object)[np.arange(rows) % 2]
+                tensors = [
+                    Tensor("x", "FP64", np.arange(rows) % 3.0),
+                    Tensor("colour", "BYTES", texts),
+                ]
+            else:
+                cells = np.arange(2.0 * rows).reshape(rows, 2) % 3
+                tensors = [Tensor(ONE_TENSOR, "FP64", cells)]
+            reasons = served.explaining if rows < _MANY else ()
+            served.answer(served.read(tensors), [*served.usual, "leaf", *sorted(reasons)])
+        model.explain({column.name: None for column in schema.columns})
+        count += 1
+    return count
+
+
+def _models(dtypes: Sequence[Dtype]) -> Iterator[Model]:
+    columns = (
+        (Column("x"), Column("z")),
+        (Column("x"), Column("colour", "nominal", ("a", "b", "c"))),
+    )
+    for dtype in dtypes:
+        for taken in columns:
+            for schema in (
+                Schema(taken, classes=("n", "y"), dtype=dtype),
+                Schema(taken, task="regression", dtype=dtype),
+            ):
+                for n_trees in _TREES:
+                    yield make_model(schema, [build_tree(_node(schema), schema)] * n_trees)
+
+
+def _node(schema: Schema) -> Node:
+    """A test of each column."""
+    low, high = ([1.0, 2.0], [3.0, 0.0]) if schema.classes else ([0.25], [0.75])
+    below = threshold(0, 0.5, leaf(low), leaf(high), missing=1)
+    if schema.nominal.any():
+        return subset(1, ["a", "c"], below, leaf(high))
+    return threshold(1, 1.5, below, leaf(high))
+
+
+if __name__ == "__main__":
+    sys.stderr.write(f"compiled for {warm()} models\n")
