@@ -74,7 +74,7 @@ PUBLIC_MODULES = (
 """Modules that users and plugins import by path: every name in their ``__all__`` is public."""
 
 RECORDS = (
-    "treekit.estimators.arrays:TreeArrays",
+    "treekit.estimators.tree_arrays:TreeArrays",
     "treekit.export.languages:Profile",
     "treekit.export.languages:TextSetting",
     "treekit.export.languages:Verify",

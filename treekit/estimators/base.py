@@ -1,35 +1,79 @@
-"""What all estimators share: from scikit-learn's words to a model and back."""
+"""What all estimators share: from scikit-learn's words to a model and back.
+
+What classifiers share, and what regressors share.
+
+What a model does not keep of its training rows: how many a node had, and how they spread.
+
+Cost-complexity pruning by impurity, as scikit-learn has it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import (
+    assert_all_finite,
+    check_array,
     check_consistent_length,
+    column_or_1d,
 )
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from treekit import registry
+from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset, coded_dataset, make_dataset_xy
 from treekit.data.encoding import encode_rows
-from treekit.data.schema import Schema
-from treekit.errors import SettingError
-from treekit.estimators.algorithms import by_algorithm, effective
-from treekit.estimators.inputs import column_kinds, read_input
-from treekit.estimators.limits import seed_of, signs_by_name, weight_limits
-from treekit.estimators.parameters import Parameters
+from treekit.data.features import check_text
+from treekit.data.schema import Output, Schema, python_label
+from treekit.errors import DataError, SettingError
+from treekit.estimators.inputs import (
+    class_factors,
+    class_weight_setting,
+    column_kinds,
+    read_input,
+    row_factors,
+)
+from treekit.estimators.parameters import (
+    ClassParameters,
+    Parameters,
+    by_algorithm,
+    effective,
+    seed_of,
+    signs_by_name,
+    weight_limits,
+)
+from treekit.kernels.pruning import breaking_links, weakest_links
 from treekit.model.model import Model
-from treekit.model.scoring import answers, leaf_indices
+from treekit.model.scoring import answers, decide, label_codes, leaf_indices, probabilities
+from treekit.model.tree import Split, Tree, node_levels
 from treekit.training import Fitted, fit
+from treekit.training.class_weights import class_weights
 from treekit.training.importance import Importances, gain_importances, measure_importances
+from treekit.training.plan import make_plan
 from treekit.training.tasks import answers_numbers
 
-__all__ = ["EstimatorBase"]
+__all__ = [
+    "ClassifierBase",
+    "EstimatorBase",
+    "NodeFacts",
+    "RegressorBase",
+    "class_impurity",
+    "facts_of_rows",
+    "facts_of_weights",
+    "impurity_path",
+]
+
+
+# ---------------------------------------------------------------- base
 
 _SHARED = (
     "algorithm",
@@ -288,3 +332,330 @@ class EstimatorBase(Parameters, BaseEstimator):
         tags.input_tags.categorical = True
         tags.target_tags.multi_output = True
         return tags
+
+
+# ---------------------------------------------------------------- tasks
+
+
+class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
+    """What all classifiers share."""
+
+    _task = "classification"
+    classes_: Any
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The label of each row: (rows,) or (rows, outputs), of the type of ``classes_``."""
+        # The labels in the type that they came in.
+        codes = self._answers(X, label_codes)
+        said = [labels[codes[:, k]] for k, labels in enumerate(self._labels())]
+        return said[0] if len(said) == 1 else np.column_stack(said)
+
+    def predict_proba(self, X: Any) -> Any:
+        """(rows, classes) float64: the share of the votes, in the order of ``classes_``.
+
+        Of several outputs a list of such arrays.
+        """
+        return self._answers(X, probabilities)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; of several outputs the share of rows whose labels all are right."""
+        said = self.predict(X)
+        if said.ndim == 1:
+            return float(super().score(X, y, sample_weight))
+        labels = _targets(self, y)
+        check_consistent_length(said, labels, sample_weight)
+        if labels.shape != said.shape:
+            raise DataError(
+                f"y has shape {labels.shape}, but there are {said.shape[1]} outputs; give a column "
+                "of labels for each"
+            )
+        return float(np.average((said == labels).all(axis=1), weights=sample_weight))
+
+    @property
+    def n_classes_(self) -> int | list[int]:
+        """Number of classes; of several outputs a list."""
+        sizes = [len(labels) for labels in self._labels()]
+        return sizes if isinstance(self.classes_, list) else sizes[0]
+
+    def _labels(self) -> list[npt.NDArray[Any]]:
+        """The labels of each output."""
+        return self.classes_ if isinstance(self.classes_, list) else [self.classes_]
+
+    def _read_target(self, y: Any) -> npt.NDArray[Any]:
+        """(rows,) or (rows, outputs) int64: codes of `y`, whose labels become ``classes_``."""
+        labels = _targets(self, y)
+        assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+        if labels.ndim == 1:
+            self.classes_, codes = np.unique(labels, return_inverse=True)
+            return codes
+        each = [np.unique(own, return_inverse=True) for own in labels.T]
+        self.classes_ = [classes for classes, _ in each]
+        return np.column_stack([codes for _, codes in each])
+
+    def _held_target(self, y: Any) -> npt.NDArray[Any]:
+        """Codes of labels that all are in ``classes_``: (rows,) or (rows, outputs) int32."""
+        labels = _targets(self, y)
+        columns = labels.reshape(len(labels), -1).T
+        if len(columns) != len(self._labels()):
+            raise DataError(
+                f"the validation target has {len(columns)} columns and that of the training rows "
+                f"{len(self._labels())}; give as many"
+            )
+        codes = np.empty(columns.T.shape, dtype=np.int32)
+        for k, (own, classes) in enumerate(zip(columns, self._labels(), strict=True)):
+            known = np.isin(own, classes)
+            if not known.all():
+                stranger = own[~known].tolist()[0]
+                raise DataError(
+                    f"the validation target holds {stranger!r}, which is no label of the training "
+                    "rows; drop its rows, or train with some"
+                )
+            codes[:, k] = np.searchsorted(classes, own)
+        return codes if labels.ndim == 2 else codes[:, 0]
+
+    def _read_weights(
+        self, sample_weight: Any, target: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64] | None:
+        weights = super()._read_weights(sample_weight, target)
+        by_label = self._weights_of_labels(target, target)
+        if weights is None or by_label is None:
+            return by_label if weights is None else weights
+        return by_label * weights
+
+    def _weights_of_labels(
+        self, y: npt.NDArray[Any], target: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64] | None:
+        # Training has class weights for one output.  Of several, scikit-learn's are
+        # the product of what a row's labels weigh.
+        if self.class_weight is None or target.ndim == 1:
+            return None
+        return row_factors(class_factors(self.class_weight, self._labels(), target), y)
+
+    def _counted_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
+        class_weight = self._class_weight(dataset)
+        if class_weight is None:
+            return dataset.weights
+        # The factors that training takes, whatever it makes of those that are asked for.
+        factors = make_plan(dataset, {"class_weight": class_weight}).class_weights
+        if factors is None:
+            return dataset.weights
+        by_class = row_factors([factors], dataset.y)
+        return by_class if dataset.weights is None else by_class * dataset.weights
+
+    def _class_weight(self, dataset: Dataset) -> Any:
+        """`class_weight` as the setting of training, which knows it for one output."""
+        if dataset.schema.more:
+            return None
+        return class_weight_setting(self.class_weight, self._labels()[0], dataset)
+
+    def _settings(self, dataset: Dataset) -> dict[str, Any]:
+        return super()._settings(dataset) | {
+            "class_weight": self._class_weight(dataset),
+            "priors": self.priors,
+            "costs": self.costs,
+        }
+
+    def _dataset(
+        self,
+        x: Any,
+        target: npt.NDArray[Any],
+        weights: npt.NDArray[np.float64] | None,
+        kinds: Mapping[str, Any],
+    ) -> Dataset:
+        # Codes go in and labels are put back: a label such as "NA" or "?" is
+        # no missing value, and 1.0 stays a float.
+        sizes = [len(own) for own in self._labels()]
+        codes: Any = range(sizes[0])
+        if target.ndim == 2:
+            codes = {f"target{k}": range(size) for k, size in enumerate(sizes)}
+        dataset = super()._dataset(x, target, weights, {**kinds, "classes": codes})
+        first, *more = [
+            tuple(python_label(label) for label in own.tolist()) for own in self._labels()
+        ]
+        for label in itertools.chain(first, *more):
+            if isinstance(label, str):
+                check_text(label, "a class label")
+        others = zip(dataset.schema.more, more, strict=True)
+        schema = msgspec.structs.replace(
+            dataset.schema,
+            classes=first,
+            more=tuple(Output(output.name, labels) for output, labels in others),
+        )
+        return replace(dataset, schema=schema)
+
+
+class RegressorBase(RegressorMixin, EstimatorBase):
+    """What all regressors share."""
+
+    _task = "regression"
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """The predicted number of each row: (rows,) or (rows, outputs) float64."""
+        numbers: npt.NDArray[np.float64] = self._answers(X, decide)
+        return numbers
+
+    def _read_target(self, y: Any) -> npt.NDArray[Any]:
+        numbers: npt.NDArray[np.float64] = _targets(self, y, np.float64)
+        return numbers
+
+
+def _targets(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
+    """(rows,), or (rows, outputs) of more outputs than one."""
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+        )
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    if len(shape) == 2 and shape[1] > 1:
+        several: npt.NDArray[Any] = check_array(y, dtype=dtype, input_name="y")
+        return several
+    one: npt.NDArray[Any] = column_or_1d(y, dtype=dtype, warn=True)
+    return one
+
+
+# ---------------------------------------------------------------- facts
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """Facts of the nodes of one tree.
+
+    Attributes
+    ----------
+    samples : (nodes,) int64
+        Training rows that reached the node, whatever they weigh.
+    impurity : (nodes,) float64, or None
+        Impurity of the node's training rows.
+    """
+
+    samples: npt.NDArray[np.int64]
+    impurity: npt.NDArray[np.float64] | None = None
+
+
+def facts_of_weights(tree: Tree) -> NodeFacts:
+    """What the tree itself tells: its weights are numbers of rows drawn."""
+    return NodeFacts(np.rint(tree.weight).astype(np.int64))
+
+
+def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
+    """The facts of a single tree's training rows; None where rows go down several branches.
+
+    The impurity of numbers is their variance, the mean over the outputs; that
+    of classes follows from the tree, see `class_impurity`.
+    """
+    if model.missing == "fractional":
+        return None
+    tree = model.trees[0]
+    weights = _weights(model, dataset)
+    counted = weights > 0
+    leaf = leaf_indices(model, dataset.matrix())[counted, 0]
+    sums = [np.ones(len(leaf))]
+    numbers = model.schema.task == "regression"
+    if numbers:
+        w = weights[counted]
+        sums.append(w)
+        for y in np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T:
+            apart = y - np.average(y, weights=w)
+            sums += [w * apart, w * apart * apart]
+    total = _upwards(tree, leaf, sums)
+    impurity = _variance(total[1], total[2::2], total[3::2]) if numbers else None
+    return NodeFacts(total[0].astype(np.int64), impurity)
+
+
+def _weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
+    """(rows,) what the training rows weigh, times what is asked of their classes."""
+    factors = class_weights(dataset, model.settings["class_weight"], model.settings["priors"])
+    weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
+    return weights if factors is None else weights * factors[dataset.y]
+
+
+def _variance(
+    weight: npt.NDArray[np.float64],
+    first: npt.NDArray[np.float64],
+    second: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """(nodes,) of numbers, the mean over the outputs, from sums and sums of squares of each."""
+    weight = np.maximum(weight, 5e-324)
+    return np.asarray(np.maximum(second / weight - (first / weight) ** 2, 0.0).mean(axis=0))
+
+
+def _upwards(
+    tree: Tree, leaf: npt.NDArray[np.int32], parts: Sequence[npt.NDArray[np.float64]]
+) -> npt.NDArray[np.float64]:
+    """(parts, nodes) float64: sums of each part (rows,) over the rows that pass a node."""
+    total = np.empty((tree.n_nodes, len(parts)))
+    for column, part in zip(total.T, parts, strict=True):
+        column[:] = np.bincount(leaf, part, minlength=tree.n_nodes)
+    for parents, _ in reversed(list(node_levels(tree, np.zeros(1, np.int64)))):
+        first, counts = tree.first_child[parents], tree.n_children[parents]
+        summed = total.take(first, axis=0)
+        for branch in range(1, int(counts.max())):
+            # One after the other, in the order of the branches: sums are rounded.
+            has = counts > branch
+            summed[has] += total.take(first[has] + branch, axis=0)
+        total[parents] = summed
+    return total.T
+
+
+def class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
+    """(nodes,) float64: the criterion's impurity of each node, the mean over the outputs.
+
+    The Gini index stands in for criteria that have none.
+    """
+    settings = model.settings
+    own = {
+        key.partition(".")[2]: value
+        for key, value in settings.items()
+        if key.startswith("criterion.")
+    }
+    functions: CriterionFunctions
+    functions, _ = registry.make(registry.criterion(settings["criterion"]), own)
+    blocks = model.schema.blocks
+    total = np.zeros(tree.n_nodes)
+    for first, last in itertools.pairwise(blocks):
+        weights = tree.value[:, first:last]
+        if functions.impurity is None:
+            shares = weights / weights.sum(axis=1, keepdims=True)
+            total += 1.0 - (shares * shares).sum(axis=1)
+        else:
+            total += [functions.impurity(stats) for stats in weights]
+    return total / (len(blocks) - 1)
+
+
+# ---------------------------------------------------------------- complexity
+
+
+def impurity_path(
+    tree: Tree, impurity: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The alphas at which links of an unpruned tree break, one link at a time.
+
+    Breiman, Friedman, Olshen and Stone 1984, section 3.3, with the impurity of
+    the leaves as risk.
+
+    Parameters
+    ----------
+    impurity : (nodes,) float64
+
+    Returns
+    -------
+    alphas, impurities : (links + 1,) float64
+        Ascending from 0 and the whole tree: the alpha that breaks each link,
+        and the impurity of the leaves that are then left, by their share of weight.
+    """
+    weight = tree.weight[0]
+    risk = tree.weight * impurity
+    alpha_of, _ = weakest_links(
+        tree.kind, tree.first_child, tree.n_children, risk, np.empty((0, tree.n_nodes))
+    )
+    link = breaking_links(tree.kind, tree.parent, alpha_of)
+    inner = np.flatnonzero(tree.kind != Split.LEAF)
+    lost = np.bincount(link[inner], tree.n_children[inner] - 1.0, minlength=tree.n_nodes)
+    breaks = inner[link[inner] == inner]
+    breaks = breaks[np.argsort(alpha_of[breaks], kind="stable")]
+    # What a link holds back is its alpha times the leaves that go with it.
+    gained = np.cumsum(alpha_of[breaks] * lost[breaks])
+    whole = risk[0] - (gained[-1] if len(gained) else 0.0)
+    alphas = np.concatenate([[0.0], alpha_of[breaks]]) / weight
+    return alphas, np.concatenate([[0.0], gained]) / weight + whole / weight

@@ -14,10 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError, TreekitWarning
-from treekit.estimators.arrays import path_matrix
-from treekit.estimators.base import EstimatorBase
+from treekit.estimators.base import ClassifierBase, EstimatorBase, RegressorBase
 from treekit.estimators.parameters import ForestParameters
-from treekit.estimators.tasks import ClassifierBase, RegressorBase
+from treekit.estimators.tree_arrays import path_matrix
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
 from treekit.model.model import Model, make_model
 from treekit.training import Fitted

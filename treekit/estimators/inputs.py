@@ -1,25 +1,39 @@
 """What scikit-learn's users pass, as the data room reads it.
 
 Checks and their messages are scikit-learn's own where it has them.
+
+Class weights in scikit-learn's words: of one output a setting, of several the rows' own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_array
+from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.validation import validate_data
 
 from treekit.data.cells import is_text
+from treekit.data.dataset import Dataset
 from treekit.data.table import Table, near_names, read_table
 from treekit.errors import DataError, SettingError
-from treekit.estimators.algorithms import effective
+from treekit.estimators.parameters import effective
 
-__all__ = ["Kinds", "column_kinds", "read_input"]
+__all__ = [
+    "Kinds",
+    "class_factors",
+    "class_weight_setting",
+    "column_kinds",
+    "read_input",
+    "row_factors",
+]
+
+
+# ---------------------------------------------------------------- inputs
 
 
 class Kinds(NamedTuple):
@@ -172,3 +186,65 @@ def _positions(categorical: Any, names: list[str]) -> list[int]:
         if name not in names:
             raise SettingError(f"categorical names column {name!r}; {near_names(name, names)}")
     return [names.index(name) for name in wanted]
+
+
+# ---------------------------------------------------------------- classes
+
+Numbers = npt.NDArray[np.float64]
+
+
+def class_factors(
+    class_weight: Any, labels: Sequence[npt.NDArray[Any]], codes: npt.NDArray[Any]
+) -> list[Numbers]:
+    """What the rows of each class weigh, (classes,) of each output.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced", or of several outputs a sequence of these
+        ``balanced``: rows over the rows of the class and the number of classes,
+        whatever the rows weigh; as in scikit-learn.
+    labels : sequence of (classes,) arrays
+        Of each output.
+    codes : (rows,) or (rows, outputs) int
+        Training rows; all classes occur.
+
+    Raises
+    ------
+    SettingError
+        If several outputs are not given as many.
+    """
+    columns = codes.reshape(len(codes), -1).T
+    each = [class_weight] * len(labels)
+    if len(labels) > 1 and not isinstance(class_weight, str):
+        each = list(class_weight) if isinstance(class_weight, (list, tuple)) else []
+        if len(each) != len(labels):
+            raise SettingError(
+                f"class_weight is {class_weight!r}, but there are {len(labels)} outputs; give "
+                "'balanced', or a list of as many dicts"
+            )
+    return [
+        compute_class_weight(given, classes=own, y=own[code])
+        for given, own, code in zip(each, labels, columns, strict=True)
+    ]
+
+
+def row_factors(factors: Sequence[Numbers], codes: npt.NDArray[Any]) -> Numbers:
+    """(rows,): the product over the outputs of what each row's class weighs."""
+    columns = codes.reshape(len(codes), -1).T
+    each = [own[code] for own, code in zip(factors, columns, strict=True)]
+    return np.asarray(np.prod(each, axis=0), dtype=np.float64)
+
+
+def class_weight_setting(
+    class_weight: Any, labels: npt.NDArray[Any], dataset: Dataset
+) -> str | Mapping[Any, float] | None:
+    """`class_weight` of a single output as the setting of `treekit.train`.
+
+    The two agree, but that ``balanced`` is there by the weight of a class.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str) and class_weight == "balanced" and dataset.weights is None:
+        return class_weight
+    (factors,) = class_factors(class_weight, [labels], dataset.y)
+    return dict(zip(dataset.schema.classes, factors.tolist(), strict=True))

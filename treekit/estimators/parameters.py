@@ -2,18 +2,41 @@
 
 An estimator is a dataclass: its ``__init__`` has the signature of its fields,
 those of its bases included, which is what scikit-learn's ``get_params`` reads.
+
+Algorithms by name for estimators, whose parameters all have a value of their own.
+
+scikit-learn's numbers as treekit's settings: sizes of nodes and seeds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any
 
-from treekit.data.features import InputType
-from treekit.model.model import UnknownPolicy
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["ClassParameters", "ForestParameters", "Parameters"]
+from treekit.data.features import InputType
+from treekit.errors import SettingError
+from treekit.model.model import UnknownPolicy
+from treekit.training.settings import PRESETS, preset
+
+__all__ = [
+    "ClassParameters",
+    "ForestParameters",
+    "Parameters",
+    "by_algorithm",
+    "effective",
+    "seed_of",
+    "signs_by_name",
+    "weight_limits",
+]
+
+
+# ---------------------------------------------------------------- parameters
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -156,3 +179,140 @@ class ForestParameters:
     oob_score: bool = False
     warm_start: bool = False
     n_jobs: int | None = None
+
+
+# ---------------------------------------------------------------- algorithms
+
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "min_weight_split": ("min_samples_split",),
+    "min_weight_leaf": ("min_samples_leaf", "min_weight_fraction_leaf"),
+    "max_leaves": ("max_leaf_nodes",),
+    "pruner": ("pruner", "ccp_alpha"),
+}
+"""Settings of training that are parameters by other names."""
+
+_OWN = ("ensemble", "trees")
+"""What the estimator itself says, whatever the algorithm."""
+
+
+def by_algorithm(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those that the algorithm named among them is to decide.
+
+    These are the ones whose parameters are at their defaults.
+
+    Parameters
+    ----------
+    estimator
+    settings : mapping
+        All parameters as settings of `treekit.train`, ``algorithm`` among them.
+    """
+    own = _preset(estimator, settings.get("algorithm"))
+    further = estimator.train_settings or {}
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in own or name in _OWN or name in further or _is_given(estimator, name)
+    }
+
+
+def effective(estimator: Any, name: str) -> Any:
+    """The value of a parameter that is a setting of that name, or the algorithm's."""
+    further = estimator.train_settings
+    given = {"algorithm": estimator.algorithm} | (
+        dict(further) if isinstance(further, Mapping) else {}
+    )
+    if name in given:
+        return given[name]
+    own = getattr(estimator, name)
+    if given["algorithm"] not in PRESETS or _is_given(estimator, name):
+        return own
+    return preset(given["algorithm"], estimator._task).get(name, own)
+
+
+def _preset(estimator: Any, name: Any) -> dict[str, Any]:
+    if name not in PRESETS:  # none, or a mistake that training will tell
+        return {}
+    forest = estimator._ensemble == "forest"
+    if not forest and PRESETS[name].settings.get("ensemble") == "forest":
+        raise SettingError(
+            f"algorithm={name!r} grows a forest, and {type(estimator).__name__} is one tree; use "
+            "RandomForestClassifier or RandomForestRegressor"
+        )
+    return preset(name, estimator._task, forest=forest)
+
+
+def _is_given(estimator: Any, setting: str) -> bool:
+    """Whether any of the parameters that stand for a setting is not at its default."""
+    defaults = {field.name: field.default for field in fields(estimator)}
+    names = _PARAMETERS.get(setting, (setting,))
+    return any(getattr(estimator, name) != defaults[name] for name in names if name in defaults)
+
+
+# ---------------------------------------------------------------- limits
+
+
+def weight_limits(
+    split: Any, leaf: Any, fraction: Any, n_rows: int, weights: npt.NDArray[np.float64] | None
+) -> dict[str, float]:
+    """``min_weight_split`` and ``min_weight_leaf`` from scikit-learn's sizes.
+
+    Sizes count weight: a row of weight 3 counts as three rows, and shares are
+    shares of all weight.  Weights that are no whole numbers have no natural
+    unit (boosting's sum to 1): there a size of k means k times the mean weight
+    of a row, and the smallest sizes, 2 and 1, mean no bound.
+
+    Parameters
+    ----------
+    split, leaf, fraction
+        ``min_samples_split``, ``min_samples_leaf``, ``min_weight_fraction_leaf``.
+    weights : (rows,) float64, or None
+    """
+    whole = weights is None or bool(np.all(weights == np.floor(weights)))
+    total = float(n_rows) if weights is None else float(weights.sum())
+    unit = 1.0 if whole or weights is None else total / np.count_nonzero(weights)
+
+    def limit(name: str, size: Any, least: int) -> float:
+        number = float(size) if isinstance(size, Real) else math.nan
+        if isinstance(size, Integral) and number >= least and size is not True:
+            return number * unit if whole or number > least else 0.0
+        if not isinstance(size, Integral) and 0.0 < number <= 1.0:
+            share = number * total
+            return max(float(least), math.ceil(share)) if whole else share
+        raise SettingError(
+            f"{name} is {size!r}; give a whole number of at least {least}, or a share of the rows "
+            "above 0.0 and at most 1.0"
+        )
+
+    if not (isinstance(fraction, Real) and 0.0 <= float(fraction) <= 0.5):
+        raise SettingError(f"min_weight_fraction_leaf is {fraction!r}; give a share from 0 to 0.5")
+    return {
+        "min_weight_split": limit("min_samples_split", split, 2),
+        "min_weight_leaf": max(limit("min_samples_leaf", leaf, 1), float(fraction) * total),
+    }
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed that a ``random_state`` stands for.
+
+    A whole number is the seed itself, so that ``random_state=0`` grows the
+    trees of ``treekit.train(..., seed=0)``; a `numpy.random.RandomState`, or
+    NumPy's global one for None, is asked for one.
+    """
+    if isinstance(random_state, Integral) and int(random_state) >= 0:
+        return int(random_state)
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def signs_by_name(given: Any, names: tuple[str, ...]) -> Mapping[Any, Any] | None:
+    """Monotonic constraints, one a column or by name, as training takes them."""
+    if given is None or isinstance(given, Mapping):
+        return given
+    signs = np.asarray(given)
+    if signs.shape != (len(names),):
+        raise SettingError(
+            f"monotonic_cst has the shape {signs.shape}; give one sign for each of the "
+            f"{len(names)} columns, or a dict by name"
+        )
+    return dict(zip(names, signs.tolist(), strict=True))

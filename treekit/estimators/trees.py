@@ -13,11 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
-from treekit.estimators.arrays import TreeArrays, path_matrix, tree_arrays
-from treekit.estimators.base import EstimatorBase
-from treekit.estimators.complexity import impurity_path
-from treekit.estimators.facts import class_impurity, facts_of_rows, facts_of_weights
-from treekit.estimators.tasks import ClassifierBase, RegressorBase
+from treekit.estimators.base import (
+    ClassifierBase,
+    EstimatorBase,
+    RegressorBase,
+    class_impurity,
+    facts_of_rows,
+    facts_of_weights,
+    impurity_path,
+)
+from treekit.estimators.tree_arrays import TreeArrays, path_matrix, tree_arrays
 from treekit.training import Fitted
 
 __all__ = ["DecisionTreeClassifier", "DecisionTreeRegressor"]
@@ -151,7 +156,7 @@ class DecisionTreeClassifier(ClassifierBase, TreeBase):
         Only if fitted on a dataframe whose column names are all text.
     n_outputs_ : int
     feature_importances_ : (features,) float64
-    tree_ : treekit.estimators.arrays.TreeArrays
+    tree_ : treekit.estimators.tree_arrays.TreeArrays
         The tree as scikit-learn's read-only arrays.
     """
 

@@ -9,11 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import AbsentError
-from treekit.estimators.facts import NodeFacts
+from treekit.estimators.base import NodeFacts
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
-__all__ = ["TreeArrays", "path_matrix", "tree_arrays"]
+__all__ = [
+    "TreeArrays",
+    "path_matrix",
+    "tree_arrays",
+]
 
 _LEAF, _UNDEFINED = -1, -2
 """scikit-learn's marks of a leaf: no child, and no column or threshold."""
