@@ -23,8 +23,7 @@ from numba.core import event
 
 import treekit
 from treekit.cli import demo, main
-from treekit.cli.files import write_text
-from treekit.cli.terminal import shown
+from treekit.cli.terminal import shown, write_text
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ModelFileError

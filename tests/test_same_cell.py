@@ -26,7 +26,7 @@ from tests.postgres import server
 from tests.reference.artifacts import import_python
 from tests.reference.encode import level_of, value_of
 from tests.runtimes import need
-from treekit.cli.scoring import quality
+from treekit.cli.predict import quality
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema, level_text
 from treekit.data.table import read_table

@@ -367,7 +367,7 @@ def test_predictions_for_a_large_file_are_written_block_by_block(tmp_path, monke
     make_model(schema, [tree], unknown="error").save(tmp_path / "m.treekit")
     command = ["predict", str(tmp_path / "m.treekit"), str(path), "--proba"]
     at_once = CliRunner().invoke(main, command)
-    monkeypatch.setattr("treekit.cli.model._ROWS_A_BLOCK", 7)
+    monkeypatch.setattr("treekit.cli.predict._ROWS_A_BLOCK", 7)
     with small_parts():
         in_blocks = CliRunner().invoke(main, command)
     assert in_blocks.exit_code == at_once.exit_code == 0

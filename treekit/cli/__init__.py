@@ -13,20 +13,15 @@ from __future__ import annotations
 import click
 
 from treekit._version import __version__
-from treekit.cli.artifacts import export_command, verify_command
 from treekit.cli.demo import demo_command
 from treekit.cli.evaluate import evaluate_command
-from treekit.cli.explain import explain_command
+from treekit.cli.explain import explain_command, plot_command
+from treekit.cli.export import export_command, import_command, verify_command
 from treekit.cli.importances import importances_command
-from treekit.cli.importing import import_command
-from treekit.cli.listing import plugins_command
-from treekit.cli.model import inspect_command, predict_command
-from treekit.cli.picture import plot_command
-from treekit.cli.plugin import plugin_group
-from treekit.cli.revise import revise_command
-from treekit.cli.rules import rules_command
+from treekit.cli.plugins import plugin_group, plugins_command
+from treekit.cli.predict import inspect_command, predict_command
+from treekit.cli.rules import revise_command, rules_command, simplify_command
 from treekit.cli.serve import serve_command
-from treekit.cli.simplify import simplify_command
 from treekit.cli.terminal import Commands, colour_default
 from treekit.cli.train import train_command
 

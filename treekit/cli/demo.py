@@ -35,7 +35,7 @@ _SHARE_HELD = 0.25
 @click.pass_context
 def demo_command(ctx: click.Context, out: Path) -> None:
     """Train a tree and a forest on 368 horses with colic, export both, and prove all equal."""
-    from treekit.cli.summary import counted, estimate_of
+    from treekit.cli.model_summary import counted, estimate_of
     from treekit.data import DEMO_TARGET, demo_table
     from treekit.data.dataset import make_dataset
     from treekit.data.table import read_table
@@ -95,7 +95,7 @@ def _held_out(table: Table, target: str) -> tuple[float, int]:
     """Accuracy of a tree of three quarters of the rows on the last quarter, and its size."""
     import numpy as np
 
-    from treekit.cli.scoring import quality
+    from treekit.cli.predict import quality
     from treekit.data.dataset import make_dataset
 
     rows = np.random.default_rng(0).permutation(table.n_rows)
@@ -129,7 +129,7 @@ def _rule_lines(model: Model) -> list[str]:
 
 def _verified(model: Model, name: str, artifacts: list[Path]) -> Report:
     """Prove the artifacts that this machine can run; name those that it cannot."""
-    from treekit.cli.report import print_report
+    from treekit.cli.terminal import print_report
     from treekit.kernels.compile import compile_notice
     from treekit.verify import verify
     from treekit.verify.run_artifact import runner_of

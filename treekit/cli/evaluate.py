@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.files import check_place, write_text
-from treekit.cli.terminal import shown
+from treekit.cli.terminal import check_place, shown, write_text
 from treekit.cli.train import read_dataset, settings_options, table_options
 from treekit.errors import ModelFileError
 
@@ -80,7 +79,7 @@ def evaluate_command(**given: Any) -> None:
 
 
 def _score_model(given: dict[str, Any]) -> Evaluation:
-    from treekit.cli.scoring import read_rows
+    from treekit.cli.predict import read_rows
     from treekit.evaluation import evaluate_model
     from treekit.model.model_file import load
 
@@ -103,9 +102,9 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
 
 
 def _cross_validate(given: dict[str, Any]) -> Evaluation:
-    from treekit.cli.assignments import training_settings
-    from treekit.cli.scoring import read_rows
-    from treekit.cli.waiting import fold_progress
+    from treekit.cli.predict import read_rows
+    from treekit.cli.settings_arguments import training_settings
+    from treekit.cli.terminal import fold_progress
     from treekit.evaluation import cross_validate, group_codes
     from treekit.kernels.compile import compile_notice
 

@@ -49,7 +49,7 @@ def importances_command(
     or R squared) on it loses when the column's cells are shuffled among the
     rows, and the standard error of that.
     """
-    from treekit.cli.scoring import read_rows
+    from treekit.cli.predict import read_rows
     from treekit.model.model_file import load
     from treekit.training.importance import gain_importances, permutation_importances
 

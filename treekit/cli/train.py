@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.files import check_place
-from treekit.cli.terminal import print_table
+from treekit.cli.terminal import check_place, print_table
 from treekit.errors import DataError, SettingError
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def train_command(**given: Any) -> None:
 
     Columns of text are categories, others numbers; empty cells are missing.
     """
-    from treekit.cli.assignments import algorithms_help, settings_help, training_settings
+    from treekit.cli.settings_arguments import algorithms_help, settings_help, training_settings
 
     names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
     settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())
@@ -191,8 +190,8 @@ def train_command(**given: Any) -> None:
 
 
 def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
-    from treekit.cli.scoring import quality, read_rows
-    from treekit.cli.summary import print_model, print_training
+    from treekit.cli.model_summary import print_model, print_training
+    from treekit.cli.predict import quality, read_rows
     from treekit.training.tasks import answers_numbers
 
     if given["test_table"] and answers_numbers(settings):
@@ -259,7 +258,7 @@ def _validation(
     """The validation table in the terms of the training table."""
     if given["validation"] is None:
         return None
-    from treekit.cli.scoring import read_rows
+    from treekit.cli.predict import read_rows
     from treekit.data.dataset import make_validation
 
     return make_validation(
@@ -273,7 +272,7 @@ def _validation(
 
 def fitted(dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None) -> Model:
     """A model trained before the eyes of a person: notices and progress on stderr."""
-    from treekit.cli.waiting import tree_progress
+    from treekit.cli.terminal import tree_progress
     from treekit.kernels.compile import compile_notice
     from treekit.training import fit
 

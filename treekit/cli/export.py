@@ -1,4 +1,7 @@
-"""``treekit export`` and ``treekit verify``: artifacts, and the proof that they are equal."""
+"""``treekit export`` and ``treekit verify``: artifacts, and the proof that they are equal.
+
+``treekit import``: another library's model file as one of treekit's.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,16 @@ from pathlib import Path
 
 import click
 
-from treekit.cli.files import check_place
+from treekit.cli.terminal import check_place
 
-__all__ = ["export_command", "verify_command"]
+__all__ = [
+    "export_command",
+    "import_command",
+    "verify_command",
+]
+
+
+# ---------------------------------------------------------------- artifacts
 
 
 class _ExportCommand(click.Command):
@@ -189,7 +199,7 @@ def verify_command(
     MODEL itself, a .h beside its .c and certificates may be among the
     artifacts, so that a pattern such as out/m.* will do; they are passed over.
     """
-    from treekit.cli.report import print_report
+    from treekit.cli.terminal import print_report
     from treekit.kernels.compile import compile_notice
     from treekit.model.model_file import load
     from treekit.verify import verify
@@ -227,3 +237,43 @@ def _passed_over(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
         with path.open("rb") as stream:
             return b'"format": "treekit certificate"' in stream.read(80)
     return Path(model).is_file() and path.samefile(model)
+
+
+# ---------------------------------------------------------------- importing
+
+
+@click.command("import", short_help="Read another library's model file.")
+@click.argument("source", metavar="FILE")
+@click.option(
+    *("-o", "--output"),
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The model file to write.",
+)
+@click.option(
+    *("--set", "assignments"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the importer: answer=margins, dtype=float64, iterations=N.",
+)
+def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> None:
+    """Read FILE, another library's model, and write it as a model file of treekit's.
+
+    LightGBM's text, XGBoost's JSON and UBJSON, ONNX graphs of one tree operator and
+    scikit-learn's trees in a file of skops are read; never a pickle.  All other commands
+    take the model file: export, rules, verify, predict, inspect.
+    """
+    from treekit.cli.terminal import shown
+    from treekit.interop import importer_of, read_model
+    from treekit.settings import parse_assignments
+
+    path = Path(source)
+    check_place(output, source)
+    if not path.is_file():
+        raise click.UsageError(f"there is no file {source!r}; check the path")
+    importer = importer_of(path)
+    where = f"importer {importer.name!r}"
+    model = read_model(path, **parse_assignments(importer.settings, assignments, where))
+    model.save(output)
+    click.echo(f"{shown(str(output))}: {shown(repr(model))}, read by {importer.name}")

@@ -1,16 +1,20 @@
-"""``treekit inspect`` and ``predict``: a model file and what it says."""
+"""``treekit inspect`` and ``predict``: a model file and what it says.
+
+A model asked about the rows of a file.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.files import check_place, write_text
+from treekit.cli.terminal import check_place, write_text
 from treekit.cli.train import listed
+from treekit.errors import DataError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +23,17 @@ if TYPE_CHECKING:
     from treekit.data.table import Table
     from treekit.model.model import Model
 
-__all__ = ["inspect_command", "predict_command"]
+__all__ = [
+    "answers",
+    "inspect_command",
+    "predict_command",
+    "quality",
+    "read_rows",
+    "summed",
+]
+
+
+# ---------------------------------------------------------------- model
 
 _ROWS_A_PIECE = 10_000
 _ROWS_A_BLOCK = 200_000
@@ -34,7 +48,7 @@ _output = click.option(
 @click.argument("model")
 def inspect_command(model: str) -> None:
     """Say what the file MODEL holds: columns, policies, size, settings, provenance."""
-    from treekit.cli.summary import print_inspection
+    from treekit.cli.model_summary import print_inspection
     from treekit.model.model_file import load
 
     print_inspection(load(model))
@@ -82,7 +96,6 @@ def predict_command(
     for name, given in (("--token-file", token_file), ("--ca-file", ca_file)):
         if given is not None:
             raise click.UsageError(f"{name} is for a server; give its --url")
-    from treekit.cli.scoring import read_rows
     from treekit.model.model_file import load
 
     if output is not None:
@@ -103,7 +116,6 @@ def _predict_there(
     server: tuple[str, str | None, str | None],
 ) -> None:
     """Ask the model of a name on a server: its URL, the file of its token, and whom to trust."""
-    from treekit.cli.scoring import read_rows
     from treekit.serve.client import Client, read_token, remote_model
 
     url, token_file, ca_file = server
@@ -122,7 +134,6 @@ def _predict_there(
 
 
 def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:
-    from treekit.cli.scoring import summed
     from treekit.data.schema import level_text
 
     outputs = model.schema.outputs
@@ -159,3 +170,93 @@ def _csv_lines(rows: list[Any]) -> str:
     lines = _Lines()
     csv.writer(lines).writerows(rows)  # with a line end of "\n" it would leave "\r" without quotes
     return "".join([line[:-2] + "\n" for line in lines])
+
+
+# ---------------------------------------------------------------- scoring
+
+
+def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
+    """(rows, outputs) int64: summed leaf units, the table's own marks of missing cells kept."""
+    from treekit.data.encoding import encode_rows
+    from treekit.model.scoring import sums
+
+    matrix = encode_rows(
+        table,
+        model.schema,
+        missing=model.missing,
+        unknown=model.unknown,
+        missing_marks=table.missing,
+    )
+    return sums(model, matrix)
+
+
+def answers(model: Model, table: Table) -> npt.NDArray[Any]:
+    """(rows,) labels or numbers."""
+    from treekit.model.scoring import decide
+
+    return decide(model, summed(model, table))
+
+
+def quality(model: Model, table: Table) -> list[tuple[str, float]]:
+    """``("accuracy", share)`` or ``("R squared", value)`` of each target, on rows that have it.
+
+    Raises
+    ------
+    DataError
+        If the table lacks a target, in a row or as a whole.
+    """
+    from treekit.training.tasks import refuse_answers
+
+    refuse_answers(model, "accuracy or R squared")
+    outputs = model.schema.outputs
+    for output in outputs:
+        table.index(output.name, "target column")
+    given = answers(model, table).reshape(table.n_rows, -1)
+    found = [_quality(model, table, k, given[:, k]) for k in range(len(outputs))]
+    if len(outputs) == 1:
+        return found
+    return [
+        (f"{name} of {o.name!r}", value) for o, (name, value) in zip(outputs, found, strict=True)
+    ]
+
+
+def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tuple[str, float]:
+    """The figure of target k, whose answers are `given` (rows,)."""
+    import numpy as np
+
+    from treekit.data.features import level_codes, numeric_cells
+    from treekit.data.schema import level_text
+
+    output = model.schema.outputs[k]
+    target = output.name
+    if model.schema.task == "classification":
+        # As texts: a file knows no types, and a label that the model lacks is just wrong.
+        texts = [level_text(label) or "" for label in output.classes]
+        actual = level_codes(table, target, texts)
+        gone = actual == -1
+        right = actual == [texts.index(level_text(label) or "") for label in given.tolist()]
+    else:
+        number = numeric_cells(table, target).astype(np.float64)
+        gone = np.isnan(number)
+    if gone.any():
+        raise DataError(
+            f"the target {target!r} is missing in {int(gone.sum())} rows, the first is row "
+            f"{int(gone.argmax())} (counting from 0); a test needs every target: drop those rows"
+        )
+    if model.schema.task == "classification":
+        return "accuracy", float(right.mean())
+    spread = float(((number - number.mean()) ** 2).sum())
+    error = float(((number - given) ** 2).sum())
+    return "R squared", 1.0 - error / spread if spread > 0 else 0.0
+
+
+def read_rows(path: str, marks: Collection[str] | None) -> Table:
+    """The table in a file; `marks` are texts that mean missing."""
+    from treekit.cli.terminal import reading_progress
+    from treekit.data.cells import MISSING_MARKS
+    from treekit.data.table import read_table
+
+    with reading_progress() as progress:
+        return read_table(
+            path, missing=MISSING_MARKS if marks is None else marks, progress=progress
+        )

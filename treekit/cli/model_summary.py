@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from treekit.data.schema import Schema
     from treekit.model.model import Model
 
-__all__ = ["counted", "estimate_of", "print_inspection", "print_model", "print_training"]
+__all__ = [
+    "counted",
+    "estimate_of",
+    "print_inspection",
+    "print_model",
+    "print_training",
+]
 
 _LEVELS_SHOWN = 8
 

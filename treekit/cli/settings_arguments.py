@@ -12,7 +12,12 @@ from treekit.settings import help_rows, parse_assignments
 if TYPE_CHECKING:
     from treekit.training.settings import Preset
 
-__all__ = ["PARTS", "algorithms_help", "settings_help", "training_settings"]
+__all__ = [
+    "PARTS",
+    "algorithms_help",
+    "settings_help",
+    "training_settings",
+]
 
 PARTS = ("criterion", "splitter", "pruner")
 
