@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from treekit import Criterion, CriterionFunctions, PluginError, SettingError, registry
 from treekit.cli import main
 from treekit.discovery import Component
-from treekit.records import KINDS, check_record
+from treekit.record_checks import KINDS, check_record
 from treekit.testing import ConformanceError, check_criterion, check_pruner, check_splitter
 
 

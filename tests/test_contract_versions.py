@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import treekit
 from treekit import Criterion, CriterionFunctions, PluginError, TreekitWarning, contracts, registry
 from treekit.cli import main
-from treekit.compatibility import OLDEST_CONTRACT, contract_of
 from treekit.contracts import CONTRACT_VERSION
+from treekit.discovery import OLDEST_CONTRACT, contract_of
 
 FORMER = Path(__file__).parent / "plugins_v1"
 RNG = np.random.default_rng(4)

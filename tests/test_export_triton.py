@@ -24,7 +24,7 @@ from treekit.export.builtin import treekit_exporters
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import probabilities, sums
-from treekit.records import check_record, kind_of
+from treekit.record_checks import check_record, kind_of
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.tensors import Tensor
 from treekit.testing import check_exporter

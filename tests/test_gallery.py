@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from treekit.records import KINDS
+from treekit.record_checks import KINDS
 
 PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
 TEXT = (PLUGINS / "README.md").read_text(encoding="utf-8")

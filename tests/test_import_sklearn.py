@@ -42,7 +42,7 @@ from treekit.interop.sklearn import read_sklearn, recognises_sklearn, tree_of
 from treekit.model.model import Model
 from treekit.model.tree import Split
 from treekit.model.validation import check_tree
-from treekit.records import KINDS
+from treekit.record_checks import KINDS
 
 CLASSIFIERS = [
     DecisionTreeClassifier,

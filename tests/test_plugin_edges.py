@@ -245,9 +245,9 @@ def test_a_plugin_that_changes_folder_or_error_state_changes_them_for_itself(mod
 @pytest.fixture
 def importing(fresh_registry, monkeypatch):
     """``importing(read)``: the only foreign importer, of a plugin."""
-    from treekit.catalogue import Catalogue
     from treekit.discovery import Component
-    from treekit.records import KINDS
+    from treekit.record_checks import KINDS
+    from treekit.registry import Catalogue
 
     def importing(read, recognises=lambda source: True):
         record = Importer("faulty", recognises, read)

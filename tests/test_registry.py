@@ -27,7 +27,7 @@ from treekit.contracts import (
     SplitterFunctions,
 )
 from treekit.errors import PluginError, SettingError, TreekitWarning
-from treekit.records import KINDS, check_record
+from treekit.record_checks import KINDS, check_record
 
 pytestmark = pytest.mark.usefixtures("fresh_registry")
 

@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 
 from treekit.cli import main
 from treekit.errors import SettingError
-from treekit.records import KINDS
-from treekit.scaffold import new_plugin
-from treekit.scaffold.names import PluginNames, plugin_names
+from treekit.record_checks import KINDS
+from treekit.scaffold import PluginNames, new_plugin, plugin_names
 
 LONGEST = "a23456789-b23456789-c23456789-d23456789x"
 

@@ -38,7 +38,7 @@ and without that line version 1 is assumed.  Of a plugin
   or that is no whole number, it is left out, under its name.
 
 A change of the contract raises the number, adds a line below, and one function to
-`treekit.compatibility`, the only module that knows older versions; a plugin of the
+`treekit.discovery`, the only module that knows older versions; a plugin of the
 former version stays in the tests and must train what its successor trains.
 
 2

@@ -2,27 +2,64 @@
 
 Every plugin is met alone: whatever goes wrong in one is told by its name and
 costs the others nothing.
+
+Plugins of older contracts: the one module that knows what they may look like.
+
+What a version promises, and for how long, is written in `treekit.contracts`.  Here a
+plugin's version is read, and what it makes is brought to the present one.
+
+Calling a stranger's function, so that what it does wrong stays its own.
+
+Isolated is what would change the answers of others, or end the process: exceptions,
+``sys.exit``, NumPy's error state, and the working directory, from which relative
+paths are read.  A plugin may print, seed NumPy's global generator, and set filters
+of warnings as any imported library may; treekit relies on none of them.  A plugin
+that never returns, or crashes the interpreter, cannot be stopped from within.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import importlib
+import inspect
+import os
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pluggy
 
 from treekit import hookspecs
 from treekit._version import __version__
-from treekit.compatibility import contract_of
-from treekit.contracts import CONTRACT_VERSION
-from treekit.errors import PluginError
-from treekit.isolation import FOREIGN, cause, isolated
-from treekit.records import KINDS, Kind, Record, check_record
+from treekit.contracts import CONTRACT_VERSION, CriterionFunctions
+from treekit.errors import PluginError, TreekitWarning
+from treekit.record_checks import KINDS, Kind, Record, check_record
 
-__all__ = ["GROUP", "Component", "Plugin", "Source", "builtin_plugin", "find_plugins"]
+__all__ = [
+    "ATTRIBUTE",
+    "FOREIGN",
+    "GROUP",
+    "OLDEST_CONTRACT",
+    "Component",
+    "Plugin",
+    "Source",
+    "adapted",
+    "builtin_plugin",
+    "cause",
+    "contract_of",
+    "contract_of_maker",
+    "find_plugins",
+    "isolated",
+]
+
+
+# ---------------------------------------------------------------- discovery
 
 GROUP = "treekit"
 """The entry-point group of plugins."""
@@ -209,3 +246,162 @@ def _misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
     if not callers and not faults:
         faults.append(f"implements none of the hooks {known}")
     return faults
+
+
+# ---------------------------------------------------------------- compatibility
+
+ATTRIBUTE = "treekit_contract"
+"""Of a plugin's module: the version of the contract that it was written for."""
+
+OLDEST_CONTRACT = 1
+"""The oldest version that is still adapted, and that of a module that does not say."""
+
+
+def contract_of(plugin: object) -> int:
+    """The version of the contract that a plugin was written for.
+
+    Parameters
+    ----------
+    plugin : module, or whatever else an entry point names
+
+    Raises
+    ------
+    PluginError
+        If it is no whole number, or one that this treekit does not support; the
+        message is the end of a sentence that begins with the plugin.
+    """
+    said: Any = getattr(plugin, ATTRIBUTE, OLDEST_CONTRACT)
+    if type(said) is not int:
+        raise PluginError(
+            f"has {ATTRIBUTE} = {said!r}, which is no whole number; this treekit's contract "
+            f"is {CONTRACT_VERSION}"
+        )
+    if said > CONTRACT_VERSION:
+        raise PluginError(
+            f"was written for version {said} of the contract, and this treekit knows versions "
+            f"up to {CONTRACT_VERSION}; upgrade treekit"
+        )
+    if said < OLDEST_CONTRACT:
+        raise PluginError(
+            f"was written for version {said} of the contract, and this treekit supports "
+            f"versions {OLDEST_CONTRACT} to {CONTRACT_VERSION}; update the plugin"
+        )
+    return said
+
+
+def contract_of_maker(make: Callable[..., Any]) -> int:
+    """The version that the module of a record's `make` says, for records no plugin lists."""
+    return contract_of(sys.modules.get(getattr(make, "__module__", None) or ""))
+
+
+def adapted(functions: Any, contract: int) -> tuple[Any, str]:
+    """What ``make`` returned, as the present contract has it.
+
+    Parameters
+    ----------
+    functions : object
+        Not checked yet: anything that needs no adapting is passed through.
+    contract : int
+        The version that its plugin was written for.
+
+    Returns
+    -------
+    functions : object
+    note : str
+        What of an older contract was used, and what to write instead, as the end of a
+        sentence; empty if nothing was.
+    """
+    if contract < 2 and isinstance(functions, CriterionFunctions):
+        return _with_levels(functions)
+    return functions, ""
+
+
+def _with_levels(functions: CriterionFunctions) -> tuple[CriterionFunctions, str]:
+    """Contract 1: `choose` might take two arguments."""
+    if not _takes_two(functions.choose):
+        return functions, ""
+    note = (
+        "gives a choose of two arguments, which is of version 1 of the contract; write "
+        "choose(gains, scores, levels), and treekit_contract = 2 in the plugin's module"
+    )
+    return replace(functions, choose=_ignoring_levels(functions.choose)), note
+
+
+def _takes_two(function: Any) -> bool:
+    """Whether a function can be called with two positional arguments, and not with three."""
+    if not callable(function):
+        return False
+    try:
+        signature = inspect.signature(getattr(function, "py_func", function))
+    except (TypeError, ValueError):  # some functions written in C do not say
+        return False
+    return _binds(signature, 2) and not _binds(signature, 3)
+
+
+def _binds(signature: inspect.Signature, arguments: int) -> bool:
+    try:
+        signature.bind(*[None] * arguments)
+    except TypeError:
+        return False
+    return True
+
+
+def _ignoring_levels(choose: Any) -> Callable[..., int]:
+    def of_three(gains: Any, scores: Any, levels: Any) -> int:  # noqa: ARG001 - what is new in 2
+        result: int = choose(gains, scores)
+        return result
+
+    # Of the plugin's own package, so that numba compiles what it calls along with it.
+    of_three.__module__ = getattr(choose, "__module__", None) or __name__
+    return of_three
+
+
+# ---------------------------------------------------------------- isolation
+
+R = TypeVar("R")
+
+FOREIGN = (Exception, SystemExit)
+"""What a stranger's code may raise that is its fault: all but an interruption."""
+
+
+def isolated(who: str, function: Callable[..., R], /, *arguments: Any, **settings: Any) -> R:
+    """``function(*arguments, **settings)``, in a context and a folder of its own.
+
+    Parameters
+    ----------
+    who : str
+        Whose function it is, for a warning if it leaves another working directory.
+
+    Raises
+    ------
+    Exception, SystemExit
+        Whatever the function raises; `FOREIGN` catches it.
+    """
+    before = _folder()
+    try:
+        # NumPy and decimal keep how they meet errors in context variables.
+        return contextvars.copy_context().run(function, *arguments, **settings)
+    finally:
+        if before is not None and _folder() != before:
+            os.chdir(before)
+            warnings.warn(
+                f"{who} changed the working directory; it was changed back",
+                TreekitWarning,
+                stacklevel=3,
+            )
+
+
+def cause(error: BaseException) -> str:
+    """An exception as ``Type: message``, whatever its own ``__str__`` does."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a stranger's exception
+        return name
+    return f"{name}: {text}" if text else name
+
+
+def _folder() -> Path | None:
+    with contextlib.suppress(OSError):  # it may have been deleted
+        return Path.cwd()
+    return None

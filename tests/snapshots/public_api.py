@@ -102,7 +102,7 @@ PLACES = {
     "language of rules": "treekit.rules.language:language",
     "languages of rules": "treekit.rules.language:known_languages",
     "model": "treekit.model.model:make_model",
-    "oldest contract": "treekit.compatibility:OLDEST_CONTRACT",
+    "oldest contract": "treekit.discovery:OLDEST_CONTRACT",
     "runners of verify": "treekit.verify.run_artifact:runners",
 }
 """Parts that commands show and that have no public path."""

@@ -134,7 +134,7 @@ def _components(name: str, kind: str | None) -> list[Component]:
 
 def _checked(component: Component, assignments: tuple[str, ...], strict: bool) -> Report:
     import treekit.testing as kit
-    from treekit.records import declared_settings
+    from treekit.record_checks import declared_settings
 
     where = f"{component.kind} {component.name!r}"
     settings = parse_assignments(declared_settings(component.record), assignments, where)

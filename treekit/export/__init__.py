@@ -22,8 +22,8 @@ from typing import Any
 
 from treekit import registry
 from treekit.contracts import Exporter
+from treekit.discovery import FOREIGN, cause, isolated
 from treekit.errors import ExportError, PluginError, TreekitError
-from treekit.isolation import FOREIGN, cause, isolated
 from treekit.model.model import Model, model_of
 
 __all__ = [

@@ -50,7 +50,7 @@ from treekit.export.render import (
 )
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
-from treekit.records import KINDS, check_record
+from treekit.record_checks import KINDS, check_record
 
 __all__ = [
     "PROFILE",

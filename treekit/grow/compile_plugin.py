@@ -23,9 +23,9 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from treekit.discovery import FOREIGN, cause
 from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.grow.function_identity import fingerprint, fresh
-from treekit.isolation import FOREIGN, cause
 from treekit.kernels.compile import Linked, keep
 
 __all__ = [

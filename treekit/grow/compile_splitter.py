@@ -23,11 +23,11 @@ from numba.extending import overload, register_jitable
 from treekit import splitting
 from treekit.contracts import SplitterFunctions
 from treekit.data.binning import Coding
+from treekit.discovery import FOREIGN, cause
 from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import compile_criterion as criteria
 from treekit.grow.compile_plugin import Origin, current, frozen, numba_complaint, plain, shown
 from treekit.grow.function_identity import fingerprint, fresh, identity
-from treekit.isolation import FOREIGN, cause
 from treekit.kernels.compile import Finder
 from treekit.kernels.function_pointers import Pointer, read_only
 from treekit.kernels.quantile_statistics import summarise

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from treekit.discovery import cause
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.compile_plugin import Origin, asked, shown
 from treekit.grow.recipe import Recipe
-from treekit.isolation import cause
 from treekit.kernels.grow_tree import Grown
 from treekit.kernels.records import (
     BAD_CHOICE,

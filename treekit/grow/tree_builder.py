@@ -26,13 +26,13 @@ import numpy.typing as npt
 from treekit.contracts import Layout
 from treekit.data.binning import Coding
 from treekit.data.schema import Dtype
+from treekit.discovery import FOREIGN, cause, isolated
 from treekit.grow.compile_criterion import CompiledCriterion
 from treekit.grow.compile_plugin import asked, current
 from treekit.grow.plugin_errors import check_sizes, culprit, stopped
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import leaf_shares
 from treekit.grow.target_statistics import Target, grid_of
-from treekit.isolation import FOREIGN, cause, isolated
 from treekit.kernels.axis_splits import STEPS
 from treekit.kernels.grow_tree import NODE, PENDING, Grown, grow
 from treekit.kernels.monotonic import in_order, within

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from treekit.discovery import FOREIGN, cause, isolated
 from treekit.errors import (
     ModelError,
     ModelFileAccessError,
@@ -19,7 +20,6 @@ from treekit.errors import (
     TreekitError,
     TreekitWarning,
 )
-from treekit.isolation import FOREIGN, cause, isolated
 from treekit.model.model import Model
 
 if TYPE_CHECKING:

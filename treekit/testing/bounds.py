@@ -9,7 +9,7 @@ from typing import Any
 from treekit import registry
 from treekit.contracts import Layout, Setting
 from treekit.errors import PluginError, SettingError
-from treekit.records import declared_settings
+from treekit.record_checks import declared_settings
 from treekit.testing.laws import Broken, broken, inapplicable
 from treekit.testing.report import Law
 

@@ -9,7 +9,7 @@ from typing import Any
 from treekit import registry
 from treekit.contracts import Layout
 from treekit.errors import PluginError
-from treekit.records import KINDS, kind_of
+from treekit.record_checks import KINDS, kind_of
 from treekit.settings import resolve
 from treekit.testing.report import Breach, Law, Report, Verdict
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from treekit.contracts import Criterion, Layout
-from treekit.records import task_of
+from treekit.record_checks import task_of
 from treekit.testing.component import opened
 from treekit.testing.criterion_laws import GATES, LAWS, TREE_LAWS
 from treekit.testing.criterion_subject import Subject

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from treekit.contracts import Layout
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.records import task_of
+from treekit.record_checks import task_of
 from treekit.testing.calls import ANSWERS, FINITE, REPEATS, WRITES, look_at, said_by
 from treekit.testing.examples import examples, shown_call, shown_numbers
 from treekit.testing.laws import Test, broken

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from treekit.contracts import Criterion, Layout, Task
 from treekit.errors import DataError, SettingError
-from treekit.records import task_of
+from treekit.record_checks import task_of
 from treekit.registry import settings_of
 from treekit.testing.examples import Counting, Row
 from treekit.testing.tables import Small, small_table

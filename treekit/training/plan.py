@@ -31,7 +31,7 @@ from treekit.contracts import Task as OwnTask
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Schema, Task
 from treekit.errors import SettingError
-from treekit.records import declared_settings, task_of
+from treekit.record_checks import declared_settings, task_of
 from treekit.settings import resolve
 from treekit.training.class_weights import (
     class_weights,

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from treekit.components.pruning import Context, losses_of
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
+from treekit.discovery import FOREIGN, cause
 from treekit.errors import DataError, ModelError, PluginError, SettingError
 from treekit.grow.compile_criterion import plain_mean
 from treekit.grow.compile_plugin import asked, frozen
@@ -28,7 +29,6 @@ from treekit.grow.forest_builder import Vote, grow_forest
 from treekit.grow.recipe import GrownTree, Recipe
 from treekit.grow.route import leaf_shares
 from treekit.grow.tree_builder import constrained, grow_held, grow_tree, is_monotonic
-from treekit.isolation import FOREIGN, cause
 from treekit.model.json_values import to_json
 from treekit.model.model import Model, least_cost, make_model, spread
 from treekit.model.scoring import leaf_indices

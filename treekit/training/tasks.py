@@ -15,10 +15,10 @@ from treekit.contracts import Criterion, Layout, Task, TaskColumn
 from treekit.data.dataset import Dataset
 from treekit.data.features import check_text
 from treekit.data.schema import Output, Schema
+from treekit.discovery import FOREIGN, cause, isolated
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.isolation import FOREIGN, cause, isolated
 from treekit.model.model import Model
-from treekit.records import task_of
+from treekit.record_checks import task_of
 
 __all__ = [
     "MOST_CELLS",

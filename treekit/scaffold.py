@@ -1,0 +1,249 @@
+"""New plugins: an installable package around a component that works, for its author to change.
+
+>>> from treekit.scaffold import new_plugin
+>>> new_plugin("tsallis", "criterion")
+NewPlugin(folder=PosixPath('treekit-tsallis'), ...)
+
+The files of a new plugin, filled in from ``templates/plugin/``.
+
+The names of a new plugin: one word from its author, and all that is called after it.
+
+``tsallis`` becomes the component ``tsallis`` of the distribution
+``treekit-tsallis``, whose module is ``treekit_tsallis``: by the prefix one
+finds plugins on PyPI, and no module hides another's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import os
+import re
+import secrets
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from treekit import registry
+from treekit import scaffold as contents
+from treekit._version import __version__
+from treekit.contracts import CONTRACT_VERSION
+from treekit.discovery import Component
+from treekit.errors import SettingError, TreekitWarning
+from treekit.export.literals import Code
+from treekit.export.render import render
+from treekit.record_checks import KINDS
+
+__all__ = [
+    "NewPlugin",
+    "PluginNames",
+    "contents",
+    "new_plugin",
+    "plugin_names",
+]
+
+
+# ---------------------------------------------------------------- scaffold
+
+
+@dataclass(frozen=True)
+class NewPlugin:
+    """A package that was written.
+
+    Attributes
+    ----------
+    folder : Path
+    names : PluginNames
+    files : tuple of str
+        Paths below `folder`, with ``/``.
+    """
+
+    folder: Path
+    names: PluginNames
+    files: tuple[str, ...]
+
+
+def new_plugin(name: str, kind: str, directory: str | Path = ".") -> NewPlugin:
+    """Write the package ``treekit-NAME`` into a folder of that name, whole or not at all.
+
+    Parameters
+    ----------
+    name : str
+        Of the component; see `treekit.scaffold.plugin_names`.
+    kind : {"criterion", "splitter", "pruner", "exporter", "importer"}
+    directory : str or Path
+        An existing folder, in which the package's own is made.
+
+    Raises
+    ------
+    SettingError
+        For an unknown kind, a name that cannot be, a folder that is not there,
+        and one that is: nothing is overwritten.
+    OSError
+        If the disk refuses; then nothing is left behind.
+    """
+    if kind not in KINDS:
+        raise SettingError(f"unknown kind of plugin {kind!r}; known: {', '.join(KINDS)}")
+    names = plugin_names(name)
+    parent = Path(directory)
+    if not parent.is_dir():
+        raise SettingError(f"there is no folder {str(parent)!r} to write the plugin into; make it")
+    folder = parent / names.distribution
+    if os.path.lexists(folder):
+        raise SettingError(f"{str(folder)!r} exists already; choose another name or folder")
+    files = contents(names, kind)
+    _write(folder, files)
+    return NewPlugin(folder, names, tuple(files))
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make the folder beside its place and move it there as the last step."""
+    draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        for name, content in files.items():
+            place = draft / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        # Nothing is overwritten by this either: it fails on a file, and on a
+        # folder that holds anything and came into being meanwhile.
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+# ---------------------------------------------------------------- contents
+
+
+def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
+    """Every file of the package, by its path with ``/`` below the package's folder.
+
+    Parameters
+    ----------
+    names : PluginNames
+        Checked: they are written into code as they are.
+    kind : str
+        A kind of component.
+    """
+    module, component = names.module, names.component
+    # A target has templates of its own, which need a folder to be shipped in.
+    shipped = f"{module}/__init__.py" if kind == "exporter" else f"{module}.py"
+    template_of = {
+        "pyproject.toml": "pyproject",
+        "README.md": "readme",
+        shipped: f"{kind}/module",
+        f"tests/test_{component}.py": f"{kind}/test",
+    }
+    if kind == "exporter":
+        template_of[f"{module}/templates/{component}/model.jinja"] = "exporter/model"
+    values: dict[str, Any] = {
+        "kind": Code(kind),
+        "component": Code(component),
+        "distribution": Code(names.distribution),
+        "module": Code(module),
+        "shipped": Code(shipped.partition("/")[0]),
+        "file": Code(shipped),
+        "test_file": Code(f"tests/test_{component}.py"),
+        "contract": CONTRACT_VERSION,
+        "treekit": Code(".".join(__version__.split(".")[:2])),
+        "about": f"plugin/{kind}/about.jinja",
+        "summary": f"plugin/{kind}/summary.jinja",
+    }
+    return {
+        place: render(f"plugin/{template}.jinja", **values)
+        for place, template in template_of.items()
+    }
+
+
+# ---------------------------------------------------------------- names
+
+_LONGEST = 40
+_PREFIX = "treekit-"
+
+
+@dataclass(frozen=True)
+class PluginNames:
+    """What a plugin's parts are called.
+
+    Attributes
+    ----------
+    component : str
+        As users type it: ``--criterion my_entropy``.
+    distribution : str
+        As pip knows it: ``treekit-my-entropy``.
+    module : str
+        As Python imports it: ``treekit_my_entropy``.
+    """
+
+    component: str
+    distribution: str
+    module: str
+
+
+def plugin_names(name: str) -> PluginNames:
+    """All names of the plugin `name`; a leading ``treekit-`` is not repeated.
+
+    Raises
+    ------
+    SettingError
+        Unless `name` is a name on PyPI and, with ``_`` for ``-``, of a Python
+        module: ASCII letters, digits, single ``-`` or ``_`` between them, a
+        letter first; no keyword, no module of the standard library, and
+        nothing that is installed already.
+    """
+    stem = name.lower().replace("_", "-").removeprefix(_PREFIX)
+    if not name.isascii() or not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", stem):
+        raise SettingError(
+            f"{name!r} cannot name a plugin: the name is part of one on PyPI and of a Python "
+            "module, so it is made of ASCII letters, digits and single '-' or '_' between them, "
+            "and begins with a letter"
+        )
+    if len(stem) > _LONGEST:
+        raise SettingError(
+            f"{name[:80]!r} cannot name a plugin: it has {len(stem)} characters, and people type "
+            f"it; use {_LONGEST} at most"
+        )
+    names = PluginNames(stem.replace("-", "_"), _PREFIX + stem, f"treekit_{stem.replace('-', '_')}")
+    if taken := _taken(names):
+        raise SettingError(f"{name!r} cannot name a plugin: {taken}; choose another")
+    return names
+
+
+def _taken(names: PluginNames) -> str:
+    """What else is called so, or nothing."""
+    word = names.component
+    if keyword.iskeyword(word) or keyword.issoftkeyword(word):
+        return f"{word!r} is a keyword of Python"
+    if word in sys.stdlib_module_names:
+        return f"{word!r} is a module of Python's standard library"
+    if word == "treekit":
+        return "that is treekit's own name"
+    for component in _installed():
+        if component.name.replace("-", "_").lower() == word:
+            return (
+                f"the {component.kind} {component.name!r} of {component.distribution} is installed"
+            )
+    if _is_distribution(names.distribution):
+        return f"the distribution {names.distribution!r} is installed"
+    if importlib.util.find_spec(names.module) is not None:
+        return f"a module {names.module!r} can be imported already"
+    return ""
+
+
+def _installed() -> tuple[Component, ...]:
+    """Every component; what is wrong with other plugins is not told here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TreekitWarning)
+        return registry.components()
+
+
+def _is_distribution(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
