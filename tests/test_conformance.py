@@ -94,7 +94,7 @@ def test_a_declared_breach_passes():
 @pytest.fixture
 def without_trees(monkeypatch):
     """Leave out the laws that train trees, which take most of the time."""
-    monkeypatch.setattr("treekit.testing.criteria.TREE_LAWS", ())
+    monkeypatch.setattr("treekit.testing.check_criterion.TREE_LAWS", ())
 
 
 @pytest.mark.matrix

@@ -19,10 +19,9 @@ from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import make_model
 from treekit.model.scoring import sums
 from treekit.testing import ConformanceError, check_exporter, check_importer
-from treekit.testing.foreign import damaged
-from treekit.testing.models import hostile, hostile_alone, samples
-from treekit.testing.pairs import answer_pairs, missing_pairs, unseen_pairs
-from treekit.testing.rows import probe_rows
+from treekit.testing.check_exporter import answer_pairs, missing_pairs, unseen_pairs
+from treekit.testing.check_importer import damaged
+from treekit.testing.example_models import hostile, hostile_alone, probe_rows, samples
 from treekit.verify.report import model_sha256
 
 PYTHON = registry.exporter("python")

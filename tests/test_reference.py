@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from treekit.testing import reference
-from treekit.testing.docstrings import markdown
+from treekit.testing.reference import markdown
 
 PAGE = Path(__file__).resolve().parents[1] / "plugins" / "CONTRACT.md"
 

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 from treekit import registry
-from treekit import scaffold as contents
 from treekit._version import __version__
 from treekit.contracts import CONTRACT_VERSION
 from treekit.discovery import Component

@@ -95,7 +95,7 @@ def check_command(
     components are judged.  Exit code 1: a law is broken.
     """
     from treekit.kernels.compile import compile_notice
-    from treekit.testing.wording import worded
+    from treekit.testing.report import worded
 
     found = _components(name, kind)
     if assignments and len(found) > 1:

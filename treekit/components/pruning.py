@@ -298,8 +298,9 @@ def losses_of(
     *,
     dense: bool,
 ) -> Losses:
-    """The losses by which a training is judged; `dense` as in
-    `treekit.grow.target_statistics.Target`.
+    """Return the losses by which a training is judged.
+
+    `dense` is that of `treekit.grow.target_statistics.Target`.
     """
     if layout is not None and schema.task == "regression":
         return Losses(schema.task, None, (), criterion.loss or _no_loss, layout, dense)

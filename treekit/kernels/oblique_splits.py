@@ -319,8 +319,9 @@ def find_oblique_of_numbers(
     out,
     numbers,
 ):
-    """Search a table without nominal columns; see
-    `treekit.kernels.axis_splits.find_axis_of_numbers`.
+    """Search a table without nominal columns.
+
+    See `treekit.kernels.axis_splits.find_axis_of_numbers`.
     """
     find_oblique(
         node,

@@ -370,8 +370,9 @@ KEYS = np.uint32(0xFFFFFFFF)
 
 @inlined
 def gather(codes, first, step, ids, buffer):
-    """The codes of the node's rows in one column, into `buffer`; see
-    `treekit.kernels.node_statistics`.
+    """The codes of the node's rows in one column, into `buffer`.
+
+    See `treekit.kernels.node_statistics`.
     """
     for i in range(np.uint64(len(ids))):
         buffer[i] = codes[first + np.uint64(ids[i]) * step]

@@ -210,10 +210,10 @@ def _round_trips(words: Language) -> None:
     """Every sort of rule is read back as it is written."""
     from treekit.rules.read_text import parse_rules
 
-    for rules in samples():
-        text = "".join(rules.text(language=words))
+    for sample in samples():
+        text = "".join(sample.text(language=words))
         again = parse_rules(text, language=words)
-        if "".join(again.text()) != "".join(rules.text()):
+        if "".join(again.text()) != "".join(sample.text()):
             raise ValueError("some rules are read back as others: phrases cannot be told apart")
 
 

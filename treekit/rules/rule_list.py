@@ -302,8 +302,9 @@ class RuleList(Sequence[Rule]):
         return pieces(self, languages.language(language), tree)
 
     def frame(self) -> pd.DataFrame:
-        """A line for each rule, with what the training rows say; see
-        `treekit.documents.dataframe`.
+        """A line for each rule, with what the training rows say.
+
+        See `treekit.documents.dataframe`.
         """
         from treekit.documents import Listing
         from treekit.documents.dataframe import to_frame

@@ -13,12 +13,12 @@ nature cannot hold is declared in its record: ``exempt={"law": "why"}``.
 
 from __future__ import annotations
 
-from treekit.testing.criteria import check_criterion
-from treekit.testing.exporters import check_exporter
-from treekit.testing.importers import check_importer
-from treekit.testing.pruners import check_pruner
+from treekit.testing.check_criterion import check_criterion
+from treekit.testing.check_exporter import check_exporter
+from treekit.testing.check_importer import check_importer
+from treekit.testing.check_pruner import check_pruner
+from treekit.testing.check_splitter import check_splitter
 from treekit.testing.report import Breach, ConformanceError, Law, Report, Verdict
-from treekit.testing.splitters import check_splitter
 
 __all__ = [
     "Breach",

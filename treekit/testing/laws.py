@@ -2,16 +2,61 @@
 
 A law is tested on examples that go from the smallest to larger ones, so that
 the first that breaks it is the smallest: nothing has to be shrunk afterwards.
+
+A component to be checked: found by name or given as a record, and made.
+
+Calls of a plugin's functions that notice whatever they do beside answering.
+
+Settings at the ends of what they are declared to accept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
+from treekit import registry
+from treekit.contracts import Layout, Setting
+from treekit.errors import PluginError, SettingError
+from treekit.record_checks import KINDS, declared_settings, kind_of
+from treekit.settings import resolve
+from treekit.testing.example_tables import shown_call, shown_numbers
 from treekit.testing.report import Breach, Law, Report, Verdict
 
-__all__ = ["DECLARED", "Broken", "Inapplicable", "Test", "broken", "inapplicable", "judge"]
+__all__ = [
+    "ANSWERS",
+    "BOUNDS",
+    "DECLARED",
+    "FINITE",
+    "MAKES",
+    "NUMBERS",
+    "REPEATS",
+    "WELL_FORMED",
+    "WRITES",
+    "Broken",
+    "Inapplicable",
+    "Opened",
+    "Test",
+    "asked",
+    "broken",
+    "inapplicable",
+    "judge",
+    "look_at",
+    "opened",
+    "place_of",
+    "raised_at",
+    "said_by",
+    "try_bounds",
+]
+
+
+# ---------------------------------------------------------------- laws
 
 Test = Callable[[Any], None]
 """Judges a subject by one law: raises `Broken` or `Inapplicable`, or returns."""
@@ -155,3 +200,275 @@ def _declared(exempt: Mapping[str, str], known: Mapping[str, Law]) -> Verdict:
             )
             return Verdict(DECLARED, "broken", "", breach)
     return Verdict(DECLARED, "holds", "")
+
+
+# ---------------------------------------------------------------- component
+
+WELL_FORMED = Law(
+    "record-is-well-formed",
+    "The record says what its kind of component has to say.",
+    "the record that the hook lists, and `treekit.contracts`",
+)
+MAKES = Law(
+    "makes-its-functions",
+    "`make(**settings)` returns the functions that the contract names.",
+    "the record's `make`",
+)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A component under its settings.
+
+    Attributes
+    ----------
+    record : Criterion, Splitter, Pruner, Exporter or Importer
+    functions : object
+        What ``make`` returned; None for kinds that have no ``make``, and where
+        the report holds a breach already.
+    settings : dict
+        Every setting's value.
+    report : Report
+        Still without the verdicts of the laws, but for a record or a ``make``
+        that is no good.
+    """
+
+    record: Any
+    functions: Any
+    settings: dict[str, Any]
+    report: Report
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is anything to judge."""
+        return self.report.ok
+
+
+def opened(
+    kind: str,
+    wanted: Any,
+    settings: Mapping[str, Any] | None,
+    strict: bool,
+    ground: Callable[[Any, dict[str, Any]], tuple[dict[str, Any], Layout | None]] | None = None,
+) -> Opened:
+    """Find a component and call its ``make``.
+
+    Parameters
+    ----------
+    kind : str
+        ``"criterion"``, ``"splitter"``, ``"pruner"``, ``"exporter"`` or ``"importer"``.
+    wanted : str or record
+    settings : mapping or None
+        Its own settings; the others take their defaults.
+    strict : bool
+        See `Report`.
+    ground : callable, optional
+        ``ground(record, settings)``: more settings, and the layout of a task.
+
+    Raises
+    ------
+    SettingError
+        For a name that is not installed, or a setting that the component
+        does not have: mistakes of the caller, no breach.
+    """
+    given = dict(settings or {})
+    if isinstance(wanted, str):
+        record = getattr(registry, kind)(wanted)
+    else:
+        record = wanted
+        try:
+            getattr(registry, kind)(wanted)
+        except PluginError as error:
+            name = str(getattr(record, "name", record))
+            report = Report(kind, name, settings=given, strict=strict)
+            return Opened(record, None, given, _failed(report, WELL_FORMED, error))
+    owner = registry.origin(record)
+    origin = " ".join(owner[key] for key in ("distribution", "version")).strip()
+    report = Report(kind, record.name, origin, given, strict)
+    report = report.with_verdicts([Verdict(WELL_FORMED, "holds")])
+    if "make" not in dict(KINDS[kind].callables):
+        where = f"{kind_of(record).name} {record.name!r}"
+        return Opened(record, None, resolve(record.settings, given, where), report)
+    layout = None
+    try:
+        if ground is not None:
+            given, layout = ground(record, given)
+        functions, made = registry.make(record, given, layout)
+    except PluginError as error:
+        return Opened(record, None, given, _failed(report, MAKES, error))
+    return Opened(record, functions, made, report.with_verdicts([Verdict(MAKES, "holds")]))
+
+
+def _failed(report: Report, law: Law, error: Exception) -> Report:
+    breach = Breach(law, report.title, str(error), law.sentence, law.look)
+    return report.with_verdicts([Verdict(law, "broken", "", breach)])
+
+
+# ---------------------------------------------------------------- calls
+
+ANSWERS = Law(
+    "answers-every-node",
+    "No function raises: not for one row, one class, an empty branch or tiny and huge weights.",
+    "a division by a weight that may be 0, an index past the cells, a logarithm of 0",
+)
+NUMBERS = Law(
+    "returns-numbers",
+    "What a function returns is one number (of `choose` a whole one, of `before` true or false).",
+    "each `return` of the function: also the one that is missing",
+)
+FINITE = Law(
+    "finite-values",
+    "What a function returns is neither NaN nor infinite (a loss may be infinite).",
+    "0 / 0 and log(0): branches may be empty, classes absent",
+)
+WRITES = Law(
+    "inputs-are-not-written",
+    "A function leaves the arrays that it is given as they are.",
+    "assignments to an argument's cells, and `+=`, `.sort()`, `out=` on them: take a copy first",
+)
+REPEATS = Law(
+    "same-input-same-answer",
+    "A function of the same arguments gives the same answer every time.",
+    "random numbers, the time, globals and counters that outlive a call",
+)
+
+
+def asked(
+    name: str, function: Callable[..., Any], *arguments: Any, kind: type = float, inf: bool = False
+) -> Any:
+    """What a plugin's function answers, called as plain Python, with a breach for all it may not.
+
+    Parameters
+    ----------
+    name : str
+        Of the function in its record, for the example.
+    function : callable
+    *arguments : array or number
+        Copies are handed over.
+    kind : {float, int, bool}
+        What it is to return.
+    inf : bool
+        Whether the answer may be infinite.
+    """
+    core = getattr(function, "py_func", function)
+    given = [np.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    call = shown_call(name, *arguments)
+    try:
+        with np.errstate(all="ignore"):  # as where it is compiled
+            answer = core(*given)
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        look = look_at(error, ANSWERS)
+        broken(call, said_by(error), f"a {_NAMES[kind]}", law=ANSWERS.name, look=look)
+    for before, after in zip(arguments, given, strict=True):
+        if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
+            got = f"its argument becomes {shown_numbers(after)}"
+            broken(call, got, "the argument as it was", law=WRITES.name, look=place_of(core))
+    if not _is(answer, kind):
+        broken(call, repr(answer)[:80], f"one {_NAMES[kind]}", law=NUMBERS.name)
+    if kind is not bool and not (math.isfinite(answer) or (inf and not math.isnan(answer))):
+        broken(call, float(answer), "a finite number", law=FINITE.name)
+    return kind(answer)
+
+
+_NAMES = {float: "number", int: "whole number", bool: "truth value"}
+
+
+def _is(answer: Any, kind: type) -> bool:
+    if isinstance(answer, np.ndarray) and answer.ndim:
+        return False
+    if kind is bool:
+        return isinstance(answer, bool | np.bool_)
+    wanted = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+    return isinstance(answer, wanted) or (
+        isinstance(answer, np.ndarray) and np.issubdtype(answer.dtype, np.number)
+    )
+
+
+def said_by(error: Exception) -> str:
+    """Kind and message of an exception."""
+    return f"{type(error).__name__}: {error}"
+
+
+def raised_at(error: BaseException) -> str:
+    """``file.py:12: the line`` of the innermost frame that has a source line, or nothing."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "treekit/testing" not in Path(f.filename).as_posix()]
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}" if own else ""
+
+
+def look_at(error: Exception, law: Law) -> str:
+    """The line that raised, and what else the law says to look at."""
+    place = raised_at(error)
+    return f"{place}\n{law.look}" if place else law.look
+
+
+def place_of(function: Any) -> str:
+    """``file.py:12`` where a function begins."""
+    code = getattr(function, "__code__", None)
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(function)
+
+
+# ---------------------------------------------------------------- bounds
+
+BOUNDS = Law(
+    "settings-work-at-their-bounds",
+    "Every value that a setting's declaration accepts works: its bounds, and each of its choices.",
+    "the Setting: a bound that the formula cannot bear is declared with `above`, or further in",
+)
+
+
+def try_bounds(
+    record: Any,
+    given: Mapping[str, Any],
+    use: Callable[[Any], None],
+    layout: Layout | None = None,
+) -> None:
+    """Make a component with each setting at its ends, and use what it makes.
+
+    Parameters
+    ----------
+    record : Criterion, Splitter or Pruner
+    given : mapping
+        The settings under which it is judged, one of which is varied at a time.
+    use : callable
+        Puts functions to use; raises `Broken`.
+    layout : Layout, optional
+        Of a criterion's task.
+    """
+    varied = [(s, value) for s in declared_settings(record) for value in _ends(s)]
+    if not varied:
+        inapplicable("it declares no setting that has bounds or choices")
+    for setting, value in varied:
+        settings = {**given, setting.name: value}
+        call = f"make({', '.join(f'{key}={own!r}' for key, own in settings.items())})"
+        try:
+            functions, _ = registry.make(record, settings, layout)
+        except SettingError:  # a combination that the component refuses by name
+            continue
+        except PluginError as error:
+            broken(call, error, "functions")
+        try:
+            use(functions)
+        except Broken as found:
+            broken(f"{call}, then {found.example}", found.got, found.expected, look=found.look)
+
+
+def _ends(setting: Setting) -> Iterator[Any]:
+    """Bounds, choices, and both truth values, but for the default."""
+    kinds = setting.type if isinstance(setting.type, tuple) else (setting.type,)
+    kind = type(setting.default) if setting.type is None else kinds[0]
+    ends: list[Any] = list(setting.choices)
+    ends += [True, False] if kind is bool else []
+    ends += [bound for bound in (setting.minimum, setting.maximum) if bound is not None]
+    if setting.above is not None:
+        ends.append(setting.above + 1e-6 * max(1.0, abs(setting.above)))
+    if type(None) in kinds:
+        ends.append(None)
+    for end in ends:
+        value = end
+        if kind is float and type(end) is int:
+            value = float(end)
+        if kind is int and type(end) is float:
+            value = math.ceil(end)
+        if value != setting.default:
+            yield value

@@ -14,10 +14,9 @@ from treekit.contracts import Ranks
 from treekit.data.dataset import Dataset, make_dataset
 from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.model.tree import Tree
-from treekit.testing.examples import shown_numbers
+from treekit.testing.example_tables import Small, shown_numbers, small_tables
 from treekit.testing.laws import broken
 from treekit.testing.report import Law
-from treekit.testing.tables import Small, small_tables
 from treekit.training import fit
 
 __all__ = [

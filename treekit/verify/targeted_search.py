@@ -374,8 +374,9 @@ def wishes(
     term: Index | int = -1,
     sharp: bool = False,
 ) -> Wishes:
-    """One wish for each node, or pair of node and target; see
-    `treekit.kernels.witness_search.WISH`.
+    """One wish for each node, or pair of node and target.
+
+    See `treekit.kernels.witness_search.WISH`.
     """
     from treekit.kernels.witness_search import WISH
 

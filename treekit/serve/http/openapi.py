@@ -279,7 +279,7 @@ _ROW: Json = {
 
 
 def plain_paths() -> Json:
-    """The paths `treekit.serve.http.json_routes.plain_routes` answers, as OpenAPI describes them."""
+    """Return the OpenAPI paths of `treekit.serve.http.json_routes.plain_routes`."""
     return {
         "/predict": {"post": _predict()},
         "/explain": {"post": _explain()},

@@ -1,0 +1,892 @@
+"""Whether a criterion keeps the laws of its contract.
+
+Laws of a criterion's functions, judged by calling them as plain Python.
+
+A criterion under judgement: its functions, asked with care, and examples to ask about.
+
+Laws of a criterion, judged by trees that are trained with it.
+
+Laws of a criterion's `score`, which compares the branches of a split with their node.
+
+Laws of a task's layout: what `lay_out`, `place` and `answer` depend on.
+
+Criteria of a task of their own: tables that suit them, and how their rows are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.contracts import Criterion, CriterionFunctions, Layout, Task
+from treekit.data.dataset import Dataset
+from treekit.errors import DataError, PluginError, SettingError
+from treekit.record_checks import task_of
+from treekit.registry import settings_of
+from treekit.testing.compilation import COMPILED, Machine, compiled_equal, speed_facts
+from treekit.testing.example_tables import (
+    Counting,
+    Example,
+    Row,
+    Small,
+    counting,
+    examples,
+    shown_call,
+    shown_numbers,
+    small_table,
+)
+from treekit.testing.laws import (
+    ANSWERS,
+    BOUNDS,
+    FINITE,
+    NUMBERS,
+    REPEATS,
+    WRITES,
+    Test,
+    asked,
+    broken,
+    inapplicable,
+    judge,
+    look_at,
+    opened,
+    said_by,
+    try_bounds,
+)
+from treekit.testing.report import Law, Report
+from treekit.testing.training import TRAINS, Trainer, for_criterion, trained, trainer, unlike
+from treekit.training.tasks import fit_layout, place_rows
+
+__all__ = [
+    "BRANCH_LAWS",
+    "GATES",
+    "LAWS",
+    "LAYOUT_GATES",
+    "SCORE_LAWS",
+    "TRAINING_LAWS",
+    "TREE_LAWS",
+    "Ground",
+    "Subject",
+    "check_criterion",
+    "ground_of",
+]
+
+
+# ---------------------------------------------------------------- criteria
+
+
+def check_criterion(
+    criterion: str | Criterion,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    rows: Mapping[str, Sequence[Any]] | None = None,
+    strict: bool = False,
+    fail: bool = True,
+) -> Report:
+    """Judge a criterion by the laws of its contract.
+
+    Parameters
+    ----------
+    criterion : str or Criterion
+        An installed name, or a record.
+    settings : mapping, optional
+        The criterion's own settings; the others take their defaults.
+    rows : mapping of str to sequence, optional
+        For a `Task` that cannot be judged by generated tables: some 30 rows of
+        its target, ``y``, and of its columns, by role.
+    strict : bool
+        A law that the criterion declares broken, and that holds, is a breach.
+    fail : bool
+        Raise for a breach; False: return the report whatever it says.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    ConformanceError
+        An AssertionError, whose message shows every breach.
+    SettingError
+        For a name that is not installed, or an unknown setting.
+
+    Examples
+    --------
+    >>> from treekit.testing import check_criterion
+    >>> check_criterion("gini").ok
+    True
+    """
+    grounds: list[Ground] = []
+
+    def ground(record: Criterion, given: dict[str, Any]) -> tuple[dict[str, Any], Layout | None]:
+        if task_of(record) is None:
+            return given, None
+        grounds.append(ground_of(record, given, rows))
+        return grounds[0].settings, grounds[0].layout
+
+    found = opened("criterion", criterion, settings, strict, ground)
+    if not found.usable:
+        return found.report.settled(fail=fail)
+    record, functions = found.record, found.functions
+    gates, layout = GATES, None
+    if grounds:
+        gates, layout = (*LAYOUT_GATES, *GATES), grounds[0].layout
+        countings: tuple[Counting, ...] = (grounds[0].counting,)
+        by = grounds[0].trainer
+    else:
+        sizes = (2, 3, 1, 5) if record.task == "classification" else (2,)
+        countings = tuple(counting(record.task, functions, k) for k in sizes)
+        by = for_criterion(record, functions, found.settings)
+    subject = Subject(record, functions, found.settings, countings, by, layout)
+    report = judge(found.report, subject, LAWS, record.exempt, gates=gates, then=TREE_LAWS)
+    if report.ok:
+        report = report.with_facts(speed_facts(subject))
+    return report.settled(fail=fail)
+
+
+# ---------------------------------------------------------------- criterion training
+
+
+def trains(by: Trainer) -> None:
+    """Train on every small table, and in every way that a criterion can notice."""
+    for table in by.tables():
+        trained(by, table)
+        trained(by, table.with_columns("k"))
+    for table in list(by.tables())[::3]:
+        trained(by, table, weighted=True, min_weight_leaf=0.0)
+        trained(by, table, nominal_splits="multiway", empty_branches=True)
+        trained(by, table, nominal_splits="one_vs_rest", max_leaves=4)
+        trained(by, table, missing="fractional")
+
+
+ROWS = Law(
+    "permuting-rows-changes-nothing",
+    "The same rows in another order give the same tree.",
+    "state that outlives a call: what is compiled sees a closure's values once and for all",
+)
+
+
+def rows(by: Trainer) -> None:
+    """Permute the rows of each table."""
+    for table in by.tables():
+        order = np.random.default_rng(table.rows).permutation(table.rows)
+        one, other = trained(by, table), trained(by, table.taken(order))
+        unlike(by, table, f"with its rows in the order {order[:9].tolist()}", one, other)
+
+
+COPIES = Law(
+    "integer-weights-equal-repeated-rows",
+    "A row of weight 3 counts as three copies of it.",
+    "counts of rows or of statistics that are not 0, where weights should be added",
+)
+
+
+def copies(by: Trainer) -> None:
+    """Repeat each row as often as it weighs."""
+    for table in by.tables():
+        one, other = trained(by, table, weighted=True), trained(by, table.repeated())
+        unlike(by, table, "with each row repeated `w` times in place of weights", one, other)
+
+
+def doubled(by: Trainer) -> None:
+    """Double all weights, and the limits that are weights."""
+    for table in by.tables():
+        twice = replace(table, weights=[2] * table.rows)
+        one = trained(by, table)
+        two = trained(by, twice, weighted=True, min_weight_leaf=2.0, min_weight_split=4.0)
+        unlike(by, table, "with every weight doubled", one, two, 2.0)
+
+
+def classes_permuted(by: Trainer) -> None:
+    """Declare the classes in another order: columns of numbers only, for subsets follow theirs."""
+    if by.task != "classification":
+        inapplicable("the target is a number")
+    for table in by.tables():
+        numbers = table.with_columns("x", "z")
+        names = by.vocabulary or []
+        one, other = trained(by, numbers), trained(by, numbers, classes=names[::-1])
+        unlike(by, numbers, "with the classes declared in reverse", one, other, turned=True)
+
+
+TRAINING_LAWS: tuple[tuple[Law, Test], ...] = (
+    (TRAINS, trains),
+    (ROWS, rows),
+    (COPIES, copies),
+)
+
+
+# ---------------------------------------------------------------- score laws
+
+USELESS = Law(
+    "useless-split-scores-zero",
+    "A split whose branches are mixed as their node is scores 0.",
+    "what the score subtracts: it compares branches with the node, or with each other",
+)
+
+
+def _useless(subject: Subject) -> None:
+    if subject.functions.score is None:
+        inapplicable("its score is the decrease of its impurity")
+    for _, split in subject.splits():
+        if split.useless:
+            value = subject.score(split.parent, split.children)
+            if abs(value) > split.noise:
+                broken(shown_call("score", split.parent, split.children), repr(value), "0")
+
+
+LARGER = Law(
+    "larger-is-better",
+    "A split that tells all rows apart scores above 0, and above every split that mixes them.",
+    "the sign of the score, and the direction of each of its terms",
+)
+
+
+def _larger(subject: Subject) -> None:
+    if subject.layout is not None:
+        inapplicable("which rows should part is known to its task only")
+    if subject.functions.score is None:
+        inapplicable("its score is the decrease of its impurity")
+    for of in subject.countings:
+        two = [e for e in examples(of) if len(e.branches) == 2 and all(e.branches)]
+        perfect = {split.rows: split for split in two if _tells_apart(split)}
+        for split in two:
+            best = perfect.get(split.rows)
+            if best is None:
+                continue
+            call = shown_call("score", best.parent, best.children)
+            most = subject.score(best.parent, best.children)
+            value = subject.score(split.parent, split.children)
+            if most <= split.noise:
+                broken(call, repr(most), "a number above 0")
+            if value > most + split.noise:
+                other = shown_numbers(split.children)
+                broken(call, f"{most!r}, and {value!r} for {other}", "the larger of the two")
+
+
+def _tells_apart(split: Example) -> bool:
+    """Whether each of two branches holds one target, and not the same."""
+    left, right = ({target for target, _ in branch} for branch in split.branches)
+    return len(left) == len(right) == 1 and left != right
+
+
+BRANCHES = Law(
+    "permuting-branches-changes-nothing",
+    "A split scores the same whatever the order of its branches.",
+    "children that are told apart by their position",
+)
+
+
+def _branches(subject: Subject) -> None:
+    if subject.functions.score is None:
+        inapplicable("its score is the decrease of its impurity")
+    for _, split in subject.splits():
+        moved = np.ascontiguousarray(split.children[::-1])
+        subject.same(split, Example(split.branches, split.parent, moved, split.noise))
+
+
+EMPTY = Law(
+    "empty-branches-change-nothing",
+    "A branch without rows adds nothing to a score: levels may be absent from a node.",
+    "what is counted for each branch: skip those of no weight",
+)
+
+
+def _empty(subject: Subject) -> None:
+    if subject.functions.score is None:
+        inapplicable("its score is the decrease of its impurity")
+    for of, split in subject.splits():
+        more = np.vstack([split.children, np.zeros((1, of.size))])
+        subject.same(split, Example(split.branches, split.parent, more, split.noise))
+
+
+SCORE_LAWS: tuple[tuple[Law, Test], ...] = ((USELESS, _useless), (LARGER, _larger))
+"""What a score says of the best splits and of the worst."""
+
+BRANCH_LAWS: tuple[tuple[Law, Test], ...] = ((BRANCHES, _branches), (EMPTY, _empty))
+"""What a score makes of the order and the number of branches."""
+
+
+# ---------------------------------------------------------------- criterion laws
+
+
+def _answers(subject: Subject) -> None:
+    """Call every function on every example: `asked` judges."""
+    functions = subject.functions
+    for _, split in subject.splits():
+        for _ in subject.measures(split):
+            pass
+        for name in ("order", "leaf_value", "priority"):
+            function = getattr(functions, name)
+            if function is not None:
+                asked(name, function, split.parent)
+        if functions.loss is not None:
+            for judged in split.children:
+                asked("loss", functions.loss, split.parent, judged, inf=True)
+    if functions.penalty is not None:
+        for candidates, weight in ((1, 1.0), (2, 0.5), (1000, 1e6)):
+            asked("penalty", functions.penalty, candidates, weight)
+
+
+def _repeats(subject: Subject) -> None:
+    for _, split in subject.splits():
+        for name, arguments, value in subject.measures(split):
+            again = asked(name, getattr(subject.functions, name), *arguments)
+            if again != value:
+                broken(shown_call(name, *arguments), f"{value!r}, then {again!r}", "one answer")
+
+
+PURITY = Law(
+    "purity-is-zero",
+    "A node whose rows all say the same has impurity 0, and no split of it scores.",
+    "the value at the statistics of one class (or one number) only",
+)
+
+
+def _purity(subject: Subject) -> None:
+    if subject.layout is not None:
+        inapplicable("what its rows say is known to its task only")
+    for _, split in subject.splits():
+        if split.pure:
+            for name, arguments, value in subject.measures(split):
+                if abs(value) > split.noise:
+                    broken(shown_call(name, *arguments), repr(value), "0")
+
+
+NOT_NEGATIVE = Law(
+    "impurity-is-not-negative",
+    "No node has an impurity below 0.",
+    "signs, and differences that cancel: 1 - sum(p * p) and not sum(p * p) - 1",
+)
+
+
+def _not_negative(subject: Subject) -> None:
+    if subject.functions.impurity is None:
+        inapplicable("it has no impurity")
+    for _, split in subject.splits():
+        value = subject.impurity(split.parent)
+        if value < -split.noise:
+            broken(shown_call("impurity", split.parent), repr(value), "0 or more")
+
+
+CONCAVE = Law(
+    "splitting-never-mixes",
+    "No split leaves its branches more impure, on the average by weight, than their node was.",
+    "classes weighed anew inside `impurity`: branches are averaged by the weight of their rows, "
+    "so write a `score`, which weighs them as it likes",
+)
+
+
+def _concave(subject: Subject) -> None:
+    if subject.functions.impurity is None:
+        inapplicable("it has no impurity")
+    for of, split in subject.splits():
+        weights = split.children[:, 0] if of.dense else split.children.sum(axis=1)
+        left = sum(
+            weight * subject.impurity(child)
+            for weight, child in zip(weights, split.children, strict=True)
+            if weight > 0.0
+        )
+        before = subject.impurity(split.parent)
+        if before < -split.noise:  # upside down: mixing is what it takes for order
+            broken(shown_call("impurity", split.parent), repr(before), "0 or more",
+                   law=NOT_NEGATIVE.name)  # fmt: skip
+        after = float(left / weights.sum())
+        if after > before + split.noise + 1e-9 * abs(before):
+            call = f"{shown_call('impurity', split.parent)} split into "
+            got = f"{before!r}, and {after!r} after the split"
+            broken(call + shown_numbers(split.children), got, "no more after it")
+
+
+DOUBLING = Law(
+    "doubling-weights-changes-nothing",
+    "With every weight doubled, impurity, score and leaf value stay as they are.",
+    "absolute weights: divide by the node's weight (a test of significance declares this law)",
+)
+
+
+def _doubling(subject: Subject) -> None:
+    for of, split in subject.splits():
+        doubled = _twice(of, split)
+        for (name, arguments, value), (_, twice, other) in zip(
+            subject.measures(split), subject.measures(doubled), strict=True
+        ):
+            if abs(other - value) > split.noise + 1e-9 * abs(value):
+                call = shown_call(name, *arguments)
+                broken(call, f"{value!r}, and {other!r} for {shown_call(name, *twice)}", "the same")
+        leaf_value = subject.functions.leaf_value
+        if leaf_value is not None:
+            value = asked("leaf_value", leaf_value, split.parent)
+            other = asked("leaf_value", leaf_value, doubled.parent)
+            if abs(other - value) > 1e-9 * max(1.0, abs(value)):
+                call = shown_call("leaf_value", split.parent)
+                broken(call, f"{value!r}, and {other!r} at twice the weight", "the same")
+
+
+def _twice(of: Counting, split: Example) -> Example:
+    times = np.full(of.size, 2.0)
+    if not of.additive:
+        times[1] = 1.0  # a quantile is no sum
+    return Example(split.branches, split.parent * times, split.children * times, split.noise)
+
+
+CLASSES = Law(
+    "permuting-classes-changes-nothing",
+    "Classes are alike: in another order they give the same impurity and score.",
+    "cells that are treated by their position (a criterion with costs of classes declares this)",
+)
+
+
+def _classes(subject: Subject) -> None:
+    if not subject.countings[0].classes:
+        inapplicable("its statistics are not those of classes")
+    for of, split in subject.splits():
+        for turn in range(1, of.size):
+            moved = Example(
+                split.branches,
+                np.roll(split.parent, turn),
+                np.ascontiguousarray(np.roll(split.children, turn, axis=1)),
+                split.noise,
+            )
+            subject.same(split, moved)
+
+
+LOSS = Law(
+    "loss-adds-up",
+    "The loss of rows asked together is the sum of their losses.",
+    "`judged`: statistics, whose weight stands for that many rows",
+)
+
+
+def _loss(subject: Subject) -> None:
+    loss = subject.functions.loss
+    if loss is None:
+        inapplicable("it has no loss of its own")
+    if not subject.countings[0].additive:
+        inapplicable("quantiles of rows do not add up")
+    for _, split in subject.splits():
+        together = asked("loss", loss, split.parent, split.parent, inf=True)
+        apart = sum(asked("loss", loss, split.parent, child, inf=True) for child in split.children)
+        if together != apart and not abs(together - apart) <= split.noise + 1e-9 * abs(together):
+            call = shown_call("loss", split.parent, split.parent)
+            broken(call, f"{together!r}, and {apart!r} for its branches", "the same")
+
+
+CHOICE = Law(
+    "chooses-among-columns",
+    "`choose` gives the position of a column that has a split, or -1.",
+    "columns whose gain is NaN: they have no split, and there may be no other",
+)
+
+
+def _choice(subject: Subject) -> None:
+    choose = subject.functions.choose
+    if choose is None:
+        inapplicable("it does not choose between columns")
+    nan = np.nan
+    for gains in ([nan], [0.0], [0.5], [nan, 0.5], [0.5, nan], [0.2, 0.5], [0.0, 0.0],
+                  [0.5, 0.5], [nan, nan, nan], [1e-15, nan, 0.3, 0.3]):  # fmt: skip
+        given = [np.array(gains), 2.0 * np.array(gains), np.zeros(len(gains))]
+        pick = asked("choose", choose, *given, kind=int)
+        offered = -1 <= pick < len(gains) and (pick < 0 or not np.isnan(gains[pick]))
+        if not offered:
+            broken(shown_call("choose", *given), pick, "a column whose gain is a number, or -1")
+
+
+def _bounds(subject: Subject) -> None:
+    """Call the functions with every setting at its ends."""
+    try_bounds(
+        subject.record,
+        subject.settings,
+        lambda functions: _answers(replace(subject, functions=functions)),
+        subject.layout,
+    )
+
+
+def _by_training(test: Test) -> Test:
+    return lambda subject: test(subject.trainer)
+
+
+GATES: tuple[tuple[Law, Test], ...] = (
+    (ANSWERS, _answers),
+    (NUMBERS, _answers),
+    (FINITE, _answers),
+    (WRITES, _answers),
+    (REPEATS, _repeats),
+)
+"""What must hold before anything else can be judged."""
+
+LAWS: tuple[tuple[Law, Test], ...] = (
+    (PURITY, _purity),
+    (NOT_NEGATIVE, _not_negative),
+    (CONCAVE, _concave),
+    *SCORE_LAWS,
+    (DOUBLING, _doubling),
+    (CLASSES, _classes),
+    *BRANCH_LAWS,
+    (LOSS, _loss),
+    (CHOICE, _choice),
+    (BOUNDS, _bounds),
+    (COMPILED, compiled_equal),
+)
+TREE_LAWS: tuple[tuple[Law, Test], ...] = tuple(
+    (law, _by_training(test))
+    for law, test in (
+        *TRAINING_LAWS,
+        (DOUBLING, doubled),
+        (CLASSES, classes_permuted),
+    )
+)
+"""What costs trainings, and is judged when the functions are in order."""
+
+
+# ---------------------------------------------------------------- criterion subject
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A criterion, and how its rows are counted.
+
+    Attributes
+    ----------
+    record : Criterion
+    functions : CriterionFunctions
+    settings : dict
+    countings : tuple of Counting
+        Few cells first.
+    trainer : Trainer
+    layout : Layout or None
+        Of the criterion's task.
+    machine : Machine
+        The functions as numba compiles them.
+    """
+
+    record: Criterion
+    functions: CriterionFunctions
+    settings: dict[str, Any]
+    countings: tuple[Counting, ...]
+    trainer: Trainer
+    layout: Layout | None = None
+    machine: Machine = field(default_factory=Machine)
+
+    def splits(self) -> Iterator[tuple[Counting, Example]]:
+        """Every example of every size of statistics, small ones first."""
+        for of in self.countings:
+            for example in examples(of):
+                yield of, example
+
+    def impurity(self, stats: Any) -> float:
+        """The impurity of a node, checked."""
+        value: float = asked("impurity", _given(self.functions.impurity), stats)
+        return value
+
+    def score(self, parent: Any, children: Any) -> float:
+        """The score of a split, checked."""
+        value: float = asked("score", _given(self.functions.score), parent, children)
+        return value
+
+    def measures(self, split: Example) -> Iterator[tuple[str, tuple[Any, ...], float]]:
+        """Name, arguments and value of what the criterion says of a split."""
+        if self.functions.impurity is not None:
+            yield "impurity", (split.parent,), self.impurity(split.parent)
+        if self.functions.score is not None:
+            arguments = (split.parent, split.children)
+            yield "score", arguments, self.score(*arguments)
+
+    def same(self, one: Example, other: Example) -> None:
+        """A breach of the law under test unless two examples measure alike."""
+        for (name, arguments, value), (_, moved, again) in zip(
+            self.measures(one), self.measures(other), strict=True
+        ):
+            if abs(again - value) > one.noise + 1e-9 * abs(value):
+                got = f"{value!r}, and {again!r} for {shown_call(name, *moved)}"
+                broken(shown_call(name, *arguments), got, "the same")
+
+
+def _given(function: Callable[..., Any] | None) -> Callable[..., Any]:
+    assert function is not None  # noqa: S101 - asked for by name, for the type checker
+    return function
+
+
+# ---------------------------------------------------------------- layout laws
+
+Numbers = npt.NDArray[np.float64]
+
+SHOWN = 3
+"""Nodes up to which a stack of statistics is written out."""
+
+ANSWER = Law(
+    "layout-answers-every-node",
+    "`Layout.answer` of statistics (nodes, S) is (nodes, V): finite numbers, or weights of classes "
+    "that are not negative.",
+    "`answer`, and `names`: one for each number",
+)
+
+
+def _stack(subject: Any) -> Numbers:
+    """Statistics (nodes, S) of small nodes first."""
+    return np.array([split.parent for of in subject.countings for split in examples(of)])
+
+
+def _told(subject: Any, layout: Layout, stats: Numbers) -> Numbers:
+    """What a layout answers of some nodes, with a breach for all that it may not."""
+    task = task_of(subject.record)
+    width = len(layout.names)
+    if task is not None and task.answers == "classification":
+        width = max(subject.trainer.classes)
+    nodes = stats.copy()
+    call = _call(stats)
+    try:
+        told = np.asarray(layout.answer(nodes))
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        broken(call, said_by(error), f"({len(stats)}, {width}) numbers", law=ANSWERS.name,
+               look=look_at(error, ANSWERS))  # fmt: skip
+    if not np.array_equal(nodes, stats):
+        broken(call, "its argument was changed", "its argument as it was", law=WRITES.name)
+    if told.shape != (len(stats), width):
+        broken(call, f"an array of shape {told.shape}", f"({len(stats)}, {width})", law=ANSWER.name)
+    if not np.isfinite(told).all():
+        bad = told[~np.isfinite(told).all(axis=1)][0]
+        broken(call, bad.tolist(), "finite numbers", law=FINITE.name)
+    if not layout.names:
+        weights = (told >= 0.0).all(axis=1) & (told.sum(axis=1) > 0.0)
+        if not weights.all():
+            broken(call, told[~weights][0].tolist(),
+                   "weights of classes, not negative and not all 0", law=ANSWER.name)  # fmt: skip
+    return told.astype(np.float64)
+
+
+def _call(stats: Numbers) -> str:
+    if len(stats) <= SHOWN:
+        return shown_call("answer", stats)
+    return f"answer(the statistics of {len(stats)} nodes)"
+
+
+def _same(one: Numbers, other: Numbers) -> bool:
+    """Whether two answers are one, but for the rounding of sums of another length."""
+    largest = max(1e-300, float(np.abs(one).max(initial=0.0)))
+    return bool(np.allclose(one, other, rtol=1e-9, atol=1e-9 * largest))
+
+
+def _layout_answers(subject: Any) -> None:
+    """Ask about one node at a time."""
+    for stats in _stack(subject):
+        _told(subject, subject.layout, stats[None, :])
+
+
+ALONE = Law(
+    "layout-answers-each-node-alone",
+    "What `Layout.answer` says of a node depends neither on its place among the nodes that are "
+    "asked about, nor on the others.",
+    "means, ranks and numbers of rows of `stats` as a whole: reduce along axis 1 only",
+)
+
+
+def _alone(subject: Any) -> None:
+    """Ask about nodes alone, twice, in pairs and all of them in some order."""
+    layout, stack = subject.layout, _stack(subject)
+    alone = []
+    for stats in stack:
+        one, again = (_told(subject, layout, stats[None, :])[0] for _ in range(2))
+        if not _same(one, again):
+            broken(_call(stats[None, :]), f"{shown_numbers(one)}, then {shown_numbers(again)}",
+                   "one answer", law=REPEATS.name)  # fmt: skip
+        alone.append(one)
+    every = np.random.default_rng(0).permutation(len(stack))
+    pairs = [np.array([i, i + 1]) for i in range(len(stack) - 1)]
+    for order in (*pairs, every):
+        for said, node in zip(_told(subject, layout, stack[order]), order, strict=True):
+            if not _same(alone[node], said):
+                broken(f"{_call(stack[order])}, and {_call(stack[node][None, :])}",
+                       f"{shown_numbers(said)} of that node among others, and "
+                       f"{shown_numbers(alone[node])} alone", "the same")  # fmt: skip
+
+
+PLACE = Law(
+    "layout-places-each-row-alone",
+    "Where `Layout.place` puts a row depends neither on the other rows, nor on their order.",
+    "what `place` takes from its rows as a whole (their labels, their first one, their most "
+    "frequent one): settle that in `lay_out`, from the training rows",
+)
+
+
+def _places(subject: Any) -> None:
+    """Place all rows, and then one at a time, halves of them, and all in another order."""
+    dataset = _dataset(subject)
+    placed = _placed(subject, subject.layout, dataset)
+    n = dataset.n_rows
+    every = np.random.default_rng(n).permutation(n)
+    for rows in (*np.arange(n)[:, None], every[: n // 2], every[n // 2 :], every):
+        some = _placed(subject, subject.layout, dataset.take(rows))
+        away = ~np.isclose(some, placed[rows], rtol=1e-12, atol=0.0).reshape(len(rows), -1)
+        if away.any():
+            at = int(np.argmax(away.any(axis=1)))
+            which = f"rows {rows[:9].tolist()}" + (" and more" if len(rows) > 9 else "")
+            broken(f"place({which} of {subject.trainer.table})",
+                   f"row {rows[at]} at {shown_numbers(some[at])}",
+                   f"{shown_numbers(placed[rows[at]])}, as among all {n} rows")  # fmt: skip
+
+
+def _dataset(subject: Any) -> Dataset:
+    made: Dataset = subject.trainer.dataset(subject.trainer.table)
+    return made
+
+
+def _placed(subject: Any, layout: Layout, dataset: Dataset) -> npt.NDArray[Any]:
+    try:
+        return place_rows(subject.record, layout, dataset)
+    except (DataError, PluginError, SettingError) as error:
+        broken(f"place({dataset.n_rows} rows of {subject.trainer.table})", error,
+               "the cell or the statistics of each", law=ANSWERS.name)  # fmt: skip
+
+
+def _again(subject: Any) -> None:
+    """Lay out the same rows again."""
+    dataset, stack = _dataset(subject), _stack(subject)
+    call = f"lay_out({subject.trainer.table})"
+    one = subject.layout
+    other = fit_layout(subject.record, subject.settings, dataset)
+    assert other is not None  # noqa: S101 - the criterion has a task
+    for name in ("size", "names"):
+        if getattr(one, name) != getattr(other, name):
+            got = f"{name} {getattr(one, name)!r}, then {getattr(other, name)!r}"
+            broken(call, got, "one layout")
+    placed, moved = (_placed(subject, layout, dataset) for layout in (one, other))
+    if not np.array_equal(placed, moved):
+        broken(call, "rows in other places the second time", "one layout")
+    said, changed = (_told(subject, layout, stack[:1])[0] for layout in (one, other))
+    if not _same(said, changed):
+        got = f"{shown_numbers(said)}, then {shown_numbers(changed)} for {_call(stack[:1])}"
+        broken(call, got, "one layout")
+
+
+LAYOUT_GATES: tuple[tuple[Law, Test], ...] = (
+    (ANSWER, _layout_answers),
+    (ALONE, _alone),
+    (PLACE, _places),
+    (REPEATS, _again),
+)
+
+
+# ---------------------------------------------------------------- tasks
+
+TABLE_ROWS = 30
+"""Of the table that a layout is fitted to."""
+
+_MAKERS: dict[str, Any] = {
+    "numbers 0 and 1": lambda k: float(k % 2),
+    "labels 'control' and 'treated'": lambda k: ("control", "treated")[k % 2],
+    "labels 'a', 'b' and 'c'": lambda k: "abc"[k % 3],
+    "numbers 0.5, 1.5, ...": lambda k: 0.5 + k % 7,
+}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a criterion of a task is judged on.
+
+    Attributes
+    ----------
+    layout : Layout
+        Fitted to a table of `ROWS` rows.
+    settings : dict
+        Those given, and columns for the task's settings that name some.
+    counting : Counting
+        How some rows of that table are counted.
+    trainer : Trainer
+    """
+
+    layout: Layout
+    settings: dict[str, Any]
+    counting: Counting
+    trainer: Trainer
+
+
+def ground_of(
+    record: Criterion, given: Mapping[str, Any], rows: Mapping[str, Sequence[Any]] | None
+) -> Ground:
+    """A table that the task accepts, and its layout.
+
+    Parameters
+    ----------
+    record : Criterion
+        Of a `Task`.
+    given : mapping
+        Settings.
+    rows : mapping of str to sequence, optional
+        Target ``y`` and the task's columns by role; None: targets and columns
+        of several kinds are tried.
+
+    Raises
+    ------
+    SettingError
+        If the task accepts none of them.
+    PluginError
+        If the layout is no good.
+    """
+    task = task_of(record)
+    assert task is not None  # noqa: S101 - asked for criteria of tasks only
+    settings = {**given, **{role: given.get(role) or f"the {role}" for role in task.columns}}
+    refused = ""
+    for table, classes in _tables(task, settings, rows):
+        by = trainer(
+            "criterion", record, settings_of(record, settings), task=task.target,
+            classes=(classes,), least=1.0, beside={r: settings[r] for r in task.columns},
+            table=table, answers=task.answers,
+        )  # fmt: skip
+        try:
+            dataset = by.dataset(table)
+            layout = fit_layout(record, settings, dataset)
+            assert layout is not None  # noqa: S101 - for the type checker
+            placed = place_rows(record, layout, dataset)
+        except (DataError, SettingError) as error:
+            refused = refused or str(error)
+            continue
+        return Ground(layout, settings, _counting(layout, placed), by)
+    raise SettingError(
+        f"criterion {record.name!r} is for {task.name}, and accepts none of the tables made here "
+        f"({refused}); call check_criterion with rows={{'y': [...], "
+        + ", ".join(f"{role!r}: [...]" for role in task.columns)
+        + "}"
+    )
+
+
+def _tables(
+    task: Task, settings: Mapping[str, Any], rows: Mapping[str, Sequence[Any]] | None
+) -> Iterator[tuple[Small, int]]:
+    """Tables to try, and their numbers of classes."""
+    if rows is not None:
+        own = {settings[role]: list(rows[role]) for role in task.columns}
+        target = list(rows["y"])
+        table = small_table(len(target), 0).answering(target, own)
+        classes = len(set(target)) if task.target == "classification" else 0
+        yield table, classes
+        return
+    for classes in (2, 3) if task.target == "classification" else (0,):
+        base = small_table(TABLE_ROWS, classes, 1.0)
+        picks = np.random.default_rng(classes).permutation(base.rows)
+        for make in _MAKERS.values():
+            cells = [make(int(k)) for k in picks]
+            own = {settings[role]: cells for role in task.columns}
+            yield base.answering(base.target, own), classes
+
+
+def _counting(layout: Layout, placed: npt.NDArray[Any]) -> Counting:
+    """How up to four rows, placed differently, are counted."""
+    if placed.ndim == 1:
+        placed = np.eye(layout.size)[placed]
+        dense = False
+    else:
+        dense = True
+    _, first = np.unique(placed, axis=0, return_index=True)
+    kept = placed[np.sort(first)[:4]]
+
+    def count(rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+        stats = np.zeros(layout.size)
+        for target, weight in rows:
+            stats += weight * kept[int(target)]
+        return stats
+
+    return Counting(layout.size, tuple(map(float, range(len(kept)))), dense, False, True, count)

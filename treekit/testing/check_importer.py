@@ -1,0 +1,485 @@
+"""Whether an importer keeps the laws of its contract.
+
+Laws of an importer, judged on foreign things, on its own sources, and on what became of them.
+
+An importer under test: what it is asked, and what a well-formed model is.
+
+What no importer may take or trip over: foreign things, hostile paths, damaged files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit.contracts import Importer
+from treekit.data.schema import Schema
+from treekit.errors import TreekitError
+from treekit.model.model import Model, make_model
+from treekit.model.model_file import load
+from treekit.model.scoring import decide, sums
+from treekit.testing.example_models import probe_rows
+from treekit.testing.laws import Test, broken, inapplicable, judge, look_at, opened, said_by
+from treekit.testing.report import Law, Report
+from treekit.verify.probe_values import cells_of
+from treekit.verify.report import model_sha256
+
+__all__ = [
+    "FOREIGN",
+    "IMPORTER_LAWS",
+    "OWN",
+    "READS",
+    "THINGS",
+    "Subject",
+    "check_importer",
+    "damaged",
+    "flaw",
+    "foreign_paths",
+    "paths_to_nothing",
+    "shown",
+]
+
+
+# ---------------------------------------------------------------- importers
+
+Predict = Callable[[Any, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
+
+
+def check_importer(
+    importer: str | Importer,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    sources: Sequence[Any] = (),
+    predict: Predict | None = None,
+    missing: bool = True,
+    strict: bool = False,
+    fail: bool = True,
+) -> Report:
+    """Judge an importer by the laws of its contract.
+
+    Parameters
+    ----------
+    importer : str or Importer
+        An installed name, or a record.
+    settings : mapping, optional
+        The importer's own settings; the others take their defaults.
+    sources : sequence
+        Fitted objects, or paths of files, that it reads: small ones of every
+        sort.  Files are damaged in all sorts of ways, in copies.  Without
+        sources only what it does with foreign things is judged.
+    predict : callable, optional
+        ``predict(source, schema, rows)``: what the source itself answers, a
+        label or a number a row (of several outputs a list of them).  `rows`
+        are lists of cells in the order of ``schema.columns``: numbers, texts
+        of categories, None for a missing value.
+    missing : bool
+        Whether these rows hold missing and unseen values, as far as the model
+        takes them; False for a source whose own library does not.
+    strict : bool
+        A law that the importer declares broken, and that holds, is a breach.
+    fail : bool
+        Raise for a breach; False: return the report whatever it says.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    ConformanceError
+        An AssertionError, whose message shows every breach.
+    SettingError
+        For a name that is not installed, or an unknown setting.
+    """
+    found = opened("importer", importer, settings, strict)
+    if not found.usable:
+        return found.report.settled(fail=fail)
+    record = found.record
+    subject = Subject(record, found.settings, tuple(sources), predict, missing)
+    return judge(found.report, subject, IMPORTER_LAWS, record.exempt).settled(fail=fail)
+
+
+# ---------------------------------------------------------------- importer subject
+
+FOREIGN = Law(
+    "foreign-things-are-passed-over",
+    "`recognises` answers False, and raises nothing, for what is not of its kind.",
+    "`recognises`: test the type first, then the name of the file; return a bool",
+)
+OWN = Law(
+    "own-sources-are-recognised",
+    "`recognises` answers True for a source of its kind.",
+    "`recognises`, or the sources that were given",
+)
+READS = Law(
+    "reads-a-model",
+    "`read` returns a treekit.Model that passes the model's own checks and can be stored.",
+    "the trees it makes: `treekit.model.builder`, then `make_model`, which checks them",
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An importer under its settings, and what it is tried on.
+
+    Attributes
+    ----------
+    record : Importer
+    settings : dict
+    sources : sequence
+        Objects or paths that it reads.
+    predict : callable or None
+    missing : bool
+        See `treekit.testing.check_importer`.
+    """
+
+    record: Importer
+    settings: dict[str, Any]
+    sources: Sequence[Any]
+    predict: Callable[..., Any] | None = None
+    missing: bool = True
+
+    def recognises(self, source: Any, law: Law, expected: bool) -> None:
+        """Ask whether it takes a source; another answer breaks `law`."""
+        call = f"recognises({shown(source)})"
+        try:
+            answer: Any = self.record.recognises(source)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            broken(call, said_by(error), expected, law=law.name, look=look_at(error, law))
+        if not isinstance(answer, bool | np.bool_) or bool(answer) != expected:
+            broken(call, repr(answer)[:80], expected, law=law.name)
+
+    def read(self, source: Any) -> Model:
+        """The model of one of its own sources, well formed."""
+        call = f"read({shown(source)})"
+        try:
+            model = self.record.read(source, **self.settings)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            broken(call, said_by(error), "a model", law=READS.name, look=look_at(error, READS))
+        problem = flaw(model)
+        if problem:
+            broken(call, problem, "a treekit.Model, well formed", law=READS.name)
+        checked: Model = model
+        return checked
+
+    def need_sources(self) -> None:
+        """Only judge further if there is anything to read."""
+        if not self.sources:
+            inapplicable("no source is given: check_importer(..., sources=[...])")
+
+
+def flaw(model: Any) -> str:
+    """What is wrong with a model, or nothing."""
+    if not isinstance(model, Model):
+        return f"a {type(model).__name__}"
+    try:
+        again = make_model(
+            model.schema,
+            model.trees,
+            missing=model.missing,
+            unknown=model.unknown,
+            voting=model.voting,
+            costs=model.costs,
+            combine=model.combine,
+            link=model.link,
+        )
+        with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
+            model.save(Path(folder) / "m.treekit")
+            stored = load(Path(folder) / "m.treekit")
+    except Exception as error:  # noqa: BLE001 - built by a stranger out of anything
+        return said_by(error)
+    if not np.array_equal(again.units, model.units) or again.exponent != model.exponent:
+        return "a model whose units are not those that make_model gives its leaves"
+    return "" if model_sha256(stored) == model_sha256(model) else "a model that its file changes"
+
+
+def shown(source: Any) -> str:
+    """A source as an example shows it."""
+    return f"Path({source.name!r:.80})" if isinstance(source, Path) else f"{source!r:.80}"
+
+
+# ---------------------------------------------------------------- importer laws
+
+CHEAP = Law(
+    "recognising-is-cheap",
+    "`recognises` neither reads a file whole nor imports anything.",
+    "`recognises`: a type, an ending or the first bytes; `sys.modules` tells what is imported",
+)
+REPEATS = Law(
+    "same-source-same-model",
+    "A source that is read twice gives equal models.",
+    "the order of a set or of a folder, random numbers, the time",
+)
+UNTOUCHED = Law(
+    "source-is-not-touched",
+    "Neither `recognises` nor `read` changes the source.",
+    "assignments to the source's parts; files that are opened to be written",
+)
+EQUAL = Law(
+    "predictions-are-equal",
+    "The model answers every row as its source does.",
+    "the row: `<` or `<=`, the side of a missing value, the order of the classes",
+)
+REFUSES = Law(
+    "read-refuses-by-name",
+    "`read` refuses what is none of its kind by an error of treekit's, such as ModelError.",
+    "the exception: check what is there before it is used, and raise ModelError",
+)
+CORRUPT = Law(
+    "corrupt-files-are-refused",
+    "A damaged file is refused by an error of treekit's, or read as a model that is well formed.",
+    "the exception: check what is there before it is used, and raise ModelError",
+)
+
+
+def _foreign(subject: Subject) -> None:
+    with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
+        for thing in (*THINGS, *foreign_paths(Path(folder))):
+            subject.recognises(thing, FOREIGN, expected=False)
+        for source in subject.sources:
+            if isinstance(source, Path):
+                for path in paths_to_nothing(Path(folder), source.suffix):
+                    subject.recognises(path, FOREIGN, expected=False)
+
+
+def _cheap(subject: Subject) -> None:
+    before = set(sys.modules)
+    with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
+        endings = {source.suffix for source in subject.sources if isinstance(source, Path)}
+        for ending in (".unheard-of", *sorted(endings)):
+            path = Path(folder) / f"big{ending}"
+            with path.open("wb") as stream:
+                stream.truncate(_BIG)  # a hole, which takes no disk
+            peak = _peak(subject.record.recognises, path)
+            if peak > _BIG // 4:
+                call = f"recognises({shown(path)}), a file of {_BIG >> 20} MB"
+                broken(call, f"{peak >> 20} MB of memory were taken", "less than a fourth of that")
+    own = {subject.record.recognises.__module__.partition(".")[0], *sys.stdlib_module_names}
+    new = sorted({name.partition(".")[0] for name in set(sys.modules) - before} - own)
+    if new:
+        broken("recognises(<a file of another kind>)", f"it imports {', '.join(new)}", "no import")
+
+
+_BIG = 32 << 20
+
+
+def _peak(recognises: Callable[[Any], Any], path: Path) -> int:
+    """Bytes that a call takes at most; one that raises is another law's affair."""
+    already = tracemalloc.is_tracing()
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        recognises(path)
+        return tracemalloc.get_traced_memory()[1] - before
+    except Exception:  # noqa: BLE001 - a plugin may raise anything
+        return 0
+    finally:
+        if not already:
+            tracemalloc.stop()
+
+
+def _own(subject: Subject) -> None:
+    subject.need_sources()
+    for source in subject.sources:
+        subject.recognises(source, OWN, expected=True)
+
+
+def _reads(subject: Subject) -> None:
+    subject.need_sources()
+    for source in subject.sources:
+        subject.read(source)
+
+
+def _repeats(subject: Subject) -> None:
+    subject.need_sources()
+    for source in subject.sources:
+        one, two = subject.read(source), subject.read(source)
+        if model_sha256(one) != model_sha256(two):
+            broken(f"read({shown(source)}) twice", f"{one!r}, then {two!r}", "equal models")
+
+
+def _untouched(subject: Subject) -> None:
+    subject.need_sources()
+    for source in subject.sources:
+        before = _digest(source)
+        if before is None:
+            inapplicable(f"{shown(source)} cannot be pickled, so that nobody sees it change")
+        subject.recognises(source, OWN, expected=True)
+        subject.read(source)
+        if _digest(source) != before:
+            broken(f"read({shown(source)})", "the source is another", "the source as it was")
+
+
+def _digest(source: Any) -> str | None:
+    """Of a file or folder what it holds, of an object its pickle; None if it has none."""
+    if isinstance(source, Path):
+        files = sorted(source.rglob("*")) if source.is_dir() else [source]
+        told = [(str(path), path.read_bytes()) for path in files if path.is_file()]
+        beside = sorted(path.name for path in source.parent.iterdir())
+        return hashlib.sha256(repr((told, beside)).encode()).hexdigest()
+    try:
+        return hashlib.sha256(pickle.dumps(source)).hexdigest()
+    except Exception:  # noqa: BLE001 - objects that hold what cannot be pickled
+        return None
+
+
+def _equal(subject: Subject) -> None:
+    subject.need_sources()
+    if subject.predict is None:
+        inapplicable("its source's answers are not given: check_importer(..., predict=...)")
+    for source in subject.sources:
+        model = subject.read(source)
+        rows, n_refused = probe_rows(model)
+        rows = rows[: len(rows) - n_refused]
+        if not subject.missing:
+            rows = np.array([row for row in rows if _known(model, row)]).reshape(-1, rows.shape[1])
+        cells = [cells_of(model.schema, row) for row in rows]
+        told = list(subject.predict(source, model.schema, cells))
+        if len(told) != len(rows):
+            broken(f"predict({shown(source)}, ...)", f"{len(told)} answers", f"{len(rows)} of them")
+        wanted = decide(model, sums(model, rows))
+        for row, theirs, ours in zip(cells, told, wanted, strict=True):
+            if not _same(model, theirs, ours):
+                call = f"read({shown(source)}), asked for the row {row}"
+                broken(call, ours, theirs)
+
+
+def _known(model: Model, row: npt.NDArray[np.float64]) -> bool:
+    """Whether no cell is missing or unseen."""
+    cells = zip(model.schema.columns, row.tolist(), strict=True)
+    return all(x == x and (c.kind == "numeric" or 0 <= x < len(c.levels)) for c, x in cells)
+
+
+def _same(model: Model, theirs: Any, ours: Any) -> bool:
+    """Equal labels, or numbers that differ by no more than a model's grid makes them."""
+    if model.schema.task == "classification":
+        return bool(np.array_equal(theirs, ours))
+    step = np.ldexp(0.5, model.exponent) + 4.0 * np.spacing(np.abs(ours))
+    return bool(np.all(np.abs(np.asarray(theirs, dtype=np.float64) - ours) <= step))
+
+
+def _refuses(subject: Subject) -> None:
+    for thing in THINGS[:-1]:  # all but the one that answers no question
+        try:
+            answer = subject.record.read(thing, **subject.settings)
+        except TreekitError:
+            continue
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            broken(f"read({shown(thing)})", said_by(error), "an error of treekit's",
+                   look=look_at(error, REFUSES))  # fmt: skip
+        broken(f"read({shown(thing)})", f"{answer!r:.80}", "an error of treekit's")
+
+
+def _corrupt(subject: Subject) -> None:
+    files = [s for s in subject.sources if isinstance(s, Path) and s.is_file()]
+    if not files:
+        inapplicable("none of the sources is a file")
+    with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
+        for source in files:
+            place = Path(folder) / source.name
+            for damage, content in damaged(source.read_bytes()):
+                place.write_bytes(content)
+                _damaged(subject, place, f"read({shown(source)}), {damage}")
+
+
+def _damaged(subject: Subject, place: Path, call: str) -> None:
+    try:
+        model = subject.record.read(place, **subject.settings)
+    except TreekitError:
+        return
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        broken(call, said_by(error), "an error of treekit's", look=look_at(error, CORRUPT))
+    problem = flaw(model)
+    if problem:
+        broken(call, problem, "an error of treekit's, or a model that is well formed")
+
+
+IMPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
+    (CHEAP, _cheap),  # first: what is imported once is not imported again
+    (UNTOUCHED, _untouched),
+    (FOREIGN, _foreign),
+    (REFUSES, _refuses),
+    (OWN, _own),
+    (READS, _reads),
+    (REPEATS, _repeats),
+    (CORRUPT, _corrupt),
+    (EQUAL, _equal),
+)
+
+
+# ---------------------------------------------------------------- foreign
+
+
+class _Contrary:
+    """An object that answers no question."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return super().__getattribute__(name)
+        raise RuntimeError(f"asked for {name}")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("compared")
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("taken for a truth value")
+
+    __hash__ = object.__hash__
+
+
+THINGS: tuple[Any, ...] = (
+    *(None, 0, -1.5, True, "", "model", b"model", (), [], {}, {"tree": []}, object(), object),
+    *(print, sys, np.zeros(3), np.zeros((2, 2)), SimpleNamespace(tree_=None), _Contrary()),
+)
+"""Objects that are no models of anybody's."""
+
+
+def foreign_paths(folder: Path) -> Iterator[Path]:
+    """Paths of files of an unheard-of kind, made in `folder`, and of what is no file."""
+    for name in ("model.unheard-of", "model", "\u202e.x", "a\nb", "'; ls", "%s{}"):
+        (folder / name).write_bytes(b"\x00\x01 no model \xff" * 3)
+        yield folder / name
+    yield folder
+    yield Path(os.devnull)
+    yield from paths_to_nothing(folder, ".unheard-of")
+
+
+def paths_to_nothing(folder: Path, suffix: str) -> Iterator[Path]:
+    """Paths of this ending to no file, among them some that no file can have."""
+    for name in ("absent", "nul\0", "half \udc80", "long" * 1000, "../absent"):
+        yield folder / f"{name}{suffix}"
+
+
+def damaged(content: bytes, seed: int = 0) -> Iterator[tuple[str, bytes]]:
+    """A file's content with all sorts of damage, each with what was done in words."""
+    rng = np.random.default_rng(seed)
+    size = len(content)
+    yield "nothing left of it", b""
+    for share in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99):
+        yield f"cut after {int(size * share)} bytes", content[: int(size * share)]
+    yield "its last byte gone", content[:-1]
+    yield "its first byte gone", content[1:]
+    yield "another file's content", b"\x00\x01 no model \xff" * 20
+    yield "twice, one behind the other", content + content
+    yield "bytes that are no text in front", b"\xff\xfe\x00" + content
+    lines = content.splitlines(keepends=True)
+    for at in rng.integers(len(lines), size=min(len(lines), 12)) if len(lines) > 1 else ():
+        yield f"without line {at + 1}", b"".join(lines[:at] + lines[at + 1 :])
+    for number in range(40 if size else 0):
+        at, other = int(rng.integers(size)), int(rng.integers(256))
+        if number % 2:  # a digit, letter or sign for another is harder to notice
+            other = ord("0129-.eE<>{}[]:,\"'nNaA x"[other % 24])
+        yield f"byte {at} is {other}", content[:at] + bytes([other]) + content[at + 1 :]

@@ -1,0 +1,528 @@
+"""Whether a pruner keeps the laws of its contract.
+
+Laws of a pruner's `before`, judged by calling it as plain Python.
+
+Laws of a pruner's `after`, judged on trees that were grown for it.
+
+Whether one tree is what is left of another.
+
+Which rows of a small table reach each node of a tree: a plain second opinion.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from treekit import registry
+from treekit.components.pruning import Context
+from treekit.contracts import Criterion, CriterionFunctions, Pruner, PrunerFunctions, Task
+from treekit.data.dataset import Dataset
+from treekit.data.schema import Schema
+from treekit.errors import DataError, ModelError, SettingError, TreekitWarning
+from treekit.model.tree import Split, Tree
+from treekit.model.validation import check_tree
+from treekit.testing.check_criterion import doubled, ground_of
+from treekit.testing.example_tables import Counting, Example, Small, counting, examples, shown_call
+from treekit.testing.laws import (
+    ANSWERS,
+    BOUNDS,
+    NUMBERS,
+    REPEATS,
+    WRITES,
+    Test,
+    asked,
+    broken,
+    inapplicable,
+    judge,
+    look_at,
+    opened,
+    said_by,
+    try_bounds,
+)
+from treekit.testing.report import Law, Report
+from treekit.testing.training import TRAINS, Trainer, difference, trained, trainer
+from treekit.training import fit
+
+__all__ = [
+    "AFTER_GATES",
+    "AFTER_LAWS",
+    "BEFORE_GATES",
+    "BEFORE_LAWS",
+    "DOUBLING",
+    "Subject",
+    "check_pruner",
+    "is_subtree",
+    "rows_of_nodes",
+]
+
+
+# ---------------------------------------------------------------- pruners
+
+
+def check_pruner(
+    pruner: str | Pruner,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    fail: bool = True,
+) -> Report:
+    """Judge a pruner by the laws of its contract; see `check_criterion`.
+
+    Its ``before`` is called as plain Python on the statistics of small splits,
+    its ``after`` on trees grown for it, and trees are trained with it.
+    """
+    found = opened("pruner", pruner, settings, strict)
+    if not found.usable:
+        return found.report.settled(fail=fail)
+    record = found.record
+    trainers, countings = _grounds(record, found.settings)
+    subject = Subject(record, found.functions, found.settings, trainers, countings)
+    gates = (*BEFORE_GATES, *AFTER_GATES)
+    laws = (*BEFORE_LAWS, *AFTER_LAWS)
+    return judge(found.report, subject, laws, record.exempt, gates=gates).settled(fail=fail)
+
+
+def _grounds(
+    record: Pruner, settings: Mapping[str, Any]
+) -> tuple[tuple[Trainer, ...], tuple[Counting, ...]]:
+    """Trainings with the pruner, and how their rows are counted."""
+    if isinstance(record.task, Task):
+        ground = ground_of(_criterion_for(record.task, record.name), {}, None)
+        own = trainer("pruner", record, settings, task=ground.trainer.task)
+        parts = {**ground.trainer.parts, **own.parts}
+        return (replace(ground.trainer, parts=parts),), (ground.counting,)
+    kinds = [
+        (task, classes)
+        for task, classes in (("classification", (2, 3)), ("regression", (0,)))
+        if record.task in (None, task)
+    ]
+    return (
+        tuple(
+            trainer("pruner", record, settings, task=task, classes=classes[-1:])
+            for task, classes in kinds
+        ),
+        tuple(counting(task, CriterionFunctions(), k) for task, classes in kinds for k in classes),
+    )
+
+
+def _criterion_for(task: Task, name: str) -> Criterion:
+    """The first installed criterion of a task."""
+    for component in registry.criteria().values():
+        if isinstance(component.record, Criterion) and component.record.task == task:
+            return component.record
+    raise SettingError(
+        f"pruner {name!r} is for {task.name}, and no installed criterion is; install one"
+    )
+
+
+# ---------------------------------------------------------------- pruner laws
+
+Arguments = tuple[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pruner, its functions, trainers with it, and how their rows are counted."""
+
+    record: Pruner
+    functions: PrunerFunctions
+    settings: dict[str, Any]
+    trainers: tuple[Trainer, ...]
+    countings: tuple[Counting, ...]
+
+    def questions(self) -> Iterator[tuple[Counting, Example, Arguments]]:
+        """Every example, without held-out rows and with some, small ones first."""
+        if self.functions.before is None:
+            inapplicable("it has no `before`")
+        for of in self.countings:
+            for split in examples(of):
+                nothing = np.zeros_like(split.children)
+                held = np.ascontiguousarray(split.children[::-1])
+                yield of, split, (split.parent, split.children, nothing[0], nothing)
+                yield of, split, (split.parent, split.children, split.parent, held)
+
+    def before(self, arguments: Arguments) -> bool:
+        """What `before` says, checked."""
+        assert self.functions.before is not None  # noqa: S101 - `questions` has seen to it
+        said: bool = asked("before", self.functions.before, *arguments, kind=bool)
+        return said
+
+
+def _answers(subject: Subject) -> None:
+    for _, _, arguments in subject.questions():
+        subject.before(arguments)
+
+
+def _repeats(subject: Subject) -> None:
+    for _, _, arguments in subject.questions():
+        first = subject.before(arguments)
+        if subject.before(arguments) != first:
+            broken(shown_call("before", *arguments), f"{first}, then {not first}", "one answer")
+
+
+DOUBLING = Law(
+    "doubling-weights-changes-nothing",
+    "With every weight doubled the same splits are kept.",
+    "absolute weights: compare shares (a test of significance declares this law)",
+)
+
+
+def _doubling(subject: Subject) -> None:
+    for _, _, arguments in subject.questions():
+        doubled: Any = tuple(2.0 * array for array in arguments)
+        _same(subject, arguments, doubled)
+
+
+BRANCHES = Law(
+    "permuting-branches-changes-nothing",
+    "Whether a split is made does not depend on the order of its branches.",
+    "children that are told apart by their position",
+)
+
+
+def _branches(subject: Subject) -> None:
+    for _, _, (parent, children, held, held_children) in subject.questions():
+        turned = (
+            np.ascontiguousarray(children[::-1]),
+            held,
+            np.ascontiguousarray(held_children[::-1]),
+        )
+        _same(subject, (parent, children, held, held_children), (parent, *turned))
+
+
+EMPTY = Law(
+    "empty-branches-change-nothing",
+    "A branch without rows, training or held out, does not decide about a split.",
+    "what is counted for each branch (degrees of freedom): skip those of no weight",
+)
+
+
+def _empty(subject: Subject) -> None:
+    for of, _, (parent, children, held, held_children) in subject.questions():
+        none = np.zeros((1, of.size))
+        more = (parent, np.vstack([children, none]), held, np.vstack([held_children, none]))
+        _same(subject, (parent, children, held, held_children), more)
+
+
+def _same(subject: Subject, one: Arguments, other: Arguments) -> None:
+    first, second = subject.before(one), subject.before(other)
+    if first != second:
+        got = f"{first}, and {second} for {shown_call('before', *other)}"
+        broken(shown_call("before", *one), got, "the same")
+
+
+def _bounds(subject: Subject) -> None:
+    """Ask with every setting at its ends."""
+
+    def use(functions: PrunerFunctions) -> None:
+        other = replace(subject, functions=functions)
+        if functions.before is not None:
+            for _, _, arguments in islice(other.questions(), 200):
+                other.before(arguments)
+
+    try_bounds(subject.record, subject.settings, use)
+
+
+BEFORE_GATES: tuple[tuple[Law, Test], ...] = (
+    (ANSWERS, _answers),
+    (NUMBERS, _answers),
+    (WRITES, _answers),
+    (REPEATS, _repeats),
+)
+BEFORE_LAWS: tuple[tuple[Law, Test], ...] = (
+    (DOUBLING, _doubling),
+    (BRANCHES, _branches),
+    (EMPTY, _empty),
+    (BOUNDS, _bounds),
+)
+
+
+# ---------------------------------------------------------------- pruner trees
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A tree that waits to be pruned."""
+
+    tree: Tree
+    context: Context
+    schema: Schema
+    text: str
+
+
+def _grown(subject: Subject, by: Trainer, table: Small, **settings: Any) -> Grown | None:
+    """The tree and the context that a training hands to the pruner."""
+    caught: list[tuple[Tree, Context]] = []
+
+    def spy(tree: Tree, context: Context) -> Tree:
+        caught.append((tree, context))
+        return tree
+
+    holdout = subject.functions.holdout
+    record = Pruner("spy", lambda: PrunerFunctions(after=spy, holdout=holdout))
+    given = {key: value for key, value in by.parts.items() if not key.startswith("pruner")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TreekitWarning)
+        try:
+            dataset = by.dataset(table)
+            fit(dataset, {**given, "pruner": record, **settings})
+        except (DataError, SettingError):
+            return None
+    tree, context = caught[0]
+    known: dict[int, Any] = {}  # the same folds whenever they are asked for
+
+    def folds(k: int) -> Any:
+        if k not in known:
+            known[k] = context.folds(k)
+        return known[k]
+
+    return Grown(tree, replace(context, folds=folds), dataset.schema, str(table))
+
+
+def _all_grown(subject: Subject) -> Iterator[Grown]:
+    if subject.functions.after is None:
+        inapplicable("it has no `after`")
+    for by in subject.trainers:
+        for table in by.tables():
+            for settings in ({}, {"max_depth": 0}):
+                grown = _grown(subject, by, table, **settings)
+                if grown is not None:
+                    yield grown
+
+
+def _after(subject: Subject, grown: Grown) -> tuple[Any, str]:
+    """What `after` makes of a tree, with breaches for raising and writing; None: refused."""
+    call = f"after(the tree of {grown.tree.n_nodes} nodes grown on {grown.text})"
+    watched = (grown.context.stats, grown.context.held_stats)
+    before = [array.copy() for array in watched]
+    try:
+        assert subject.functions.after is not None  # noqa: S101 - `_all_grown` has seen to it
+        pruned = subject.functions.after(grown.tree, grown.context)
+    except (DataError, SettingError):
+        return None, call
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            broken(call, said_by(error), "the tree as it was", law=WRITES.name,
+                   look=look_at(error, WRITES))  # fmt: skip
+        broken(call, said_by(error), "a tree", law=ANSWERS.name, look=look_at(error, ANSWERS))
+    for array, was in zip(watched, before, strict=True):
+        if not np.array_equal(array, was):
+            broken(call, "context's statistics were changed", "as they were", law=WRITES.name)
+    return pruned, call
+
+
+def _tree_answers(subject: Subject) -> None:
+    for grown in _all_grown(subject):
+        _after(subject, grown)
+
+
+TREE = Law(
+    "returns-a-tree",
+    "`after` returns a well-formed Tree.",
+    "`treekit.components.pruning.collapse(tree, cut)` makes one; children come after their parents",
+)
+
+
+def _tree(subject: Subject) -> None:
+    for grown in _all_grown(subject):
+        pruned, call = _after(subject, grown)
+        if pruned is not None and (problem := _malformed(pruned, grown.schema)):
+            broken(call, problem, "a tree")
+
+
+def _malformed(tree: Any, schema: Schema) -> str:
+    if not isinstance(tree, Tree):
+        return f"a {type(tree).__name__}"
+    try:
+        check_tree(tree, schema)
+    except ModelError as error:
+        return str(error)
+    return ""
+
+
+def _tree_repeats(subject: Subject) -> None:
+    for grown in _all_grown(subject):
+        (one, call), (other, _) = _after(subject, grown), _after(subject, grown)
+        if isinstance(one, Tree) and isinstance(other, Tree) and (apart := difference(one, other)):
+            broken(f"{call}, twice", apart, "the same tree")
+
+
+SUBTREE = Law(
+    "pruned-tree-is-a-subtree",
+    "A pruned tree asks what the grown tree asked, in its order: nodes are cut off, or replaced by "
+    "one below them.",
+    "what makes the tree: `treekit.components.pruning` has `collapse` and `graft`",
+)
+VALUES = Law(
+    "leaves-keep-their-values",
+    "A leaf of a pruned tree says what that node of the grown tree said.",
+    "`value` of nodes that become leaves (a pruner that smooths them declares this law)",
+)
+
+
+def _pruned(subject: Subject) -> Iterator[tuple[Grown, Tree, str]]:
+    for grown in _all_grown(subject):
+        pruned, call = _after(subject, grown)
+        if isinstance(pruned, Tree) and not _malformed(pruned, grown.schema):
+            yield grown, pruned, call
+
+
+def _subtree(subject: Subject) -> None:
+    for grown, pruned, call in _pruned(subject):
+        if not is_subtree(pruned, grown.tree, values=False):
+            asked = [Split(kind).name for kind in pruned.kind[:5]]
+            broken(call, f"{pruned.n_nodes} nodes, {', '.join(asked)}, ...", "nodes of that tree")
+
+
+def _values(subject: Subject) -> None:
+    for grown, pruned, call in _pruned(subject):
+        nested = is_subtree(pruned, grown.tree, values=False)
+        if nested and not is_subtree(pruned, grown.tree, values=True):
+            leaves = pruned.value[pruned.kind == Split.LEAF]
+            broken(call, f"leaves that say {leaves[:3].tolist()}", "values of that tree's nodes")
+
+
+def _trains(subject: Subject) -> None:
+    for by in subject.trainers:
+        for table in by.tables():
+            trained(by, table)
+            trained(by, table, weighted=True, nominal_splits="multiway", empty_branches=True)
+
+
+def _doubled(subject: Subject) -> None:
+    for by in subject.trainers:
+        doubled(by)
+
+
+def _tree_bounds(subject: Subject) -> None:
+    """Prune a few trees with every setting at its ends."""
+
+    def use(functions: PrunerFunctions) -> None:
+        other = replace(subject, functions=functions)
+        if functions.after is not None:
+            for grown in islice(_all_grown(other), 4, 12, 2):
+                _after(other, grown)
+
+    try_bounds(subject.record, subject.settings, use)
+
+
+AFTER_GATES: tuple[tuple[Law, Test], ...] = (
+    (ANSWERS, _tree_answers),
+    (WRITES, _tree_answers),
+    (TREE, _tree),
+    (REPEATS, _tree_repeats),
+    (SUBTREE, _subtree),
+    (VALUES, _values),
+)
+AFTER_LAWS: tuple[tuple[Law, Test], ...] = (
+    (TRAINS, _trains),
+    (DOUBLING, _doubled),
+    (BOUNDS, _tree_bounds),
+)
+
+
+# ---------------------------------------------------------------- subtree
+
+
+def is_subtree(pruned: Tree, grown: Tree, *, values: bool) -> bool:
+    """Whether `pruned` results from `grown` by cutting nodes off, or raising nodes below them.
+
+    Parameters
+    ----------
+    values : bool
+        Leaves must also say what the nodes said that they stand for: the cut
+        node, or the one raised in its place.
+
+    Notes
+    -----
+    A node stands for a node of `grown` or for one below it that asks the same;
+    its branches then for the branches of that one.  Pairs of nodes are
+    judged once: at most one for each two nodes.
+    """
+    below = [_below(grown, node) for node in range(grown.n_nodes)]
+
+    @cache
+    def stands_for(node: int, own: int) -> bool:
+        if pruned.kind[node] == Split.LEAF:
+            return not values or any(
+                np.allclose(pruned.value[node], grown.value[at], rtol=1e-9, atol=1e-9)
+                for at in below[own]
+            )
+        return any(_as(node, at) for at in below[own])
+
+    def _as(node: int, at: int) -> bool:
+        if not _asks_alike(pruned, node, grown, at):
+            return False
+        first, origin = int(pruned.first_child[node]), int(grown.first_child[at])
+        return all(stands_for(first + b, origin + b) for b in range(int(grown.n_children[at])))
+
+    return stands_for(0, 0)
+
+
+def _below(tree: Tree, node: int) -> list[int]:
+    """A node and all below it, itself first."""
+    found = [node]
+    for at in found:
+        first = int(tree.first_child[at])
+        found += range(first, first + int(tree.n_children[at]))
+    return found
+
+
+def _asks_alike(one: Tree, a: int, other: Tree, b: int) -> bool:
+    for name in ("kind", "feature", "n_children", "missing"):
+        if getattr(one, name)[a] != getattr(other, name)[b]:
+            return False
+    if one.kind[a] == Split.THRESHOLD and one.threshold[a] != other.threshold[b]:
+        return False
+    mine = one.level_branch[one.level_start[a] : one.level_start[a + 1]]
+    return np.array_equal(mine, other.level_branch[other.level_start[b] : other.level_start[b + 1]])
+
+
+# ---------------------------------------------------------------- routing
+
+Ids = npt.NDArray[np.int64]
+
+
+def rows_of_nodes(tree: Tree, dataset: Dataset) -> dict[int, Ids]:
+    """Row numbers by node, whole rows going one way."""
+    columns = tuple(dataset.columns)  # each is asked for at many nodes
+    reached: dict[int, Ids] = {0: np.arange(dataset.n_rows)}
+    for node in range(tree.n_nodes):
+        if tree.kind[node] == Split.LEAF:
+            continue
+        branch = _route_branches(tree, node, columns, reached[node])
+        first = int(tree.first_child[node])
+        for b in range(int(tree.n_children[node])):
+            reached[first + b] = reached[node][branch == b]
+    return reached
+
+
+def _route_branches(tree: Tree, node: int, columns: Any, rows: Ids) -> Ids:
+    """The branch that each of the rows takes at a node."""
+    kind, away = tree.kind[node], int(tree.missing[node])
+    own = np.asarray(columns[tree.feature[node]])[rows]
+    if own.dtype.kind == "i":
+        known = own >= 0
+        if kind == Split.MISSING:
+            return np.asarray(known, np.int64)
+        levels = tree.level_branch[tree.level_start[node] : tree.level_start[node + 1]]
+        branch = np.where(known, levels[np.maximum(own, 0)], -1)
+        return np.asarray(np.where(branch < 0, away, branch), np.int64)
+    value = own.astype(np.float64)
+    if kind == Split.MISSING:
+        return np.asarray(value == value, np.int64)
+    if kind == Split.OBLIQUE:
+        value = np.zeros(len(rows))
+        for term in range(tree.term_start[node], tree.term_start[node + 1]):
+            own = np.asarray(columns[tree.term_feature[term]])[rows].astype(np.float64)
+            value += tree.term_weight[term] * own
+    branch = np.where(value <= tree.threshold[node], 0, 1)
+    return np.asarray(np.where(value == value, branch, away), np.int64)
