@@ -21,8 +21,7 @@ from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import decide, sums
 from treekit.model.tree import Split
-from treekit.rules import measured, rules, training_measures
-from treekit.rules import simplify_thresholds as rounded
+from treekit.rules import measured, rounded, rules, training_measures
 from treekit.rules.language import language
 from treekit.rules.read_edited import read_edited
 from treekit.rules.revise import edits, revised, revision

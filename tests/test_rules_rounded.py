@@ -16,8 +16,7 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelFileError, SettingError, VerificationError
 from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import make_model
-from treekit.rules import parse_rules, rules
-from treekit.rules import simplify_thresholds as rounded
+from treekit.rules import parse_rules, rounded, rules
 from treekit.rules.rule_list import Rounding
 from treekit.rules.wording import numerals
 from treekit.verify.run_rules import run_rules

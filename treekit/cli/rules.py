@@ -158,8 +158,7 @@ def _table(given: dict[str, Any], model: Model, name: str) -> Table:
 
 def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
     from treekit.documents import listing, written
-    from treekit.rules import overlapping_rules, rules_against
-    from treekit.rules import simplify_thresholds as rounded
+    from treekit.rules import overlapping_rules, rounded, rules_against
     from treekit.rules.language import language
     from treekit.verify.report import model_sha256
 

@@ -61,6 +61,13 @@ __all__ = [
 ]
 
 
+LATENCY = (
+    "treekit_request_duration_seconds",
+    "Time from a request's head to the end of its answer.",
+    ("endpoint", "model"),
+)
+ROWS = "treekit_rows", "Rows answered.", ("model", "version")
+
 # ---------------------------------------------------------------- record
 
 Header = tuple[bytes, bytes]
@@ -419,13 +426,6 @@ BOUNDS = (
     30.0,
 )  # fmt: skip
 """Seconds; a request of just so many counts as within."""
-
-LATENCY = (
-    "treekit_request_duration_seconds",
-    "Time from a request's head to the end of its answer.",
-    ("endpoint", "model"),
-)
-ROWS = "treekit_rows", "Rows answered.", ("model", "version")
 
 
 class Seconds:
