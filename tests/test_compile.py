@@ -14,7 +14,7 @@ import pytest
 
 import treekit
 from treekit import splitting
-from treekit.components import classes
+from treekit.components import criteria as classes
 from treekit.grow.compile_splitter import _compiled_find
 from treekit.grow.function_identity import fingerprint
 from treekit.kernels import compile as kept

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import treekit
 from tests.tiers import later
-from treekit.components import classes
+from treekit.components import criteria as classes
 from treekit.components.criteria import friedman, misclassification, poisson, twoing
 from treekit.model.tree import Split
 from treekit.splitting import branch_stats, heavy_enough, scored, threshold_split

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import treekit
+from treekit._moved import MOVED
 
 HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "click"}
 
@@ -87,3 +88,18 @@ def test_a_callable_room_passes_its_arguments_on():
 
 def test_the_version_is_the_distribution_s():
     assert treekit.__version__ == metadata.version("treekit-ml")
+
+
+@pytest.mark.parametrize(("former", "present"), MOVED.items())
+def test_a_former_import_path_works_with_a_warning(former: str, present: str) -> None:
+    code = (
+        "import importlib, warnings\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        f"    old = importlib.import_module({former!r})\n"
+        f"new = importlib.import_module({present!r})\n"
+        "names = [name for name in vars(new) if name[:1] != '_']\n"
+        "assert all(getattr(old, name) is getattr(new, name) for name in names)\n"
+        f"assert any({present!r} in str(one.message) for one in seen), seen\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -28,8 +28,9 @@ from treekit.serve.errors import (
     TooSlowError,
     UnavailableError,
 )
+from treekit.serve.http import oip_routes as oip
 from treekit.serve.http import read_body
-from treekit.serve.http.app import make_app, oip, routes
+from treekit.serve.http.app import make_app, routes
 from treekit.serve.http.oip_routes import Direct
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Batch, Served

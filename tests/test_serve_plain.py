@@ -26,9 +26,9 @@ from treekit.explain import explain
 from treekit.model.builder import Surrogate, build_tree, leaf, rule, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.serve.errors import InvalidRequestError
+from treekit.serve.http import json_routes as plain_rules
 from treekit.serve.http.app import make_app
 from treekit.serve.http.json_routes import Answers
-from treekit.serve.http.json_routes import rules as plain_rules
 from treekit.serve.http.json_rows import Rows, foreign_tensors, read_json
 from treekit.serve.http.openapi import plain_paths
 from treekit.serve.models.repository import Repository

@@ -16,7 +16,10 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from treekit import _moved
 from treekit._version import __version__ as __version__
+
+_moved.install()
 
 if TYPE_CHECKING:
     from treekit.contracts import Criterion as Criterion

@@ -57,7 +57,6 @@ PUBLIC_MODULES = (
     "treekit.model.builder",
     "treekit.plot",
     "treekit.components.pruning",
-    "treekit.components.pruning",
     "treekit.registry",
     "treekit.resampling",
     "treekit.rules",

@@ -156,8 +156,8 @@ FORMS: dict[str, Form] = {
     "text": Form(".txt", "plain text that executes exactly", _text),
     "markdown": Form(".md", "tables for GitHub and other readers of Markdown", _from("markdown")),
     "html": Form(".html", "a page to sort, search, print and sign", _from("html")),
-    "json": Form(".json", "all of the rules, to edit and read back", _from("json")),
-    "csv": Form(".csv", "a line for each rule, for spreadsheets", _from("csv")),
+    "json": Form(".json", "all of the rules, to edit and read back", _from("write_json")),
+    "csv": Form(".csv", "a line for each rule, for spreadsheets", _from("dataframe")),
     "sql": Form(".sql", "a query for each rule, for SQLite", _from("sql", "sql_pieces")),
     "sql-duckdb": Form(".sql", "the same for DuckDB", _from("sql", "sql_pieces", dialect="duckdb")),
     "sql-postgres": Form(
@@ -170,7 +170,7 @@ FORMS: dict[str, Form] = {
         ".pmml", "the trees in PMML 4.4, for engines of models", _from("pmml", "model_pieces")
     ),
     "pmml-rules": Form(
-        ".pmml", "a rule set of PMML 4.4, of classes", _from("pmml_rules", "ruleset_pieces")
+        ".pmml", "a rule set of PMML 4.4, of classes", _from("pmml", "ruleset_pieces")
     ),
 }
 

@@ -47,8 +47,11 @@ PARTS = (
     Part("Records", "treekit.contracts"),
     Part("What a splitter works with", "treekit.splitting"),
     Part("What a node's rows and columns are", "treekit.kernels.records", ("Table", "Rows")),
-    Part("What a pruner works with", "treekit.components.pruning"),
-    Part("How a pruner cuts", "treekit.components.pruning"),
+    Part(
+        "What a pruner works with",
+        "treekit.components.pruning",
+        ("Context", "collapse", "graft", "kept_nodes"),
+    ),
     Part("What an exporter works with", "treekit.exporting"),
     Part("What judges a component", "treekit.testing"),
 )
@@ -172,10 +175,6 @@ def _signature(thing: Any) -> str:
     return f"({', '.join(told)})"
 
 
-if __name__ == "__main__":
-    sys.stdout.write(reference())
-
-
 # ---------------------------------------------------------------- docstrings
 
 _SECTION = re.compile(r"^(\w[^\n]*)\n-{3,}\n", re.MULTILINE)
@@ -274,3 +273,7 @@ def _without_blanks(lines: list[str]) -> list[str]:
     while end and not lines[end - 1].strip():
         end -= 1
     return lines[:end]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
