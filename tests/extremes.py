@@ -182,13 +182,13 @@ def _several(task: str) -> Model:
 
 
 def _hostile_names() -> Model:
-    from tests.test_hostile_names import hostile_model
+    from tests.export.test_all_targets import hostile_model
 
     return hostile_model()
 
 
 def _hostile_numbers() -> Model:
-    from tests.test_hostile_names import HOSTILE
+    from tests.export.test_all_targets import HOSTILE
 
     schema = Schema(
         (*map(Column, HOSTILE), Column("levels", "nominal", HOSTILE)),

@@ -104,7 +104,7 @@ def _weighted_rules() -> Model:
 
 def _hostile_names() -> Model:
     """Use every short hostile text as the name of a column, a level and a class."""
-    from tests.test_hostile_names import HOSTILE
+    from tests.export.test_all_targets import HOSTILE
 
     texts = [text for text in HOSTILE if len(text) < 100]
     names = [text for text in texts if text.strip()]  # a table refuses a blank name

@@ -31,7 +31,7 @@ Labels
 Probabilities and exponentials
     within 4 ulp of the exact link of the margin (see `treekit.model.links`).
 
-`tests/test_import_lightgbm.py` measures them.
+`tests/interop/test_boosting.py` measures them.
 
 LightGBM's trees as node lists: questions, missing values and sets of categories.
 

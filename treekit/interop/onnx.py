@@ -30,7 +30,7 @@ Probabilities
     adding up to the same) are read as votes, within ``T / 2**24``; LOGISTIC and
     SOFTMAX as links of margins.
 
-`tests/test_import_onnx.py` measures them.
+`tests/interop/test_onnx.py` measures them.
 
 treekit's own ONNX graphs, back as models that answer every row as before.
 

@@ -38,7 +38,7 @@ Labels of boosted trees
 Probabilities and exponentials of boosted trees
     within 4 ulp of the exact link of the margin (see `treekit.model.links`).
 
-`tests/test_import_sklearn.py` and `tests/test_import_boosting.py` measure them.
+`tests/interop/test_sklearn.py` and `tests/interop/test_boosting.py` measure them.
 
 One tree of scikit-learn as a `Tree`: renumbered, its thresholds on float32.
 

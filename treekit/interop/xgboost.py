@@ -31,7 +31,7 @@ Rounds
     up to the best one, if training stopped early, as XGBoost's scikit-learn
     estimators do; ``Booster.predict`` takes all: ask for them by ``iterations``.
 
-`tests/test_import_xgboost.py` measures them.
+`tests/interop/test_boosting.py` measures them.
 
 XGBoost's trees as node lists: questions, default branches and sets of categories.
 

@@ -1,0 +1,448 @@
+"""C source compiles without a warning and answers bit for bit as the definition does.
+
+C source of every extreme model, in every form and arithmetic, in few programs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.extremes import EXTREMES, extreme_rows, refused, wanted
+from tests.reference import evaluate
+from tests.reference.artifacts import Compiled, compile_c, compile_together
+from tests.reference.models import chain, mixed_schema, probe_rows, random_model
+from tests.strategies import ALL_KINDS, matrices, models
+from tests.tiers import by_size
+from treekit.data.schema import Column, Schema
+from treekit.errors import ExportError
+from treekit.export.c import c_prefix, export_c
+from treekit.export.c.fast_layouts import hot_trees
+from treekit.export.lowering import Step
+from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
+from treekit.model.concatenated import join, separate
+from treekit.model.derived_features import derive
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import leaf_indices, sums
+from treekit.model.tree import Split
+from treekit.verify.answers import Answers
+
+# ---------------------------------------------------------------- test export c
+
+FORMS = ("if_else", "hybrid", "table")
+SLOW = settings(
+    deadline=None,
+    max_examples=examples(15),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+NAN = float("nan")
+
+
+Rows = list[list[float]]
+
+
+def expected(model: Model, rows: Rows) -> tuple[list[Any], list[list[float]]]:
+    """Labels and numbers by the definition, -1 and nothing where it refuses a row."""
+    schema, labels, out = model.schema, [], []
+    for row in rows:
+        try:
+            answer = evaluate.predict(model, row)
+        except evaluate.Refused:
+            labels.append([-1] * len(schema.outputs) if schema.more else -1)
+            out.append([])
+            continue
+        if schema.task == "regression":
+            labels.append(0)
+            out.append(answer if schema.more else [answer])
+        else:
+            labels.append(answer)
+            out.append(evaluate.probabilities(model, row))
+    return labels, out
+
+
+def assert_each_agrees(
+    cases: Mapping[str, tuple[Model, Rows]],
+    folder: Path,
+    optimise: str = "-O0",
+    forms: Sequence[str] = FORMS,
+) -> None:
+    """Compile all forms of the models in one go, and compare each with the definition."""
+    forms_of = {
+        name: ["table"] if model.missing == "fractional" else forms
+        for name, (model, _) in cases.items()
+    }
+    programs = compile_together(
+        {
+            f"{name}_{form}": (model, {"form": form})
+            for name, (model, _) in cases.items()
+            for form in forms_of[name]
+        },
+        folder,
+        optimise,
+    )
+    for name, (model, rows) in cases.items():
+        if not rows:
+            continue
+        wanted_labels, wanted_out = expected(model, rows)
+        for form in forms_of[name]:
+            labels, out = programs[f"{name}_{form}"].run(rows)
+            out = [[] if np.isnan(row).all() else row for row in out]
+            told = zip(rows, labels, out, wanted_labels, wanted_out, strict=True)
+            for row, *found, label, numbers in told:
+                assert found == [label, numbers], (name, form, row)
+
+
+def assert_all_forms(model: Model, folder: Path, rows: Rows) -> None:
+    assert_each_agrees({"m": (model, rows)}, folder)
+
+
+SCHEMAS = [
+    mixed_schema(classes, dtype=dtype)
+    for dtype in ("float32", "float64")
+    for classes in (("no", "yes"), ("a", "b", "c"), ())
+]
+
+
+@pytest.mark.parametrize(
+    ("seed", "n_splits"), [(0, 15), pytest.param(1, 50, marks=pytest.mark.matrix)]
+)
+def test_all_kinds_of_splits_agree(tmp_path, seed, n_splits):
+    drawn = [random_model(seed, schema, n_splits=n_splits) for schema in SCHEMAS]
+    few = 20 if n_splits < 50 else 60
+    cases = {f"m{n}": (model, probe_rows(model, few)) for n, model in enumerate(drawn)}
+    assert_each_agrees(cases, tmp_path)
+
+
+@pytest.mark.matrix
+@SLOW
+@given(st.data())
+def test_models_of_any_kind_agree(tmp_path_factory, data):
+    """Several models a compilation: starting a compiler is what takes time."""
+    drawn = data.draw(st.lists(models(kinds=ALL_KINDS), min_size=1, max_size=6))
+    cases = {f"m{n}": (model, data.draw(matrices(model)).tolist()) for n, model in enumerate(drawn)}
+    assert_each_agrees(cases, tmp_path_factory.mktemp("any"))
+
+
+@pytest.mark.matrix
+def test_optimised_code_agrees(tmp_path):
+    model = random_model(7, mixed_schema(), n_trees=5, n_splits=40)
+    assert_each_agrees({"m": (model, probe_rows(model))}, tmp_path, "-O2")
+
+
+def test_policies_refuse_rows_as_the_definition_does(tmp_path):
+    cases = {}
+    for missing, unknown in itertools.product(("direction", "error"), ("missing", "error")):
+        model = random_model(
+            5, mixed_schema(), n_trees=1, n_splits=12, missing=missing, unknown=unknown
+        )
+        rows = [[1.0, 0.0, 2.0, 3.0, NAN], [1.0, 0.0, 2.0, 3.0, 0.0], *probe_rows(model)]
+        cases[f"{missing}_{unknown}"] = (model, rows)
+    assert_each_agrees(cases, tmp_path)
+
+
+def test_a_complete_row_passes_a_model_that_refuses_missing_values(tmp_path):
+    schema = Schema((Column("a"), Column("c", "nominal", ("x", "y"))), classes=(0, 1))
+    tree = build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)
+    model = make_model(schema, [tree], missing="error")
+    rows = [[0.0, 1.0], [NAN, 1.0], [0.0, NAN], [0.0, 2.0]]
+    assert compile_c(model, tmp_path).run(rows)[0] == [0, -1, -1, -1]
+
+
+def test_single_leaves_one_class_ties_and_outliers_agree(tmp_path):
+    cases = {"one_class": random_model(0, mixed_schema(("only",)), n_splits=8)}
+    for n_trees, classes in itertools.product((1, 3), (("only",), ("a", "b"), ())):
+        schema = mixed_schema(classes)
+        tree = build_tree(leaf([2.0, 5.0] if len(classes) == 2 else [3.0]), schema)
+        cases[f"{n_trees}_of_{len(classes)}"] = make_model(schema, [tree] * n_trees)
+    schema = mixed_schema(("z", "a", "m"))
+    leaves = [leaf([0, 1, 0]), leaf([0, 0, 1])]
+    cases["ties"] = make_model(schema, [build_tree(leaves[n % 2], schema) for n in range(10)])
+    assert expected(cases["ties"], [[0.0] * 5])[0] == [1]
+    schema = mixed_schema(())
+    trees = [
+        build_tree(threshold(0, 5.0, leaf(1e9), leaf(0.1 * n + 1e-7)), schema) for n in range(20)
+    ]
+    cases["outlier"] = make_model(schema, trees)
+    of = {f"m{name}": (model, probe_rows(model, 10)[::3]) for name, model in cases.items()}
+    assert_each_agrees(of, tmp_path)
+
+
+def test_functions_of_a_chain_are_of_bounded_nesting():
+    source = export_c(chain(900, mixed_schema()), "m", form="if_else")["m.c"].decode()
+    assert max(len(line) - len(line.lstrip()) for line in source.splitlines()) <= 4 * 26
+
+
+@pytest.mark.matrix
+def test_deep_chains_agree(tmp_path):
+    xs = [NAN, *np.arange(-1.0, 902.0, 7.5).tolist()]
+    chains = {f"side_{side}": chain(900, mixed_schema(), side) for side in (0, 1)}
+    rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in xs]
+    assert_each_agrees({name: (model, rows) for name, model in chains.items()}, tmp_path)
+    rows = [[x, 0.0, 0.0, 0.0, 0.0] for x in [NAN, *np.arange(-1.0, 3002.0, 75.0).tolist()]]
+    deep = chain(3000, mixed_schema(()))
+    assert_each_agrees({"deep": (deep, rows)}, tmp_path, forms=["if_else", "hybrid"])
+
+
+@pytest.mark.matrix
+def test_a_thousand_classes_agree(tmp_path):
+    """As nested tests: tests/export/test_c.py has a thousand classes as tables."""
+    model = chain(1000, mixed_schema(tuple(range(1000))))
+    rows = [[float(x), 0.0, 0.0, 0.0, 0.0] for x in range(0, 1000, 71)]
+    assert_each_agrees({"m": (model, rows)}, tmp_path, forms=["if_else", "hybrid"])
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("optimise", ["-O1", "-O2", "-O3"])
+def test_optimisers_find_nothing_to_warn_of_in_models_without_categories(tmp_path, optimise):
+    cases = {}
+    for classes in (("a", "b"), ()):
+        task = "classification" if classes else "regression"
+        schema = Schema((Column("x"),), task=task, classes=classes)
+        for n_splits in (0, 25):
+            model = random_model(1, schema, n_splits=n_splits)
+            cases[f"{task}_{n_splits}"] = (model, [[0.5]])
+    assert_each_agrees(cases, tmp_path, optimise)
+
+
+def test_sets_of_categories_across_words_agree(tmp_path):
+    levels = tuple(f"l{i}" for i in range(200))
+    schema = Schema((Column("c", "nominal", levels),), classes=(0, 1))
+    some = [leaf([1, 3]), leaf([3, 1])]
+    members = [levels[31:33], levels[:1], levels[199:], levels[64:128], levels[::7], levels]
+    trees = [build_tree(subset(0, set_, *some), schema) for set_ in members]
+    trees.append(
+        build_tree(multiway(0, {level: some[i % 2] for i, level in enumerate(levels)}), schema)
+    )
+    rows = [[x] for x in [*map(float, range(-2, 203)), NAN, -0.0, 31.5, 1e18, -1e18, 2.0**32]]
+    assert_all_forms(make_model(schema, trees), tmp_path, rows)
+
+
+def test_auto_writes_small_models_as_tests_few_large_trees_as_both_and_forests_as_tables():
+    small, large, few, many = (
+        random_model(0, mixed_schema(), n_trees, n_splits)
+        for n_trees, n_splits in ((1, 100), (1, 3000), (7, 300), (8, 300))
+    )
+    first = export_c(small, "m")
+    assert b'M_FORM "if_else"' in first["m.h"]
+    assert b"Form: if_else; the model has" in first["m.c"].splitlines()[1]
+    assert b'M_FORM "hybrid"' in export_c(large, "m")["m.h"]
+    assert b'M_FORM "hybrid"' in export_c(few, "m")["m.h"]
+    assert b'M_FORM "table"' in export_c(many, "m")["m.h"]
+    assert b'M_FORM "table"' in export_c(large, "m", arithmetic="integer")["m.h"]
+
+
+def test_the_tests_that_most_training_rows_met_are_nested_first():
+    model = random_model(4, mixed_schema(("a", "b")), n_trees=3, n_splits=200)
+    nodes, roots = join(model.trees)
+    weight = np.random.default_rng(0).integers(1, 9, nodes.n_nodes).astype(float)
+    for node in range(nodes.n_nodes - 1, -1, -1):  # as much as below
+        first, count = nodes.first_child[node], nodes.n_children[node]
+        weight[node] += weight[first : first + count].sum() if count else 0
+    model = replace(model, trees=separate(replace(nodes, weight=weight), roots))
+    derived = derive(model)
+    may = (nodes.kind == Split.THRESHOLD) & (derived.column < 0)
+    for most in (0, 1, 40, 10_000):
+        trees = hot_trees(model.trees, derived, most)
+        ends = np.concatenate([tree.leaf[tree.kind == Step.LEAF] for tree in trees])
+        nested = [tree.n_nodes // 2 for tree in trees]
+        waiting = weight[ends[may[ends]]]
+        assert sum(nested) == most or not len(waiting)
+        chosen = [
+            heaviest(nodes, weight, may, root, max(waiting, default=0)) for root in roots[:-1]
+        ]
+        assert nested == [len(own) for own in chosen]
+        assert len(ends) == sum(nested) + 3
+
+
+def heaviest(nodes, weight, may, root, than):
+    """Nodes that may be asked, and weigh more, as all above them."""
+    if not may[root] or weight[root] <= than:
+        return []
+    first = nodes.first_child[root]
+    below = (heaviest(nodes, weight, may, first + branch, than) for branch in (0, 1))
+    return [root, *itertools.chain(*below)]
+
+
+@pytest.mark.matrix
+def test_a_large_forest_compiles_as_a_table(tmp_path):
+    model = random_model(1, mixed_schema(("a", "b", "c")), n_trees=20, n_splits=700)
+    program, rows = compile_c(model, tmp_path), probe_rows(model)[-40:]
+    assert program.run(rows) == expected(model, rows)
+
+
+def test_names_and_categories_are_found_by_number_and_text(tmp_path):
+    levels = ("red", "gr\u00fcn", "\U0001f427", "", "a", "A", "ab", "\x01", "red ")
+    schema = Schema((Column("x"), Column("c", "nominal", levels)), classes=(10, 20))
+    program = compile_c(make_model(schema, [build_tree(leaf([1, 1]), schema)]), tmp_path)
+    code = program.function("level_code", ctypes.c_int, ctypes.c_int, ctypes.c_char_p)
+    assert [code(1, level.encode()) for level in levels] == list(range(9))
+    assert [code(1, b"re"), code(1, b"zzz"), code(0, b"red"), code(2, b"red"), code(-1, b"a")] == (
+        [-1] * 5
+    )
+    assert code(1, None) == -1
+    label = program.function("class_name", ctypes.c_char_p, ctypes.c_int)
+    assert [label(i) for i in range(-1, 3)] == [None, b"10", b"20", None]
+    feature = program.function("feature_name", ctypes.c_char_p, ctypes.c_int)
+    assert [feature(i) for i in range(-1, 3)] == [None, b"x", b"c", None]
+
+
+def test_outputs_may_be_left_out(tmp_path):
+    model = random_model(2, mixed_schema())
+    program, rows = compile_c(model, tmp_path), probe_rows(model)
+    x = np.array(rows)
+    predict = program.function("predict", ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    assert [predict(row.ctypes.data, None) for row in x] == program.run(rows)[0]
+
+
+@pytest.mark.parametrize("flag", ["-ffast-math", "-ffinite-math-only"])
+def test_compilers_that_break_nan_are_refused(tmp_path, flag):
+    model = random_model(2, mixed_schema())
+    for file, content in export_c(model, "m").items():
+        (tmp_path / file).write_bytes(content)
+    command = ["gcc", "-c", flag, "m.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "ffast-math" in done.stderr
+
+
+def test_file_names_become_prefixes(tmp_path):
+    prefixes = {
+        "adult": "adult",
+        "my-model.v2": "my_model_v2",
+        "模型": "model",
+        "3d": "model_3d",
+        "__x": "x",
+        "int": "int",
+    }
+    assert {name: c_prefix(name) for name in prefixes} == prefixes
+    model = make_model(mixed_schema(), [build_tree(leaf([2, 5]), mixed_schema())])
+    programs = compile_together({name: (model, {}) for name in prefixes}, tmp_path)
+    assert [program.run([[0.0] * 5])[0] for program in programs.values()] == [[1]] * 6
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\nb", "a\\", "a??/", "a/b", "\u202e"])
+def test_file_names_that_no_include_line_can_hold_are_refused(name):
+    with pytest.raises(ExportError, match="#include"):
+        export_c(random_model(2, mixed_schema()), name)
+
+
+def test_integer_keys_leave_no_choice_of_cells():
+    with pytest.raises(ExportError, match="rows are integer keys: leave input out"):
+        export_c(random_model(0, mixed_schema()), "m", arithmetic="integer", input="float")
+
+
+# ---------------------------------------------------------------- test export c extremes
+
+WAYS = {
+    "table": {"form": "table"},
+    "if_else": {"form": "if_else"},
+    "float": {"form": "table", "input": "float"},
+    "float_if_else": {"form": "if_else", "input": "float"},
+    "integer": {"form": "table", "arithmetic": "integer"},
+    "integer_if_else": {"form": "if_else", "arithmetic": "integer"},
+    "hybrid": {"form": "hybrid"},
+    "integer_hybrid": {"form": "hybrid", "arithmetic": "integer"},
+}
+MOST_NODES = 400
+"""Larger models are written as nested tests in one way only: compilers take their time."""
+
+
+def refusal(model: Model, way: str) -> str | None:
+    """A word of the reason for which a model has no such source."""
+    if model.missing == "fractional" and way.endswith(("if_else", "hybrid")):
+        return "rows divide"
+    if model.schema.dtype == "float64" and "float" in way:
+        return "would round"
+    sums_of_columns = any(
+        (np.diff(tree.term_start) > 1).any() or (tree.term_weight != 1.0).any()
+        for tree in model.trees
+    )
+    return "oblique" if sums_of_columns and "integer" in way else None
+
+
+def sources(names: Sequence[str], each: int) -> Iterator[tuple[str, str, str]]:
+    """File, model and way of every source: each model as a table and in `each` ways by turns."""
+    others = [way for way in WAYS if way != "table"]
+    for number, name in enumerate(names):
+        model = EXTREMES[name]()
+        by_turns = (others * 2)[number % len(others) :][:each]
+        for way in ("table", *by_turns):
+            large = model.n_nodes > MOST_NODES and way.endswith(("_if_else", "hybrid"))
+            if refusal(model, way) is None and not large:
+                yield f"m{number}_{way}", name, way
+
+
+FEW = (
+    *("one_leaf", "one_class", "vanishing", "several_labels", "several_numbers", "oblique"),
+    *("surrogates", "fractional", "costs", "refuses_both", "boosted_four", "boosted_each"),
+    *("linked_means", "float32_extremes"),
+)
+"""One of each kind."""
+
+
+# Groups, as starting compilers takes time, and those of one group would start many.
+@pytest.mark.parametrize(
+    ("names", "each"),
+    [
+        pytest.param(FEW, 3, id="few"),
+        *(
+            pytest.param(tuple(EXTREMES)[k::4], 7, id=f"all {k}", marks=pytest.mark.matrix)
+            for k in range(4)
+        ),
+    ],
+)
+def test_extreme_models_give_their_bits_and_leaves_in_every_way(names, each, tmp_path):
+    named = list(sources(names, each))
+    programs = compile_together(
+        {file: (EXTREMES[name](), WAYS[way]) for file, name, way in named}, tmp_path
+    )
+    assert {name for _, name, way in named if way == "table"} == set(names)
+    rows_of = {name: extreme_rows(EXTREMES[name]()) for name in names}
+    wanted_of = {name: wanted(EXTREMES[name](), rows) for name, rows in rows_of.items()}
+    for file, name, way in named:
+        gives_its_bits(programs[file], rows_of[name], wanted_of[name], f"{name}, {way}")
+        tells_its_leaves(programs[file], rows_of[name][::9], f"{name}, {way}")
+
+
+def gives_its_bits(program: Compiled, rows: np.ndarray, answers: Answers, what: str) -> None:
+    gone = refused(program.model, rows)
+    labels, out = program.answers(rows)
+    assert np.array_equal(labels, answers.label[:, : labels.shape[1]]), what
+    if program.number == np.float64:
+        bits = out[~gone].view(np.int64) == answers.number[~gone].view(np.int64)
+        assert bits.all(), what
+    else:
+        assert np.array_equal(out[~gone], sums(program.model, rows[~gone])), what
+    assert (out[gone] == -77).all(), what
+
+
+def tells_its_leaves(program: Compiled, rows: np.ndarray, what: str) -> None:
+    model = program.model
+    if model.missing == "fractional":
+        with pytest.raises(AttributeError):
+            program.leaves(rows)
+        return
+    gone = refused(model, rows)
+    told = program.leaves(rows)
+    assert np.array_equal(told[~gone], leaf_indices(model, rows[~gone])), what
+    assert (told[gone] == -1).all(), what
+
+
+@pytest.mark.parametrize("name", by_size(EXTREMES))
+def test_what_a_source_cannot_hold_is_refused_by_its_reason(name):
+    for way, chosen in WAYS.items():
+        reason = refusal(EXTREMES[name](), way)
+        if reason:
+            with pytest.raises(ExportError, match=reason):
+                export_c(EXTREMES[name](), "m", **chosen)

@@ -1,0 +1,440 @@
+"""C source on other compilers and processors, without floating point, and what it says it takes.
+
+Numbers of generated C are read as C reads them, or not at all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.extremes import EXTREMES, extreme_rows, refused, wanted
+from tests.reference.artifacts import STRICT, compile_together
+from tests.runtimes import need
+from treekit.data.schema import Column, Schema
+from treekit.errors import VerificationError
+from treekit.export import export
+from treekit.export.c import answers as c_answers
+from treekit.export.c import export_c
+from treekit.export.c import fast_layouts as heaps
+from treekit.export.c import layouts as c_packed
+from treekit.export.c import layouts as packed
+from treekit.export.c.tables import ROW, c_table, hex_table, text_table
+from treekit.model.model import Model
+from treekit.verify import run_c
+from treekit.verify.answers import differing
+from treekit.verify.read_c import of_literals, tables_in
+from treekit.verify.runtime import Job
+
+# ---------------------------------------------------------------- test c machines
+
+EVERY_WARNING = [*STRICT, "-Wshadow"]
+WAYS = {
+    "table": {"form": "table"},
+    "if_else": {"form": "if_else"},
+    "integer": {"form": "table", "arithmetic": "integer"},
+    "integer_if_else": {"form": "if_else", "arithmetic": "integer"},
+    "float": {"form": "table", "input": "float"},
+    "hybrid": {"form": "hybrid"},
+    "integer_hybrid": {"form": "hybrid", "arithmetic": "integer"},
+}
+# Every helper and every part of a source is in one of them.
+VARIED = ("mixed", "surrogates", "several_labels", "refuses_both", "costs", "wide_numbers")
+LINKS = ("boosted_four", "boosted_share", "linked_means")
+"""One model of each link, of margins and of means, of both types of numbers."""
+
+
+def has_form(model: Model, way: str) -> bool:
+    if model.missing == "fractional" and way.endswith(("if_else", "hybrid")):
+        return False
+    if way == "float" and model.schema.dtype == "float64":
+        return False
+    return "integer" not in way or not any(len(tree.term_weight) for tree in model.trees)
+
+
+def written(folder: Path, ways: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
+    """Stems of the sources of some extreme models in some ways, which ``all.c`` has, too."""
+    stems = []
+    for name in names:
+        model = EXTREMES[name]()
+        for way in ways:
+            if has_form(model, way):
+                stems.append(f"{name}_{way}")
+                for file, content in export_c(model, stems[-1], **WAYS[way]).items():
+                    (folder / file).write_bytes(content)
+    with (folder / "all.c").open("a") as together:
+        together.writelines(f'#include "{stem}.c"\n' for stem in stems)
+    return stems
+
+
+def compiles(folder: Path, *command: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param("gcc", marks=pytest.mark.matrix),
+        pytest.param("clang", marks=pytest.mark.system),
+    ],
+)
+def test_no_compiler_warns_of_anything(tmp_path, compiler):
+    need(compiler)
+    written(tmp_path, tuple(WAYS), ("mixed", "surrogates", "several_labels"))
+    some = ("refuses_both", "costs", "wide_numbers", "oblique", "fractional", *LINKS)
+    written(tmp_path, ("table", "hybrid", "integer_if_else"), some)
+    compiles(tmp_path, compiler, *EVERY_WARNING, "-O2", "-c", "all.c")
+    for standard in ("c11", "c17"):
+        compiles(
+            tmp_path, compiler, f"-std={standard}", *EVERY_WARNING[1:], "-fsyntax-only", "all.c"
+        )
+
+
+@pytest.mark.system
+def test_the_header_serves_c_plus_plus(tmp_path):
+    need("clang")
+    stems = written(tmp_path, ("table", "integer"), ("mixed", "several_labels"))
+    text = "".join(f'#include "{stem}.h"\n' for stem in stems)
+    (tmp_path / "main.cpp").write_text(
+        f"{text}int main() {{ return mixed_table_predict(nullptr, nullptr); }}\n"
+    )
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-c"]
+    compiles(tmp_path, "clang", "-x", "c++", *flags, "main.cpp")
+    names = subprocess.run(
+        ["nm", "main.o"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "U mixed_table_predict\n" in names.stdout
+
+
+def answers_on(runtime: str, model: Model, folder: Path, rows: np.ndarray, **settings: str) -> None:
+    """Run a source as verify does, and compare each bit."""
+    (found,) = [one for one in run_c.C_RUNTIMES if one.name == runtime]
+    assert found.lacking(folder) == ""
+    export(model, "c", folder / "m.c", **settings)
+    (folder / "job").mkdir()
+    answers, gone = wanted(model, rows), refused(model, rows)
+    modes = []
+    for mode, given in found.run(Job(folder / "m.c", model.schema, folder / "job"), rows):
+        modes.append(mode)
+        assert len(differing(answers, given)) == 0, mode
+        assert ((given.label[:, 0] == -1) == gone).all()
+    assert modes == ["single", "batch"]
+
+
+EMULATED = {
+    "qemu-arm": "arm-linux-gnueabi-gcc",
+    "qemu-aarch64": "aarch64-linux-gnu-gcc",
+    "qemu-s390x": "s390x-linux-gnu-gcc",
+}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("runtime", EMULATED)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("mixed", "table"),
+        ("mixed64", "integer"),
+        ("refuses_both", "integer"),
+        ("oblique", "hybrid"),
+    ],
+)
+def test_other_processors_give_the_same_bits(runtime, name, way, tmp_path):
+    """An ARM without floating point, a 64-bit one, and one of the other byte order."""
+    need(runtime, EMULATED[runtime])
+    model = EXTREMES[name]()
+    answers_on(runtime, model, tmp_path, extreme_rows(model, most=60), **WAYS[way])
+
+
+FUSED = re.compile(r"\bv?f?n?m(add|sub|la|ls|adb|sdb|adbr|sdbr)\w*\b")
+"""Instructions that multiply and add, and round once, of the processors below."""
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [
+        pytest.param("gcc", ["-mfma"], marks=pytest.mark.matrix),
+        pytest.param("clang", ["-mfma"], marks=pytest.mark.system),
+        pytest.param("aarch64-linux-gnu-gcc", [], marks=pytest.mark.system),
+        pytest.param("s390x-linux-gnu-gcc", [], marks=pytest.mark.system),
+    ],
+)
+def test_no_compiler_fuses_what_links_multiply_and_add(compiler, flags, tmp_path):
+    """They do so by default where no ISO standard is asked for; fused sums round once less."""
+    need(compiler)
+    if flags and not here("x86_64"):
+        flags = []
+    fusing = [compiler, "-std=gnu99", "-O3", "-ffp-contract=fast", *flags, "-S"]
+    (tmp_path / "sum.c").write_text("double f(double a, double b, double c) { return a * b + c; }")
+    compiles(tmp_path, *fusing, "sum.c")
+    assert FUSED.search((tmp_path / "sum.s").read_text())
+    written(tmp_path, ("table",), LINKS)
+    compiles(tmp_path, *fusing, "all.c")
+    assert not FUSED.search((tmp_path / "all.s").read_text())
+
+
+def here(processor: str) -> bool:
+    """Whether programs of this machine's gcc run on such a processor."""
+    told = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True)
+    return bool(re.match(processor, told.stdout))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("runtime", ["clang", *EMULATED])
+def test_links_give_the_same_bits_on_every_processor(runtime, tmp_path):
+    need(*([runtime, EMULATED[runtime]] if runtime in EMULATED else [runtime]))
+    model = EXTREMES["boosted_four"]()
+    answers_on(runtime, model, tmp_path, extreme_rows(model, most=60))
+
+
+@pytest.mark.system
+def test_integer_arithmetic_has_no_floating_point_at_all(tmp_path):
+    """Compilers refuse to touch a floating point register, and soft-float calls no helper."""
+    need("arm-linux-gnueabi-gcc")
+    written(tmp_path, ("integer", "integer_if_else", "integer_hybrid"), ("mixed", "surrogates"))
+    others = (*VARIED[2:], "mixed64", "fractional", "fractional_numbers", *LINKS)
+    written(tmp_path, ("integer",), others)
+    if here("x86_64|aarch64"):
+        compiles(tmp_path, "gcc", *EVERY_WARNING, "-O2", "-mgeneral-regs-only", "-c", "all.c")
+    compiles(tmp_path, "arm-linux-gnueabi-gcc", *EVERY_WARNING, "-O2", "-c", "all.c")
+    told = subprocess.run(
+        ["nm", "--undefined-only", "all.o"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    called = set(re.findall(r"U (\S+)", told.stdout))
+    assert called <= {"__aeabi_lmul", "memset", "memcpy", "__aeabi_unwind_cpp_pr0"}
+    assert not re.search("float|double", without_comments((tmp_path / "all.c").parent))
+
+
+def without_comments(folder: Path) -> str:
+    text = "".join(path.read_text() for path in folder.glob("*_integer*.[ch]"))
+    return re.sub(r'"[^"\n]*"', "", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("mixed", "oblique", "fractional"),
+        pytest.param((*VARIED[1:], "thousand_classes"), marks=pytest.mark.matrix),
+    ],
+    ids=["few", "others"],
+)
+def test_the_bytes_of_the_tables_are_those_of_the_object(names, tmp_path):
+    sources = {
+        f"{name}_{way}": (EXTREMES[name](), WAYS[way])
+        for name in names
+        for way in (
+            ("table", "if_else", "integer", "hybrid") if name != "thousand_classes" else ("table",)
+        )
+        if has_form(EXTREMES[name](), way)
+    }
+    programs = compile_together(sources, tmp_path)
+    library = next(iter(programs.values())).library._name
+    command = ["nm", "-S", "--defined-only", library]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    sizes = {name: int(size, 16) for size, name in re.findall(r"\w+ (\w+) r (\w+)\n", told)}
+    for stem, program in programs.items():
+        stated = macro((tmp_path / f"{stem}.h").read_text(), "TABLE_BYTES")
+        assert program.function("bytes", ctypes.c_size_t)() == stated
+        others = re.compile(f"{stem}_(level_starts|level_codes|\\w+_names|level_texts)")
+        own = {name: size for name, size in sizes.items() if name.startswith(f"{stem}_")}
+        assert sum(size for name, size in own.items() if not others.fullmatch(name)) == stated, stem
+
+
+def macro(header: str, name: str) -> int:
+    return int(re.search(rf"^#define \w+?_{name} ([0-9]+)", header, re.MULTILINE)[1])
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param("gcc", marks=pytest.mark.matrix),
+        pytest.param("arm-linux-gnueabi-gcc", marks=pytest.mark.system),
+        pytest.param("s390x-linux-gnu-gcc", marks=pytest.mark.system),
+    ],
+)
+def test_the_stack_is_no_deeper_than_the_header_says(compiler, tmp_path):
+    need(compiler)
+    stems = written(
+        tmp_path, ("table", "if_else", "integer", "hybrid"), ("mixed", "fractional", "boosted_two")
+    )
+    stems += written(tmp_path, ("table", "hybrid"), ("oblique",))
+    stems += written(tmp_path, ("table", "integer"), ("thousand_classes",))
+    stems += written(tmp_path, ("if_else",), ("deep_right",))
+    for stem in stems:
+        compiles(tmp_path, compiler, "-std=c99", "-O2", "-fstack-usage", "-c", f"{stem}.c")
+        header = (tmp_path / f"{stem}.h").read_text()
+        frames = {}
+        for line in (tmp_path / f"{stem}.su").read_text().splitlines():
+            place, size, kind = line.split("\t")
+            assert kind == "static"
+            frames[place.rpartition(":")[2].removeprefix(f"{stem}_")] = int(size)
+        batch = frames.pop("predict_batch")
+        blocks = batch > macro(header, "STACK_BYTES")
+        nested = longest_chain((tmp_path / f"{stem}.c").read_text(), stem, frames)
+        once = nested + sum(
+            size
+            for name, size in frames.items()
+            if name not in ("predict", "leaf") and not name.startswith("tree_")
+        )
+        deepest = once + max(frames["predict"], frames.get("leaf", 0))
+        assert deepest <= macro(header, "STACK_BYTES"), stem
+        assert batch + once <= macro(header, "BATCH_STACK_BYTES"), (stem, blocks)
+
+
+def longest_chain(source: str, stem: str, frames: dict[str, int]) -> int:
+    """Bytes of the longest chain of functions of nested tests, of which the called come first."""
+    bodies = re.findall(rf"^\w+ static int32_t {stem}_(tree_\w+)\(.*?^}}", source, re.M | re.S)
+    texts = re.split(rf"^\w+ static int32_t {stem}_tree_\w+\(", source, flags=re.M)[1:]
+    taken: dict[str, int] = {}
+    for name, text in zip(bodies, texts, strict=True):
+        calls = re.findall(rf"return {stem}_(tree_\w+)\(x\);", text.split("\n}\n")[0])
+        # Compilers may leave out a function, or copy it into the one that calls it.
+        taken[name] = frames.get(name, 0) + max((taken[call] for call in calls), default=0)
+    return max(taken.values(), default=0)
+
+
+def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):
+    for module in (c_packed, c_answers):
+        monkeypatch.setattr(module, "MANY", 3)
+    monkeypatch.setattr(packed, "GROUP", 5)
+    monkeypatch.setattr(heaps, "_MANY", 0)  # complete trees are small
+    names = ("mixed", "mixed64_numbers", "many_levels_in_two", "fractional", "boosted_two")
+    programs = compile_together(
+        {name: (EXTREMES[name](), {"form": "table"}) for name in names}, tmp_path
+    )
+    for name, program in programs.items():
+        source = (tmp_path / f"{name}.c").read_text()
+        assert "[2049] = {" in source
+        assert "??" not in source
+        rows = extreme_rows(program.model)
+        labels, out = program.answers(rows)
+        answers = wanted(program.model, rows)
+        assert np.array_equal(labels, answers.label[:, : labels.shape[1]])
+        assert np.array_equal(out, answers.number)
+        assert program.function("bytes", ctypes.c_size_t)() == macro(
+            (tmp_path / f"{name}.h").read_text(), "TABLE_BYTES"
+        )
+
+
+# ---------------------------------------------------------------- test c numbers
+
+
+def source_of(table):
+    """A table as the templates write it."""
+    rows = [table.numbers] if isinstance(table.numbers, str) else list(table.numbers)
+    content = "\n".join(rows)
+    return f"static const {table.type} m_{table.name}{table.shape} = {{\n{content}\n}};\n"
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [np.array([0], np.uint8), np.arange(-300, 300, dtype=np.int16), np.array([2**31 - 1] * 9)],
+    ids=["one", "some", "large"],
+)
+def test_decimals_are_read(numbers):
+    assert np.array_equal(tables_in(source_of(c_table("t", numbers)), "m")["t"], numbers)
+
+
+def test_words_are_read():
+    words = np.random.default_rng(3).integers(0, 2**64 - 1, 31, dtype=np.uint64)
+    assert np.array_equal(tables_in(source_of(hex_table("t", words)), "m")["t"], words)
+
+
+@pytest.mark.parametrize("size", [1, 32, ROW, ROW + 1, 3 * ROW - 5])
+def test_texts_are_read_whatever_their_bytes(size):
+    octets = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    read = tables_in(source_of(text_table("t", octets)), "m")["t"]
+    assert np.array_equal(read, octets)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "uint8_t m_t[1] = {\n061\n}",
+        "uint8_t m_t[1] = {\n256\n}",
+        "uint8_t m_t[1] = {\n-1\n}",
+        "int8_t m_t[1] = {\n-129\n}",
+        "int8_t m_t[1] = {\n-0\n}",
+        "uint8_t m_t[1] = {\n1u\n}",
+        "uint8_t m_t[1] = {\n1.5\n}",
+        "uint8_t m_t[1] = {\n1e1\n}",
+        "uint8_t m_t[1] = {\n\n}",
+        "uint8_t m_t[1] = {\n1,\n}",
+        "uint8_t m_t[2] = {\n1 2\n}",
+        "uint8_t m_t[3] = {\n1, 2\n}",
+        "uint8_t m_t[02] = {\n1, 2\n}",
+        "uint64_t m_t[1] = {\n9999999999999999999\n}",
+        "uint32_t m_t[1] = {\n0x0000000000000001\n}",
+        "uint64_t m_t[1] = {\n0x000000000000001\n}",
+        "uint64_t m_t[1] = {\n0x00000000,0000001\n}",
+        "uint64_t m_t[2] = {\n0x0000000000000001, 1\n}",
+        'uint8_t m_t[1][2049] = {\n"a"\n}',
+        'unsigned char m_t[1][2048] = {\n"a"\n}',
+        'unsigned char m_t[2][2049] = {\n"a"\n}',
+        'unsigned char m_t[1] = {\n"a"\n}',
+        'unsigned char m_t[1][2049] = {\n"\\400"\n}',
+        'unsigned char m_t[1][2049] = {\n"\\x41"\n}',
+        'unsigned char m_t[1][2049] = {\n"??/"\n}',
+        'unsigned char m_t[1][2049] = {\n"a" "b"\n}',
+        'unsigned char m_t[1][2049] = {\nu"a"\n}',
+        'unsigned char m_t[2][2049] = {\n"a",\n"b"\n}',
+        "unsigned char m_t[1][2049] = {\n1\n}",
+    ],
+)
+def test_what_treekit_does_not_write_is_refused(table):
+    source = f"static const {table};\n"
+    with suppress(VerificationError):
+        assert tables_in(source, "m") == {}  # it is not even a table
+
+
+def test_a_table_counts_once():
+    table = source_of(c_table("t", np.arange(3)))
+    with pytest.raises(VerificationError, match="two tables 't'"):
+        tables_in(table + table, "m")
+
+
+SINGLE = Schema((Column("x"),), classes=("no", "yes"))
+
+
+def test_thresholds_are_of_the_type_of_cells():
+    schema = Schema((Column("x"),), classes=("no", "yes"), dtype="float64")
+    assert of_literals(["2.5", "-1e-07", "1e300"], "double", schema).tolist() == [
+        2.5,
+        -1e-07,
+        1e300,
+    ]
+    assert of_literals(["0xc004000000000000u /* 2.5 */"], "uint64_t", schema).tolist() == [2.5]
+    assert float(np.float32(of_literals(["2.5f"], "float", SINGLE)[0])) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("literals", "cell"),
+    [
+        (["2.5f", "2.51"], "float"),
+        (["2.5", "2.5f"], "double"),
+        (["2"], "double"),
+        (["02.5"], "double"),
+        (["2.5.5"], "double"),
+        (["2.5"], "long"),
+        (["1e999"], "double"),
+        (["1e39f"], "float"),
+        (["0xc0200000u /* 2.5 */"], "double"),
+        (["0xc020000u /* 2.5 */"], "uint32_t"),
+        (["2.5"], "uint32_t"),
+    ],
+)
+def test_thresholds_that_treekit_does_not_write_are_refused(literals, cell):
+    with pytest.raises(VerificationError, match="thresholds"):
+        of_literals(literals, cell, SINGLE)

@@ -1,0 +1,736 @@
+"""JavaScript, Java, Rust and Go, and any language that is a folder: equal to the last bit.
+
+A language that treekit does not know is a folder: exported, run and verified, no Python.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import treekit
+from tests.export.test_all_targets import MODEL as HOSTILE_MODEL
+from tests.export.test_all_targets import tame_model
+from tests.extremes import EXTREMES, extreme_rows, wanted
+from tests.reference.encode import level_of
+from tests.reference.models import chain, mixed_schema, random_model
+from tests.runtimes import need
+from treekit import registry
+from treekit.cli import main
+from treekit.data.schema import Column, Schema, level_text
+from treekit.errors import (
+    ExportError,
+    PluginError,
+    SettingError,
+    TreekitWarning,
+    VerificationError,
+)
+from treekit.export.languages import languages, read_profile
+from treekit.export.literals import Limits, Tables
+from treekit.export.lowering import Step, lower
+from treekit.export.nested_tests import nested
+from treekit.export.render import shipped_folders
+from treekit.model.builder import build_tree, leaf, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import leaf_indices
+from treekit.testing import check_exporter
+from treekit.verify.answers import differing
+from treekit.verify.run_language import Program
+
+# ---------------------------------------------------------------- test languages
+
+RUNTIMES = {"javascript": ("node",), "java": ("javac",), "rust": ("rustc",), "go": ("go",)}
+SHIPPED = {exporter.name: exporter for exporter in languages(shipped_folders()[0])}
+CHECKS = {
+    "go": (["gofmt", "-l", "."], ["go", "vet", "./m{}"]),
+    "java": (["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/m{0}.java"],),
+}
+"""What more the tools of a language have to say, of some artifacts: no word, or a test fails."""
+SOME = range(0, 60, 7)
+
+
+def boosted(link: str, classes: tuple[str, ...], combine: str = "sum") -> Model:
+    """Six small trees whose values add up, of margins or of numbers, and a link."""
+    schema, rng, trees = mixed_schema(classes), np.random.default_rng(len(link)), []
+    for _ in range(6):
+        values = rng.normal(size=(3, schema.n_values)) * (4 if classes else 300)
+        if len(classes) == 2:
+            values[:, 0] = 0.0
+        first, second, third = (leaf(row.tolist() if classes else row[0]) for row in values)
+        node = threshold(
+            "size",
+            float(np.float32(rng.normal())),
+            first,
+            subset("colour", ["red"], second, third),
+        )
+        trees.append(build_tree(node, schema, margins=True))
+    return make_model(schema, trees, combine=combine, link=link)
+
+
+def models() -> Iterator[tuple[str, Model, str]]:
+    """Every extreme model in the form that suits it, and some in both."""
+    for number, (name, make) in enumerate(EXTREMES.items()):
+        yield name, make(), "auto"
+        if number % 8 == 0 or name in ("oblique", "surrogates", "mixed", "many_levels_in_two"):
+            yield f"{name}, as tables", make(), "table"
+    for link in ("softmax", "sigmoid"):
+        for classes in (("a", "b"), ("a", "b", "c")):
+            yield f"{link} of {len(classes)}", boosted(link, classes), "auto"
+    for link in ("identity", "exp", "sigmoid"):
+        yield f"{link} of sums", boosted(link, ()), "auto"
+        yield f"{link} of means", boosted(link, (), "mean"), "auto"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("language", SHIPPED)
+def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
+    need(*RUNTIMES[language])
+    exporter, cases = SHIPPED[language], list(models())
+    (tmp_path / "program").mkdir()
+    paths = [
+        treekit.export(model, exporter, tmp_path / f"m{number}", form=form)[0]
+        for number, (_, model, form) in enumerate(cases)
+    ]
+    schemas = [model.schema for _, model, _ in cases]
+    program = Program(exporter.export, paths, schemas, tmp_path / "program")
+    rows = [extreme_rows(model, most=400) for _, model, _ in cases]
+    for (name, model, _), own, told in zip(cases, rows, program.answers(rows), strict=True):
+        assert not len(differing(wanted(model, own), told)), name
+    for *command, files in CHECKS.get(language, ()):
+        asked = [*command, *dict.fromkeys(map(files.format, SOME))]
+        done = subprocess.run(asked, cwd=program.folder, check=False, capture_output=True)
+        assert (done.returncode, done.stdout) == (0, b""), (done.stdout + done.stderr)[:2000]
+    if language == "rust":
+        modules = "".join(f"pub mod m{number};\n" for number in range(len(cases)))
+        alone = "#![no_std]\n#![forbid(unsafe_code)]\n#![deny(warnings)]\n" + modules
+        (program.folder / "alone.rs").write_text(alone, encoding="utf-8")
+        command = ["rustc", "--edition", "2021", "--crate-type=lib", "--emit=metadata", "alone.rs"]
+        subprocess.run(command, cwd=program.folder, check=True)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("language", SHIPPED)
+@pytest.mark.parametrize("form", ["table", "if_else"])
+def test_hostile_names_are_ascii_text_and_change_nothing_else(language, form):
+    exporter = SHIPPED[language]
+    hostile, tame = (
+        next(iter(exporter.export(model, "m", form=form).values())).decode("ascii")
+        for model in (HOSTILE_MODEL, tame_model())
+    )
+    assert set(hostile) <= {"\n", "\t", *map(chr, range(32, 127))}
+    assert hostile != tame
+    assert without_names(hostile) == without_names(tame)
+
+
+def without_names(source: str) -> str:
+    """Source without literals, identifiers of columns, lengths of texts, and orders of levels."""
+    source = re.sub(r'"(\\.|[^"\\\n])*"', "S", source)
+    source = re.sub(r"\b(in|IN)_\w+", "C", source)
+    source = re.sub(r"(S,?\s*)+", "S ", source)
+    source = re.sub(r"texts\(new int\[\] \{[^}]*\}", "T", source)
+    return re.sub(r"(LEVEL_ORDER[^=]*= [^;]*);", "O", source)
+
+
+def test_what_a_language_s_limits_forbid_is_refused_by_name(tmp_path):
+    java, deep = SHIPPED["java"], chain(3000, mixed_schema())
+    with pytest.raises(ExportError, match=r"writes up to 4000 nodes.*the model has 6001"):
+        java.export(deep, "m", form="if_else")
+    with pytest.raises(ExportError, match=r"'a-b\.java'.*call it 'a_b\.java'"):
+        java.export(deep, "a-b")
+    with pytest.raises(ExportError, match=r"call it 'class_\.java'"):
+        java.export(deep, "class")
+    for package in ("com..x", "1x", "com.x;", "a b", "com.int"):
+        with pytest.raises(ExportError, match="package="):
+            java.export(deep, "m", package=package)
+    assert b"\npackage com.example;\n" in java.export(deep, "m", package="com.example")["m.java"]
+    assert b"\npackage type_\n" in SHIPPED["go"].export(deep, "type")["type.go"]
+    narrow = replace(java.export.profile.literals.limits, table_bytes=10_000)
+    tables = Tables(replace(java.export.profile.literals, limits=narrow))
+    with pytest.raises(ExportError, match="more than the 10000 bytes that this target compiles"):
+        tables(np.zeros(2000))
+
+
+def test_large_tables_are_text_of_their_bytes_and_small_ones_are_numbers():
+    language = replace(
+        SHIPPED["go"].export.profile.literals, limits=Limits(elements=100, literal=96)
+    )
+    few, many = Tables(language), Tables(language)
+    assert few(np.arange(70)).form == "elements"
+    numbers = {
+        "f64": np.linspace(-1, 1, 80) * 5e-324 + 0.1,
+        "i32": np.arange(-40, 40) * 2**24,
+        "i64": np.arange(-40, 40) * 2**40,
+        "u32": np.arange(80) * 2**25,
+    }
+    arrays = [many(values, kind) for kind, values in numbers.items()]
+    for array, (kind, values) in zip(arrays, numbers.items(), strict=True):
+        assert array.form == "packed"
+        assert all(len(piece) <= 98 for piece in array.packed)
+        content = b"".join(base64.b64decode(piece[1:-1]) for piece in array.packed)
+        read = np.frombuffer(content, dtype=f"<{kind[0]}{int(kind[1:]) // 8}")
+        assert read.tolist() == values.tolist()
+        assert len(base64.b64decode(array.packed[0][1:-1])) == array.each * int(kind[1:]) // 8
+
+
+def test_functions_of_nested_tests_keep_within_depth_and_size():
+    model = random_model(3, mixed_schema(), n_trees=1, n_splits=300)
+    (tree,) = lower(model)
+    for deepest, most in ((16, 20), (3, None), (1000, 7)):
+        functions = nested(tree, deepest, most)
+        tests = [[line for line in lines if line.op == "test"] for lines in functions]
+        assert sum(map(len, tests)) == np.count_nonzero(tree.kind != Step.LEAF)
+        assert max(map(len, tests)) <= (most or tree.n_nodes)
+        assert max(line.depth for lines in functions for line in lines) <= deepest
+        called = [line.at for lines in functions for line in lines if line.op == "call"]
+        assert sorted(called) == list(range(1, len(functions)))
+
+
+@pytest.mark.matrix
+def test_the_laws_of_exporters_hold():
+    need("node")
+    check_exporter("javascript")
+
+
+NAMED_ROWS = """\
+import * as m from "./m.mjs";
+import { readFileSync } from "node:fs";
+for (const cell of JSON.parse(readFileSync(0, "utf8"))) {
+  console.log(m.predict({ size: 0, cp: cell }), m.predict(new Map([["cp", cell]])));
+  console.log(m.levelCode(1, cell));
+}
+for (const row of [{ cp: null }, { cp: undefined }, { cp: NaN }, {}, [0, null], [0, undefined]]) {
+  console.log(m.predict(row));
+}
+m.levels[1].forEach((text, code) => console.log(m.predict([0, code]), m.predict([0, text])));
+const refused = [{ size: true }, { size: "1" }, { age: 1 }, [0], [0, true], [0, {}], "ab", 4, null];
+for (const row of refused) {
+  try {
+    console.log(m.predict(row));
+  } catch (error) {
+    console.log(error.constructor.name);
+  }
+}
+"""
+
+
+@pytest.mark.matrix
+def test_a_number_in_a_row_with_names_is_a_category_and_in_an_array_a_code(tmp_path):
+    need("node")
+    cells = [*(4, 4.0, 1, 0, -0.0, -3, 2.5, 0.1, 1e-4, 1.5e-5, -1e-7, 1e-10, 5e-324, 1e16, 1e21)]
+    cells += [2.0**70, 1.7976931348623157e308, 123456.789, True, False]
+    # Levels in an order in which no code is the category of that number.
+    levels = list(dict.fromkeys(str(level_text(cell)) for cell in cells))
+    levels = [*levels, "2", "3", "null", "undefined", "NaN"]
+    schema = Schema((Column("size"), Column("cp", "nominal", tuple(levels))), task="regression")
+    node = leaf(-1.0)
+    for code, level in enumerate(levels):
+        node = subset("cp", [level], leaf(float(code)), node)
+    (tmp_path / "main.mjs").write_text(NAMED_ROWS, encoding="utf-8")
+    model = make_model(schema, [build_tree(node, schema)])
+    treekit.export(model, "javascript", tmp_path / "m.mjs")
+    asked = [*cells, 5, 7.5, 1e300, "4", "True", "true", "4.0", "unheard of", None]
+    command = ["node", "main.mjs"]
+    done = subprocess.run(
+        command, cwd=tmp_path, input=json.dumps(asked), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    codes = [-1 if (at := level_of(cell, levels)) is None else at for cell in asked]
+    wanted = [f"{code} {code}\n{code}" for code in codes] + ["-1"] * 6
+    wanted += [f"{code} {code}" for code in range(len(levels))] + ["TypeError"] * 9
+    assert done.stdout.split("\n") == [*"\n".join(wanted).split("\n"), ""]
+
+
+LEAVES = {
+    "javascript": (
+        "m.mjs",
+        "main.mjs",
+        """\
+import * as m from "./m.mjs";
+import { readFileSync } from "node:fs";
+for (const line of readFileSync(0, "utf8").trim().split("\\n")) {
+  console.log(m.leaves(line.split(" ").map(Number)).join(" "));
+}
+""",
+        [["node", "main.mjs"]],
+    ),
+    "go": (
+        "m/m.go",
+        "main.go",
+        """\
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"x/m"
+)
+
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		x := []float64{}
+		for _, cell := range strings.Fields(lines.Text()) {
+			number, _ := strconv.ParseFloat(cell, 64)
+			x = append(x, number)
+		}
+		nodes, _ := m.Leaves(x)
+		fmt.Println(strings.Trim(fmt.Sprint(nodes), "[]"))
+	}
+}
+""",
+        [["go", "mod", "init", "x"], ["go", "build", "-o", "main", "."], ["./main"]],
+    ),
+    "rust": (
+        "m.rs",
+        "main.rs",
+        """\
+mod m;
+fn main() {
+    for line in std::io::stdin().lines() {
+        let mut x = [0.0; m::FEATURES];
+        for (cell, text) in x.iter_mut().zip(line.unwrap().split(' ')) {
+            *cell = text.parse().unwrap();
+        }
+        let nodes = m::leaves(&x).unwrap();
+        println!("{}", nodes.map(|node| node.to_string()).join(" "));
+    }
+}
+""",
+        [["rustc", "--edition", "2021", "-D", "warnings", "main.rs"], ["./main"]],
+    ),
+    "java": (
+        "m.java",
+        "Main.java",
+        """\
+public class Main {
+    public static void main(String[] arguments) {
+        new java.util.Scanner(System.in).useDelimiter("\\n").forEachRemaining(line -> {
+            double[] x = new double[m.FEATURES];
+            String[] cells = line.split(" ");
+            for (int i = 0; i < x.length; i++) {
+                x[i] = Double.parseDouble(cells[i]);
+            }
+            StringBuilder told = new StringBuilder();
+            for (int node : m.leaves(x)) {
+                told.append(node).append(' ');
+            }
+            System.out.println(told);
+        });
+    }
+}
+""",
+        [["javac", "Main.java", "m.java"], ["java", "Main"]],
+    ),
+}
+"""Where a model goes, and a program that reads rows as text and prints the leaves of each."""
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("language", LEAVES)
+@pytest.mark.parametrize("name", ["mixed", "fractional"])
+def test_leaves_are_the_nodes_that_the_model_names(language, name, tmp_path):
+    need(*RUNTIMES[language])
+    model, (place, main, program, commands) = EXTREMES[name](), LEAVES[language]
+    rows = extreme_rows(model, most=200)
+    rows[np.isinf(rows)] = 1e308
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (content,) = SHIPPED[language].export(model, "m").values()
+    (tmp_path / place).write_bytes(content)
+    (tmp_path / main).write_text(program, encoding="utf-8")
+    lines = "\n".join(" ".join(map(repr, row)) for row in rows.tolist()).replace("nan", "NaN")
+    for command in commands:
+        done = subprocess.run(
+            command, cwd=tmp_path, input=lines, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    told = [list(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert told == leaf_indices(model, rows).tolist()
+
+
+# ---------------------------------------------------------------- test own languages
+
+PROFILE = """\
+suffix = ".pl"
+summary = "Perl, no modules"
+files = { ".pl" = "module.jinja" }
+
+[literals]
+strings = "bytes"
+
+[limits]
+if_else_nodes = 10
+
+[verify]
+needs = ["perl"]
+version = ["perl", "-e", "print $^V"]
+files = { "driver.pl" = "driver.jinja" }
+artifact = "m{number}.pl"
+run = ["perl", "driver.pl"]
+"""
+
+MODULE = """\
+use strict;
+use warnings;
+
+# A row is a list of numbers and codes; undef is missing.
+my @value = ({{ nodes.value }});
+my @question = ({{ nodes.question }});
+my @yes = ({{ nodes.yes }});
+my @no = ({{ nodes.no }});
+my @root = ({{ root }});
+my @sets = ({{ sets }});
+my @start = ({{ leaves.start }});
+my @column = ({{ leaves.column }});
+my @units = ({{ leaves.units }});
+my @level_counts = ({{ level_counts }});
+
+my @names = (
+{% for column in columns %}
+    {{ column.name }},
+{% endfor %}
+);
+my @labels = (
+{% for label in labels[0] %}
+    {{ label }},
+{% endfor %}
+);
+my @levels = (
+{% for column in columns %}
+    [{% for level in column.levels %}{{ level }}, {% endfor %}],
+{% endfor %}
+);
+
+sub is_missing {
+    my ($x, $count) = @_;
+    return $x != $x if $count < 0;
+    return !($x >= 0 && $x < $count && int($x) == $x);
+}
+
+sub has_code {
+    my ($x, $set) = @_;
+    return 0 unless $x >= 0 && $x < 2147483648 && int($x) == $x;
+    my $word = ($x >> 5) - $sets[$set];
+    return $word >= 0 && $word < $sets[$set + 1] && ($sets[$set + 2 + $word] >> ($x & 31)) & 1;
+}
+
+sub says {
+    my ($x, $node) = @_;
+    my ($asked, $kind) = ($x->[$question[$node] >> 2], $question[$node] & 3);
+    return $asked <= $value[$node] if $kind == 0;
+    return !($asked > $value[$node]) if $kind == 1;
+    return has_code($asked, $value[$node]) if $kind == 2;
+    return is_missing($asked, $level_counts[$question[$node] >> 2]);
+}
+
+# The number of the class, and the probability of each.
+sub predict {
+    my ($x) = @_;
+    my @votes = (0) x {{ outputs }};
+    for my $root (@root) {
+        my $at = $root;
+        $at = says($x, $at) ? $yes[$at] : $no[$at] while $at >= 0;
+        my $leaf = -1 - $at;
+        $votes[$column[$_]] += $units[$_] for $start[$leaf] .. $start[$leaf + 1] - 1;
+    }
+    my $label = 0;
+    for my $k (1 .. $#votes) { $label = $k if $votes[$k] > $votes[$label] }
+    return ($label, map { $_ / {{ unit_total }} } @votes);
+}
+
+{ predict => \\&predict, names => \\@names, labels => \\@labels, levels => \\@levels };
+"""
+
+DRIVER = """\
+use strict;
+use warnings;
+binmode STDIN;
+binmode STDOUT;
+local $/;
+my $in = <STDIN>;
+my $at = 0;
+my @targets = (
+{% for model in models %}
+    [{% for name in model.target_names %}{{ name }}, {% endfor %}],
+{% endfor %}
+);
+my @widths = ({% for model in models %}{{ model.features }}, {% endfor %});
+
+sub int32 { $at += 4; return unpack("l<", substr($in, $at - 4, 4)) }
+
+while ($at < length $in) {
+    my $number = int32();
+    my $model = do "./m$number.pl" or die $@;
+    for my $list ($model->{names}, $targets[$number], $model->{labels}, @{$model->{levels}}) {
+        print pack("l<", scalar @$list), map { pack("l</a*", $_) } @$list;
+    }
+    for (1 .. int32()) {
+        my ($feature, $length) = (int32(), int32());
+        my ($text, $levels) = (substr($in, $at, $length), $model->{levels}[$feature]);
+        $at += $length;
+        my ($code) = grep { $levels->[$_] eq $text } 0 .. $#$levels;
+        print pack("l<", defined $code ? $code : -1);
+    }
+    for (1 .. int32()) {
+        my @x = unpack("d<$widths[$number]", substr($in, $at, 8 * $widths[$number]));
+        $at += 8 * @x;
+        my ($label, @shares) = $model->{predict}->(\\@x);
+        print pack("l<d<*", $label, @shares);
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    templates = tmp_path_factory.mktemp("templates")
+    (templates / "perl").mkdir()
+    for name, text in (
+        ("language.toml", PROFILE),
+        ("module.jinja", MODULE),
+        ("driver.jinja", DRIVER),
+    ):
+        (templates / "perl" / name).write_text(text, encoding="utf-8")
+    return templates
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(7, mixed_schema(("no", 'y"es$@\n', "é")), n_trees=4)
+
+
+@pytest.mark.matrix
+def test_a_folder_is_a_language_that_is_exported_run_and_verified(folder, model, tmp_path):
+    need("perl")
+    (path,) = treekit.export(model, "perl", tmp_path / "forest", templates=str(folder))
+    assert path.name == "forest.pl"
+    report = treekit.verify(model, [path], templates=folder, random_rows=300)
+    assert report.equal, report
+    assert report.artifacts[0].rows > 300
+    path.write_bytes(path.read_bytes().replace(b"<= $value", b"< $value"))
+    assert not treekit.verify(model, [path], templates=folder, random_rows=300).equal
+    with pytest.raises(VerificationError, match=r"cannot run 'forest\.pl'"):
+        treekit.verify(model, [path])
+    with pytest.raises(SettingError, match="unknown exporter 'perl'"):
+        treekit.export(model, "perl", tmp_path / "forest")
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("fresh_registry")
+def test_the_command_line_finds_it_by_a_setting_or_a_variable(folder, model, tmp_path, monkeypatch):
+    need("perl")
+    monkeypatch.chdir(tmp_path)
+    model.save("m.treekit")
+    export = ["export", "m.treekit", "--to", "perl", "-o"]
+    verify = ["verify", "m.treekit", "--rows", "50"]
+    for command, told in (
+        ([*export, "a.pl", "--set", f"templates={folder}"], False),
+        ([*verify, "a.pl", "--templates", str(folder)], False),
+        ([*export, "b.pl"], True),
+        ([*verify, "a.pl", "b.pl"], True),
+    ):
+        if told:
+            monkeypatch.setenv("TREEKIT_TEMPLATES", str(folder))
+        registry.configure()
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 0, done.output
+    assert Path("a.pl").read_bytes() == Path("b.pl").read_bytes()
+
+
+def test_the_variable_s_folders_go_before_what_is_shipped(folder, model, tmp_path, monkeypatch):
+    (tmp_path / "go").mkdir()
+    (tmp_path / "go" / "table.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
+    monkeypatch.setenv("TREEKIT_TEMPLATES", os.pathsep.join([str(tmp_path), str(folder)]))
+    registry.configure()
+    try:
+        assert {"perl", "go", "rust"} <= set(registry.exporters())
+        made = treekit.export(model, "go", tmp_path / "m.go", form="table")[0].read_text()
+    finally:
+        monkeypatch.undo()
+        registry.configure()
+    assert "// mine: 4" in made
+
+
+@pytest.fixture
+def faulty(folder, tmp_path, monkeypatch):
+    """The variable names a folder that is not there, and one of which only perl is sound."""
+    others = tmp_path / "others"
+    shutil.copytree(folder / "perl", others / "perl")
+    for name, profile in (
+        ("broken", "suffix = 3"),
+        ("no name", PROFILE),
+        ("c", PROFILE),
+        ("go", "suffix = ["),
+        ("lua", PROFILE.replace(".pl", ".lua").partition("[verify]")[0]),
+    ):
+        (others / name).mkdir()
+        (others / name / "language.toml").write_text(profile, encoding="utf-8")
+    monkeypatch.setenv("TREEKIT_TEMPLATES", os.pathsep.join([str(tmp_path / "gone"), str(others)]))
+    registry.configure()
+    yield others
+    monkeypatch.undo()
+    registry.configure()
+
+
+def test_faults_of_the_variable_s_folders_are_told_and_cost_nothing_else(faulty, model, tmp_path):
+    with pytest.warns(TreekitWarning, match="TREEKIT_TEMPLATES") as told:
+        assert {"c", "lua", "perl", "rust"} <= set(registry.exporters())
+    assert len(told) == len(registry.faults()) == 5
+    for fault, words in zip(
+        registry.faults(),
+        (
+            "gone' is not a folder",
+            "summary is missing",
+            "cannot read",
+            "is not a word",
+            "rename its",
+        ),
+        strict=True,
+    ):
+        assert fault.startswith("TREEKIT_TEMPLATES: ")
+        assert words in fault
+    treekit.export(model, "c", tmp_path / "m.c")
+    treekit.export(model, "perl", tmp_path / "m.pl")
+    assert registry.exporter("c").suffix == ".c"
+    with pytest.raises(SettingError, match=r"unknown exporter 'broken'.*summary is missing"):
+        treekit.export(model, "broken", tmp_path / "m")
+    # The shipped language is not what the user means by his own.
+    with pytest.raises(SettingError, match=r"unknown exporter 'go'.*go/language\.toml'"):
+        treekit.export(model, "go", tmp_path / "m")
+
+
+@pytest.mark.usefixtures("faulty")
+def test_treekit_plugins_lists_faulty_folders_and_strict_discovery_refuses_them():
+    listed = CliRunner().invoke(main, ["plugins"])
+    assert listed.exit_code == 0, listed.output
+    assert "faults\n  TREEKIT_TEMPLATES: " in listed.stdout
+    assert " perl " in listed.stdout
+    registry.configure(strict=True)
+    with pytest.raises(PluginError, match=r"^TREEKIT_TEMPLATES: '.*gone' is not a folder"):
+        registry.exporters()
+
+
+def test_a_setting_that_names_no_folder_of_the_language_says_so(folder, model, tmp_path):
+    gone = str(tmp_path / "gone")
+    with pytest.raises(ExportError, match=r"templates: '.*gone' is not a folder"):
+        treekit.export(model, "perl", tmp_path / "m", templates=gone)
+    with pytest.raises(SettingError, match=r"'perl'; .* holds no perl/language\.toml"):
+        treekit.export(model, "perl", tmp_path / "m", templates=str(tmp_path))
+    with pytest.raises(SettingError, match=r"'raku'; .*perl' holds no raku/language\.toml"):
+        treekit.export(model, "raku", tmp_path / "m", templates=str(folder / "perl"))
+
+
+@pytest.mark.matrix
+def test_the_folder_of_the_language_itself_does_as_well_as_its_parent(
+    folder, model, tmp_path, monkeypatch
+):
+    need("perl")
+    (parent,) = treekit.export(model, "perl", tmp_path / "a.pl", templates=str(folder))
+    monkeypatch.chdir(folder / "perl")
+    (own,) = treekit.export(model, "perl", tmp_path / "b.pl", templates=".")
+    assert own.read_bytes() == parent.read_bytes()
+    assert treekit.verify(model, [own], templates=".", random_rows=20).equal
+    # Its own templates go before those of a shipped language of that name.
+    shutil.copytree(shipped_folders()[0] / "go", tmp_path / "go")
+    (tmp_path / "go" / "table.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
+    made = treekit.export(
+        model, "go", tmp_path / "m.go", templates=str(tmp_path / "go"), form="table"
+    )
+    assert "// mine: 4" in made[0].read_text()
+
+
+@pytest.mark.matrix
+def test_verify_tells_of_a_faulty_language_beside_that_of_the_artifact(folder, model, tmp_path):
+    need("perl")
+    shutil.copytree(folder / "perl", tmp_path / "perl")
+    (tmp_path / "go").mkdir()
+    (tmp_path / "go" / "language.toml").write_text("suffix = [", encoding="utf-8")
+    (path,) = treekit.export(model, "perl", tmp_path / "m.pl", templates=str(tmp_path))
+    with pytest.warns(TreekitWarning, match=r"cannot read '.*go/language\.toml'"):
+        assert treekit.verify(model, [path], templates=tmp_path, random_rows=20).equal
+
+
+def test_verify_says_what_keeps_it_from_running_a_language(folder, faulty, model, tmp_path):
+    warnings.simplefilter("ignore", TreekitWarning)
+    file = tmp_path / "q.lua"
+    file.touch()
+    (tmp_path / "empty").mkdir()
+    for templates, said in (
+        (tmp_path / "gone", "templates: .*gone' is not a folder"),
+        (tmp_path / "empty", "'lua' has no \\[verify\\] in '.*lua/language.toml'"),
+        (faulty, "'q.lua'; .*'lua' has no \\[verify\\]"),
+    ):
+        with pytest.raises(VerificationError, match=said):
+            treekit.verify(model, [file], templates=templates)
+    other = file.rename(tmp_path / "q.tcl")
+    for templates, said in (
+        (tmp_path / "empty", "'q.tcl'; .*empty' holds no language, NAME/language.toml"),
+        (faulty, "'q.tcl'; .*broken/language.toml': summary is missing"),
+        (folder, "'q.tcl'; it runs files that end in .*\\.pl"),
+    ):
+        with pytest.raises(VerificationError, match=said):
+            treekit.verify(model, [other], templates=templates)
+
+
+def test_what_its_templates_have_no_words_for_is_refused(folder):
+    schema = mixed_schema(())
+    number = make_model(schema, [build_tree(leaf(1.0), schema)], combine="sum", link="exp")
+    with pytest.raises(ExportError, match="'perl' cannot write trees whose values add up"):
+        treekit.export(number, "perl", "m.pl", templates=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('suffix = ".pl"', "suffix = 3", "suffix is 3; it is str"),
+        ('suffix = ".pl"', "", "suffix is missing"),
+        ('"bytes"', '"klingon"', "literals.strings is 'klingon'; it is one of 'bytes'"),
+        ("[literals]", "[literals]\nspeed = 1", "literals.speed is not known; known here: strings"),
+        ('needs = ["perl"]', "", "verify.needs is missing"),
+        ('{ ".pl" = "module.jinja" }', "{}", "forms and files is too few"),
+        ('suffix = ".pl"', 'suffix = ".plx"', "suffix is '.plx', not the ending"),
+        ("[limits]", "forms = [", "cannot read"),
+        ("[limits]\n", "[limits]\nabilities = 1\n", "literals.limits.abilities is not known"),
+        ("[limits]", '[settings.form]\nhelp = "x"\n[limits]', "settings.form is treekit's own"),
+        ('summary = "Perl', 'abilities = ["speed"]\nsummary = "Perl', "unknown ability 'speed'"),
+    ],
+)
+def test_a_faulty_profile_is_named_with_what_it_should_say(
+    folder, model, tmp_path, before, after, said
+):
+    assert before in PROFILE
+    (tmp_path / "perl").mkdir()
+    path = tmp_path / "perl" / "language.toml"
+    path.write_text(PROFILE.replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(ExportError, match=r"language\.toml") as caught:
+        treekit.export(model, "perl", tmp_path / "m.pl", templates=str(tmp_path))
+    assert said in str(caught.value)
+
+
+def test_a_profile_has_defaults_for_what_it_leaves_out(folder):
+    profile = read_profile(folder / "perl")
+    assert (profile.name, profile.forms, profile.file_name) == ("perl", ("table",), "any")
+    assert profile.literals.limits.if_else_nodes == 10
+    assert profile.verify is not None
+    assert profile.verify.text == "utf-8"
+
+
+def test_large_sums_of_a_language_without_integers_are_doubles_below_2_to_53(model):
+    made = treekit.registry.exporter("javascript").export(model, "m")["m.mjs"].decode()
+    assert "const leafUnits = Float64Array.of(" in made
+    assert max(np.abs(model.units).max() * model.n_trees, 1) <= 2**53

@@ -1,0 +1,336 @@
+"""``treekit import`` makes a model file of another library's, for all other commands.
+
+What is read of other libraries is exported, listed and proved like treekit's own models.
+
+Broken models of other libraries give a clear error or a sound model: never anything else.
+
+As in `tests.project.test_fuzz`: some cases an importer, and up to 2,000 with ``-m system``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skl2onnx
+from click.testing import CliRunner
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree._tree import Tree as SklearnTree
+from threadpoolctl import threadpool_limits
+
+import treekit
+from tests.extremes import EXTREMES
+from tests.foreign import FOLDER
+from tests.fuzz.damage import (
+    HOSTILE_FLOATS,
+    HOSTILE_WHOLES,
+    broken_bytes,
+    broken_json,
+    broken_proto,
+    broken_text,
+    broken_zip,
+    mixed,
+    pick,
+)
+from tests.fuzz.harness import Subject, cases, fuzz
+from tests.project.test_fuzz import assert_sound
+from tests.runtimes import need
+from treekit.cli import main
+from treekit.export import export
+from treekit.export.onnx import export_onnx
+from treekit.interop import read_model
+from treekit.model.validation import check_model
+
+# ---------------------------------------------------------------- test import cli
+
+
+def run(*arguments: str | Path) -> tuple[int, str]:
+    outcome = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return outcome.exit_code, outcome.output
+
+
+@pytest.mark.parametrize("name", ["xgboost_three.json", "xgboost_dart.ubj", "sklearn_bag.skops"])
+def test_a_foreign_file_becomes_a_model_file(name: str, tmp_path: Path) -> None:
+    output = tmp_path / "out" / "model.treekit"
+    code, said = run("import", FOLDER / name, "-o", output)
+    assert code == 0, said
+    assert str(output) in said.replace("\n", "")
+    assert "read by" in said
+    told = json.loads((FOLDER / name).with_suffix(".answers").read_text())
+    ours = treekit.load(output).predict_proba(told["rows"])
+    theirs = np.array(told["predictions"])
+    ours = ours[:, 1] if theirs.ndim == 1 else ours
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=3e-7)
+    code, said = run("rules", output)
+    assert code == 0, said
+
+
+def test_settings_of_the_importer_are_given_like_others(tmp_path: Path) -> None:
+    output = tmp_path / "m.treekit"
+    more = ("--set", "answer=margins", "--set", "iterations=2")
+    code, said = run("import", FOLDER / "xgboost_three.json", "-o", output, *more)
+    assert code == 0, said
+    model = treekit.load(output)
+    assert (model.schema.task, model.n_trees) == ("regression", 1 + 3 * 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent.json"], "there is no file 'absent.json'"),
+        ([FOLDER / "make.py"], "no importer recognises the file 'make.py'"),
+        ([FOLDER / "xgboost_hinge.json"], "answer='margins'"),
+        ([FOLDER / "xgboost_raw.json", "--set", "dtype=float64"], "has no setting 'dtype'"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_message(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    code, said = run("import", *arguments, "-o", tmp_path / "m.treekit")
+    assert code == 2
+    assert message in said
+    assert not (tmp_path / "m.treekit").exists()
+
+
+def test_a_foreign_file_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_bytes((FOLDER / "xgboost_raw.json").read_bytes())
+    code, said = run("import", path, "-o", path)
+    assert (code, "is an input of this command" in said) == (2, True)
+
+
+# ---------------------------------------------------------------- test import exports
+
+CASES = (
+    ("xgboost_binary.json", "c"),  # categories by name, refused if unseen; two classes
+    ("xgboost_binary.json", "onnx"),
+    ("xgboost_three.json", "python"),
+    pytest.param("xgboost_poisson.json", "javascript", marks=pytest.mark.matrix),
+    ("xgboost_poisson.json", "onnx"),  # an exponential
+    ("xgboost_logistic.json", "c"),  # a sigmoid
+    ("xgboost_vector.ubj", "python"),  # several outputs
+    ("sklearn_histogram.skops", "rules"),
+    ("sklearn_histogram.skops", "c"),
+    ("sklearn_bag.skops", "onnx"),  # votes
+)
+
+
+@pytest.mark.parametrize(("file", "target"), CASES)
+def test_every_artifact_of_a_foreign_model_is_proved_equal(
+    file: str, target: str, tmp_path: Path
+) -> None:
+    need(*{"c": ("gcc",), "javascript": ("node",)}.get(target, ()))
+    model = treekit.read_model(FOLDER / file)
+    paths = treekit.export(model, target, tmp_path / "m")
+    artifacts = [path for path in map(Path, paths) if path.suffix != ".h"]
+    report = treekit.verify(model, artifacts, random_rows=100, max_rows=2000)
+    assert report.exit_code == 0, str(report)
+
+
+def test_a_float64_model_is_exported_as_one(tmp_path: Path) -> None:
+    model = treekit.read_model(FOLDER / "sklearn_histogram.skops", dtype="float64")
+    assert model.schema.dtype == "float64"
+    paths = [treekit.export(model, target, tmp_path / "m")[0] for target in ("python", "onnx")]
+    assert treekit.verify(model, paths, random_rows=100, max_rows=2000).exit_code == 0
+
+
+# ---------------------------------------------------------------- test fuzz importers
+
+SEEDS = Path(__file__).parents[1] / "fuzz" / "seeds"
+ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+ROWS[::7, 1] = np.nan
+CLASSES = (ROWS[:, 0] > 0) + (ROWS[:, 2] > 0.5) * 1
+
+
+def is_sound(model) -> None:
+    check_model(model)
+    assert_sound(model)
+
+
+@cases(60, 2000)
+def test_a_broken_lightgbm_text_is_refused_or_sound(tmp_path, count):
+    seeds = [path.read_bytes() for path in sorted(SEEDS.glob("lightgbm_*.txt"))]
+    damage = mixed(broken_text, broken_text, broken_bytes)
+    broken = Subject("broken_lightgbm.txt", seeds, read_model, is_sound, damage)
+    refused, read = fuzz(broken, tmp_path, count)
+    assert refused
+    assert read
+
+
+def xgboost(ending: str) -> list[bytes]:
+    """Of the real files those that are small, and have predictions that a model can give."""
+    files = [path for path in FOLDER.glob(f"xgboost_*.{ending}") if path.stat().st_size < 9000]
+    return [path.read_bytes() for path in sorted(files) if "hinge" not in path.name]
+
+
+@cases(60, 2000)
+def test_a_broken_xgboost_json_is_refused_or_sound(tmp_path, count):
+    def damage(seeds: Sequence[bytes], rng: np.random.Generator) -> bytes:
+        return broken_json(pick(rng, seeds), rng)
+
+    ways = mixed(damage, damage, broken_text, broken_bytes)
+    broken = Subject("broken_xgboost.json", xgboost("json"), read_model, is_sound, ways)
+    refused, read = fuzz(broken, tmp_path, count)
+    assert refused
+    assert read
+
+
+@cases(60, 2000)
+def test_a_broken_xgboost_ubjson_is_refused_or_sound(tmp_path, count):
+    broken = Subject("broken_xgboost.ubj", xgboost("ubj"), read_model, is_sound, broken_bytes)
+    refused, read = fuzz(broken, tmp_path, count)
+    assert refused
+    assert read
+
+
+@cases(60, 2000)
+def test_a_broken_file_of_skops_is_refused_or_sound(tmp_path, count):
+    seeds = [path.read_bytes() for path in sorted(SEEDS.glob("*.skops"))]
+    ways = mixed(broken_zip, broken_zip, broken_bytes)
+    broken = Subject("broken.skops", seeds, read_model, is_sound, ways)
+    refused, read = fuzz(broken, tmp_path, count)
+    assert refused
+    assert read
+
+
+def graphs() -> list[bytes]:
+    """ONNX of skl2onnx, TreeEnsemble of ai.onnx.ml 5, and treekit's own."""
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(ROWS, CLASSES)
+    plain = skl2onnx.to_onnx(tree, ROWS[:1], options={"zipmap": False})
+    own = [export_onnx(EXTREMES[name](), "m")["m.onnx"] for name in ("costs", "boosted_counts")]
+    return [plain.SerializeToString(), members(), *own]
+
+
+def members() -> bytes:
+    from onnx import TensorProto, helper, numpy_helper
+
+    def tensor(values: list[float], dtype: str = "float32"):
+        return numpy_helper.from_array(np.array(values, dtype=dtype))
+
+    node = helper.make_node(
+        "TreeEnsemble",
+        ["X"],
+        ["Y"],
+        domain="ai.onnx.ml",
+        n_targets=2,
+        nodes_featureids=[0, 1],
+        nodes_modes=tensor([0, 6], "uint8"),
+        nodes_splits=tensor([0.5, 0.0]),
+        membership_values=tensor([1.0, 3.0, np.nan]),
+        nodes_missing_value_tracks_true=[1, 0],
+        nodes_truenodeids=[1, 1],
+        nodes_trueleafs=[0, 1],
+        nodes_falsenodeids=[0, 2],
+        nodes_falseleafs=[1, 1],
+        leaf_targetids=[0, 1, 1],
+        leaf_weights=tensor([1.5, -2.0, 4.0]),
+        tree_roots=[0],
+    )
+    x = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", 2])
+    y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["N", 2])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 5)]
+    graph = helper.make_graph([node], "trees", [x], [y])
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return bytes(proto.SerializeToString())
+
+
+@cases(60, 2000)
+def test_a_broken_onnx_model_is_refused_or_sound(tmp_path, count):
+    ways = mixed(broken_proto, broken_proto, broken_bytes)
+    broken = Subject("broken_trees.onnx", graphs(), read_model, is_sound, ways)
+    refused, read = fuzz(broken, tmp_path, count)
+    assert refused
+    assert read
+
+
+# ------------------------------------------------------------------ objects of scikit-learn
+
+
+def changed_records(seeds: Sequence[bytes], rng: np.random.Generator) -> bytes:
+    """Node records with hostile numbers in some fields."""
+    nodes = np.load(io.BytesIO(pick(rng, seeds)))
+    for _ in range(int(rng.integers(1, 4))):
+        name = pick(rng, nodes.dtype.names)
+        field = nodes[name]
+        if field.ndim != 1:
+            continue
+        at = int(rng.integers(len(field)))
+        kind = field.dtype
+        with np.errstate(over="ignore"):
+            if kind.kind == "f":
+                field[at] = kind.type(pick(rng, HOSTILE_FLOATS))
+            else:
+                own = pick(rng, field.tolist()) if rng.random() < 0.5 else pick(rng, HOSTILE_WHOLES)
+                limits = np.iinfo(kind)
+                field[at] = min(max(int(own), int(limits.min)), int(limits.max))
+    stream = io.BytesIO()
+    np.save(stream, nodes)
+    return stream.getvalue()
+
+
+def recorded(nodes: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, nodes)
+    return stream.getvalue()
+
+
+@cases(40, 1500)
+def test_a_broken_tree_of_scikit_learn_is_refused_or_sound(tmp_path, count):
+    fitted = DecisionTreeClassifier(max_depth=3, random_state=0).fit(ROWS, CLASSES)
+    state = fitted.tree_.__getstate__()
+
+    def read(path: Path):
+        tree = SklearnTree(3, np.array([3], dtype=np.intp), 1)
+        tree.__setstate__({**state, "nodes": np.load(path)})
+        fitted.tree_ = tree
+        return read_model(fitted)
+
+    broken = Subject("tree.npy", [recorded(state["nodes"])], read, is_sound, changed_records)
+    refused, read_ = fuzz(broken, tmp_path, count)
+    assert refused
+    assert read_
+
+
+@cases(40, 1500)
+def test_a_broken_histogram_boosting_is_refused_or_sound(tmp_path, count):
+    fitted = HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=5, early_stopping=False)
+    with threadpool_limits(1):
+        fitted.fit(ROWS, CLASSES)
+    first = fitted._predictors[0][0]
+
+    def read(path: Path):
+        first.nodes = np.load(path)
+        return read_model(fitted)
+
+    broken = Subject("predictor.npy", [recorded(first.nodes)], read, is_sound, changed_records)
+    refused, read_ = fuzz(broken, tmp_path, count)
+    assert refused
+    assert read_
+
+
+# ------------------------------------------------------------------ what verify runs
+
+
+@cases(20, 200)
+@pytest.mark.parametrize("name", ["missing_only", "float64_extremes"])
+def test_a_broken_onnx_artifact_is_refused_or_judged(name, tmp_path, count):
+    from treekit.verify import verify
+
+    model = EXTREMES[name]()
+    (path,) = export(model, "onnx", tmp_path / "sound")
+    seeds = [Path(path).read_bytes()]
+    broken = Subject(
+        f"{name}.onnx",
+        seeds,
+        lambda file: verify(model, [file], random_rows=20, budget=5.0),
+        str,
+        mixed(broken_proto, broken_bytes),
+        watched=False,  # verify runs what it is given, and says so
+    )
+    refused, judged = fuzz(broken, tmp_path, count)
+    assert refused + judged

@@ -1,0 +1,548 @@
+"""Models read from scikit-learn take its paths and give its answers.
+
+scikit-learn's trees in files of skops are read without skops, and nothing of a file is run.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    RandomTreesEmbedding,
+)
+from sklearn.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+)
+
+import treekit
+from tests.foreign import FOLDER
+from tests.reference import evaluate
+from treekit import registry
+from treekit.contracts import Importer
+from treekit.discovery import Component
+from treekit.errors import ModelError, ModelFileError, PluginError, SettingError, TreekitWarning
+from treekit.export.onnx import export_onnx
+from treekit.interop import read_model
+from treekit.interop.builtin import treekit_importers
+from treekit.interop.sklearn import read_sklearn, recognises_sklearn, tree_of
+from treekit.interop.skops import _array as stored_array
+from treekit.interop.skops import read_skops
+from treekit.model.model import Model
+from treekit.model.tree import Split
+from treekit.model.validation import check_tree
+from treekit.record_checks import KINDS
+from treekit.testing import check_importer
+
+# ---------------------------------------------------------------- test import sklearn
+
+CLASSIFIERS = [
+    DecisionTreeClassifier,
+    ExtraTreeClassifier,
+    RandomForestClassifier,
+    ExtraTreesClassifier,
+]
+REGRESSORS = [DecisionTreeRegressor, ExtraTreeRegressor, RandomForestRegressor, ExtraTreesRegressor]
+
+Rows = npt.NDArray[np.float32]
+
+
+def fitted(kind: type, X: Any, y: Any, **settings: Any) -> Any:
+    few = {"n_estimators": 10} if hasattr(kind(), "n_estimators") else {}
+    return kind(random_state=0, **(few | settings)).fit(X, y)
+
+
+def members_of(estimator: Any) -> list[Any]:
+    return list(getattr(estimator, "estimators_", [estimator]))
+
+
+def with_holes(X: npt.NDArray[Any], share: float, seed: int = 0) -> npt.NDArray[Any]:
+    X = X.copy()
+    X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
+    return X
+
+
+def classification_rows(n: int = 600, classes: int = 3) -> tuple[Rows, npt.NDArray[Any]]:
+    X, y = make_classification(n, 8, n_informative=5, n_classes=classes, flip_y=0.1, random_state=1)
+    return X.astype(np.float32), y
+
+
+def around_thresholds(estimator: Any, n_features: int) -> Rows:
+    """Rows of every threshold, and a float32 step to either side, in all columns."""
+    thresholds = np.concatenate(
+        [m.tree_.threshold[m.tree_.feature >= 0] for m in members_of(estimator)]
+    )
+    at = thresholds[np.isfinite(thresholds)][:40].astype(np.float32)
+    steps = [at, np.nextafter(at, np.float32(-np.inf)), np.nextafter(at, np.float32(np.inf))]
+    return np.repeat(np.concatenate(steps)[:, None], n_features, axis=1)
+
+
+def onnx_answers(model: Model, X: Rows) -> list[npt.NDArray[Any]]:
+    content = export_onnx(model, "m")["m.onnx"]
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return list(session.run(None, {"X": X}))
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_every_row_reaches_the_same_leaf_and_label(kind: type, holes: float) -> None:
+    X, y = classification_rows()
+    estimator = fitted(kind, with_holes(X, holes), y)
+    model = read_sklearn(estimator)
+    rows = np.concatenate([with_holes(X[:100], 0.3), around_thresholds(estimator, X.shape[1])])
+    for number in range(0, len(rows), 10):  # the oracle is slow
+        reached = evaluate.leaf_rows(model, rows[number].tolist())
+        for member, at, tree, offset in zip(
+            members_of(estimator), reached, model.trees, model.leaf_offsets, strict=False
+        ):
+            theirs = member.tree_.apply(rows[number : number + 1])[0]
+            ours = tree.leaves[at - offset]
+            assert tree.weight[ours] == member.tree_.weighted_n_node_samples[theirs]
+            shares = tree.value[ours] / tree.weight[ours]
+            np.testing.assert_array_equal(shares, member.tree_.value[theirs, 0])
+    labels, shares = onnx_answers(model, rows)
+    expected = estimator.predict_proba(rows)
+    two = np.sort(expected, axis=1)[:, -2:]
+    clear = (two[:, 1] - two[:, 0] > 1e-5) | (len(model.trees) == 1)
+    assert clear.mean() > 0.8
+    np.testing.assert_array_equal(labels[clear], estimator.predict(rows)[clear])
+    np.testing.assert_allclose(shares, expected, rtol=0, atol=len(model.trees) / 2**24)
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_regressions_agree_to_the_last_digits(kind: type, holes: float) -> None:
+    X, y = make_regression(400, 6, noise=5.0, random_state=2)
+    X = X.astype(np.float32)
+    estimator = fitted(kind, with_holes(X, holes), y)
+    rows = np.concatenate([with_holes(X[:100], 0.3), around_thresholds(estimator, X.shape[1])])
+    model = read_sklearn(estimator)
+    (values,) = onnx_answers(model, rows)
+    largest = np.abs(y).max()
+    assert 2.0**model.exponent <= largest * len(model.trees) ** 2 / 2**47
+    digits = 2.0**-50 * largest  # what scikit-learn's own sum may lose
+    bound = 2.0**model.exponent / 2 + digits
+    np.testing.assert_allclose(values, estimator.predict(rows), rtol=0, atol=bound)
+
+
+def test_labels_of_a_forest_of_a_hundred_trees_are_equal_but_for_ties() -> None:
+    X, y = classification_rows(1500)
+    estimator = fitted(RandomForestClassifier, X[:500], y[:500], n_estimators=100)
+    labels, _ = onnx_answers(read_sklearn(estimator), X)
+    shares = np.sort(estimator.predict_proba(X), axis=1)
+    tied = shares[:, -1] - shares[:, -2] < 1e-5
+    np.testing.assert_array_equal(labels[~tied], estimator.predict(X)[~tied])
+    assert tied.mean() < 0.02
+
+
+def test_exact_ties_go_to_the_first_class_where_double_sums_may_not() -> None:
+    X, y = classification_rows(400, classes=2)
+    estimator = fitted(RandomForestClassifier, X, y, n_estimators=10)
+    model = read_sklearn(estimator)
+    rows = np.random.default_rng(3).normal(size=(2000, X.shape[1])).astype(np.float32) * 2
+    votes = sum(member.predict(rows) for member in estimator.estimators_)
+    tied = votes == 5
+    assert tied.sum() > 20
+    labels, _ = onnx_answers(model, rows)
+    assert set(labels[tied]) == {0}
+
+
+def test_class_weights_are_the_whole_counts_of_the_training_rows() -> None:
+    X, y = classification_rows(997)
+    weights = np.random.default_rng(4).integers(1, 8, len(y))
+    estimator = DecisionTreeClassifier(max_depth=6, random_state=0).fit(X, y, sample_weight=weights)
+    (tree,) = read_sklearn(estimator).trees
+    np.testing.assert_array_equal(tree.value, np.rint(tree.value))
+    np.testing.assert_array_equal(tree.value[0], np.bincount(y, weights))
+    np.testing.assert_array_equal(tree.weight, tree.value.sum(axis=1))
+
+
+def test_fractional_weights_are_kept() -> None:
+    estimator = DecisionTreeClassifier().fit([[0.0], [0.0], [1.0]], [0, 1, 1], [0.25, 0.5, 1.5])
+    (tree,) = read_sklearn(estimator).trees
+    np.testing.assert_allclose(tree.value[0], [0.25, 2.0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("missing_right", [True, False])
+def test_a_split_of_missing_values_alone_becomes_a_missing_split(missing_right: bool) -> None:
+    X = np.array([[1.0], [2.0], [np.nan], [np.nan]])
+    estimator = DecisionTreeClassifier().fit(X, np.array([0, 0, 1, 1]) ^ (not missing_right))
+    assert np.isinf(estimator.tree_.threshold[0])
+    model = read_sklearn(estimator)
+    assert model.trees[0].kind[0] == Split.MISSING
+    labels, _ = onnx_answers(model, X.astype(np.float32))
+    np.testing.assert_array_equal(labels, estimator.predict(X))
+
+
+def damaged_tree(**changes: Any) -> SimpleNamespace:
+    """What `sklearn.tree._tree.Tree` shows of a stump, with changes."""
+    parts = {
+        "node_count": 3,
+        "children_left": np.array([1, -1, -1]),
+        "children_right": np.array([2, -1, -1]),
+        "feature": np.array([0, -2, -2]),
+        "threshold": np.array([-np.inf, -2.0, -2.0]),
+        "missing_go_to_left": np.array([1, 0, 0], dtype=np.uint8),
+        "value": np.array([[[0.5, 0.5]], [[1.0, 0.0]], [[0.0, 1.0]]]),
+        "weighted_n_node_samples": np.array([4.0, 2.0, 2.0]),
+        "impurity": np.array([0.5, 0.0, 0.0]),
+    }
+    return SimpleNamespace(**(parts | changes))
+
+
+def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> None:
+    schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
+    tree = tree_of(damaged_tree(), schema)
+    check_tree(tree, schema)
+    assert tree.kind[0] == Split.MISSING
+    np.testing.assert_array_equal(tree.value[1:], [[2.0, 0.0], [0.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"threshold": np.array([np.inf, -2, -2])}, "every value to one side"),
+        ({"missing_go_to_left": np.zeros(3, dtype=np.uint8)}, "every value to one side"),
+        ({"threshold": np.array([np.nan, -2, -2])}, "every value to one side"),
+        ({"children_left": np.array([0, -1, -1])}, "damaged"),
+        ({"children_left": np.array([2, -1, -1])}, "damaged"),
+        ({"children_left": np.array([7, -1, -1])}, "damaged"),
+    ],
+)
+def test_trees_that_no_fit_makes_are_refused(changes: dict[str, Any], message: str) -> None:
+    schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
+    with pytest.raises(ModelError, match=message):
+        tree_of(damaged_tree(**changes), schema)
+
+
+def test_thresholds_between_float32_neighbours_keep_every_side() -> None:
+    a = np.float32(1000.1)
+    b = np.nextafter(a, np.float32(np.inf))
+    X = np.array([[a], [b]], dtype=np.float32)
+    estimator = DecisionTreeClassifier().fit(X, [0, 1])
+    model = read_sklearn(estimator)
+    assert model.trees[0].threshold[0] == float(a) != estimator.tree_.threshold[0]
+    labels, _ = onnx_answers(model, X)
+    np.testing.assert_array_equal(labels, [0, 1])
+
+
+@pytest.mark.parametrize(
+    "labels", [["no", "yes"], [True, False], [2.0, -1.0], [10, -3], ["中", "\\"]]
+)
+def test_labels_of_any_type_are_kept(labels: list[Any]) -> None:
+    estimator = DecisionTreeClassifier().fit([[0.0], [1.0]], np.array(labels))
+    model = read_sklearn(estimator)
+    assert model.schema.classes == tuple(sorted(labels))
+    assert {type(label) for label in model.schema.classes} == {type(labels[0])}
+    answers, _ = onnx_answers(model, np.array([[0.0], [1.0]], dtype=np.float32))
+    assert answers.tolist() == labels
+
+
+def test_column_names_come_from_the_training_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"年龄": [0.0, 1.0], "*/": [1.0, 0.0]})
+    estimator = RandomForestClassifier(n_estimators=2).fit(frame, [0, 1])
+    assert read_sklearn(estimator).schema.names == ("年龄", "*/")
+    unnamed = DecisionTreeClassifier().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+    assert read_sklearn(unnamed).schema.names == ("x0", "x1")
+
+
+def test_the_model_says_where_it_came_from() -> None:
+    model = read_sklearn(DecisionTreeRegressor(max_depth=3).fit([[0.0], [1.0]], [0.0, 1.0]))
+    assert model.settings["max_depth"] == 3
+    assert model.provenance["estimator"] == "DecisionTreeRegressor"
+    assert model.schema.task == "regression"
+    assert model.schema.dtype == "float32"
+
+
+def test_one_class_and_best_first_growth_are_read() -> None:
+    X, y = classification_rows()
+    one = read_sklearn(DecisionTreeClassifier().fit(X, np.zeros(len(X))))
+    assert (one.n_nodes, one.schema.classes) == (1, (0.0,))
+    estimator = DecisionTreeClassifier(max_leaf_nodes=40, random_state=0).fit(X, y)
+    labels, _ = onnx_answers(read_sklearn(estimator), X)
+    np.testing.assert_array_equal(labels, estimator.predict(X))
+
+
+@pytest.mark.matrix
+def test_a_tree_of_depth_3000_is_read() -> None:
+    X = np.arange(3001, dtype=np.float32)[:, None]
+    # Each row outweighs a little the one before: the best split cuts off the last.
+    weights = 1.002 ** np.arange(3001)
+    estimator = DecisionTreeClassifier().fit(X, np.arange(3001) % 2, sample_weight=weights)
+    model = read_sklearn(estimator)
+    assert model.depth == estimator.get_depth() == 3000
+    labels, _ = onnx_answers(model, X)
+    np.testing.assert_array_equal(labels, estimator.predict(X))
+
+
+def test_several_outputs_are_read() -> None:
+    X, y = classification_rows()
+    texts = np.stack([y.astype(str), np.where(y == 1, "b", "a")], axis=1)
+    forest = RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0).fit(X, texts)
+    model = read_sklearn(forest)
+    assert [output.classes for output in model.schema.outputs] == [("0", "1", "2"), ("a", "b")]
+    for ours, theirs in zip(model.predict_proba(X), forest.predict_proba(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=5 / 2**24)
+    numbers = np.stack([X[:, 0] * k + y for k in range(3)], axis=1)
+    tree = DecisionTreeRegressor(max_depth=5, random_state=0).fit(X, numbers)
+    model = read_sklearn(tree)
+    assert [output.name for output in model.schema.outputs] == ["y0", "y1", "y2"]
+    np.testing.assert_allclose(model.predict(X), tree.predict(X), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("features", [1.0, 0.5])
+def test_bagged_trees_are_read(features: float) -> None:
+    X, y = classification_rows(300)
+    rare = np.where(np.arange(300) < 2, "rare", np.array(["x", "y", "z"])[y])
+    few = {"n_estimators": 12, "max_features": features, "random_state": 0, "max_samples": 40}
+    rows = np.concatenate([X, with_holes(X, 0.1)])
+    bag = BaggingClassifier(DecisionTreeClassifier(max_depth=4), **few).fit(X, rare)
+    model = read_sklearn(bag)
+    np.testing.assert_allclose(
+        model.predict_proba(rows), bag.predict_proba(rows), rtol=0, atol=12 / 2**24
+    )
+    numbers = BaggingRegressor(DecisionTreeRegressor(max_depth=4), **few).fit(X, X[:, 0] + y)
+    np.testing.assert_allclose(
+        read_sklearn(numbers).predict(rows), numbers.predict(rows), rtol=0, atol=1e-11
+    )
+    with pytest.raises(ModelError, match="bags what is no tree"):
+        read_sklearn(BaggingRegressor(RandomForestRegressor(2), n_estimators=2).fit(X, y))
+
+
+@pytest.mark.parametrize("kind", [DecisionTreeClassifier, RandomForestRegressor])
+def test_an_unfitted_estimator_is_refused(kind: type) -> None:
+    with pytest.raises(ModelError, match=f"{kind.__name__} is not fitted: call fit first"):
+        read_sklearn(kind())
+
+
+@pytest.mark.parametrize("other", [AdaBoostClassifier(), RandomTreesEmbedding(), 3, "x"])
+def test_other_objects_are_not_recognised(other: Any) -> None:
+    assert not recognises_sklearn(other)
+    with pytest.raises(ModelError, match="is no tree or forest"):
+        read_sklearn(other)
+    with pytest.raises(ModelError, match=r"no importer recognises.*installed: .*scikit-learn"):
+        read_model(other)
+
+
+def test_subclasses_of_the_estimators_are_recognised() -> None:
+    class Mine(RandomForestClassifier):
+        pass
+
+    assert recognises_sklearn(Mine())
+
+
+@pytest.mark.system
+def test_recognising_a_stranger_does_not_import_scikit_learn() -> None:
+    code = (
+        "import sys; from treekit.interop.sklearn import recognises_sklearn as known;"
+        "assert not known(object()); assert 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_importer_is_offered_through_the_hook() -> None:
+    (importer,) = (one for one in treekit_importers() if one.name == "scikit-learn")
+    assert registry.importer("scikit-learn") == importer
+
+
+def test_read_model_finds_the_importer_of_an_estimator() -> None:
+    estimator = DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])
+    assert read_model(estimator).n_leaves == 2
+    with pytest.raises(SettingError, match="depth"):
+        read_model(estimator, depth=3)
+
+
+@pytest.mark.parametrize("name", ["model.pkl", "model.pickle", "model.joblib"])
+def test_pickles_are_refused_by_name_and_never_opened(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    with pytest.raises(ModelError, match=r"'model\..*' is a pickle, which runs what it holds"):
+        read_model(path)
+
+
+def test_an_importer_that_fails_to_look_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: Any) -> bool:
+        raise OSError("no such thing")
+
+    broken = Importer("a broken one", fail, read_sklearn)
+    (ours,) = (one for one in registry.importers().found if one.record.name == "scikit-learn")
+    theirs = Component("importer", broken, "broken", "treekit-broken", "0.3")
+    catalogue = registry.Catalogue(KINDS["importer"], [theirs, ours])
+    monkeypatch.setattr(registry, "importers", lambda: catalogue)
+    estimator = DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])
+    with pytest.warns(
+        TreekitWarning, match=r"'a broken one' of treekit-broken 0\.3 failed.*no such"
+    ):
+        model = read_model(estimator)
+    assert model.n_leaves == 2
+
+
+def test_two_importers_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    (ours,) = (one for one in registry.importers().found if one.record.name == "scikit-learn")
+    theirs = Component("importer", ours.record, "other", "treekit-other", "0.3")
+    catalogue = registry.Catalogue(KINDS["importer"], [theirs, ours])
+    monkeypatch.setattr(registry, "importers", lambda: catalogue)
+    with pytest.raises(PluginError, match=r"treekit .*treekit-other .*uninstall one"):
+        read_model(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
+
+
+# ---------------------------------------------------------------- test import skops
+
+CASES = ("forest", "boosted", "histogram", "bag")
+
+
+def path_of(case: str) -> Path:
+    return FOLDER / f"sklearn_{case}.skops"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_file_answers_as_its_estimator(case: str) -> None:
+    told = json.loads((FOLDER / f"sklearn_{case}.answers").read_text())
+    model = treekit.read_model(path_of(case))
+    numbers = model.schema.task == "regression"
+    ours = model.predict(told["rows"]) if numbers else model.predict_proba(told["rows"])
+    bound = model.n_trees / 2**24 if case == "bag" else 1e-12
+    np.testing.assert_allclose(ours, told["predictions"], rtol=0, atol=bound)
+    assert model.provenance["scikit-learn"].startswith("1.")
+
+
+def test_settings_and_categories_are_those_of_the_estimator() -> None:
+    model = read_skops(path_of("histogram"))
+    assert model.settings["max_leaf_nodes"] == 6
+    assert model.schema.columns[3].levels == ("*/", "clay", "loam", "sand", "silt")
+    raw = read_skops(path_of("histogram"), answer="margins")
+    assert (raw.schema.task, len(raw.schema.outputs)) == ("regression", 3)
+
+
+@pytest.mark.system
+def test_neither_skops_nor_the_estimator_s_module_is_imported() -> None:
+    code = (
+        "import sys; from pathlib import Path; import treekit;"
+        f"treekit.read_model(Path({str(path_of('forest'))!r}));"
+        "assert not {'skops', 'sklearn.ensemble'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def rewritten(
+    folder: Path, change: Callable[[dict[str, bytes]], None], compression: int = 0
+) -> Path:
+    """A file whose entries some function changed."""
+    with zipfile.ZipFile(path_of("forest")) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    change(entries)
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", compression) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    path = folder / "model.skops"
+    path.write_bytes(content.getvalue())
+    return path
+
+
+def in_schema(old: str, new: str) -> Callable[[dict[str, bytes]], None]:
+    def change(entries: dict[str, bytes]) -> None:
+        text = entries["schema.json"].decode()
+        assert old in text
+        entries["schema.json"] = text.replace(old, new).encode()
+
+    return change
+
+
+def in_nodes(field: str, at: int, value: float) -> Callable[[dict[str, bytes]], None]:
+    """Another entry in the nodes of each tree."""
+
+    def change(entries: dict[str, bytes]) -> None:
+        for name, data in entries.items():
+            if b"left_child" in data[:300]:
+                nodes = np.load(io.BytesIO(data)).copy()
+                nodes[field][at] = value
+                stream = io.BytesIO()
+                np.save(stream, nodes)
+                entries[name] = stream.getvalue()
+
+    return change
+
+
+def in_headers(old: bytes, new: bytes) -> Callable[[dict[str, bytes]], None]:
+    """Something else in each array's header, of the same length."""
+
+    def change(entries: dict[str, bytes]) -> None:
+        for name, data in entries.items():
+            header, line, rest = data.partition(b"\n")
+            if name.endswith(".npy") and old in header:
+                other = header.replace(old, new).rstrip(b" ")
+                entries[name] = other.ljust(len(header)) + line + rest
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (in_schema('"RandomForestRegressor"', '"Popen"'), "holds a .*Popen; treekit reads"),
+        (in_schema('"sklearn.ensemble._forest"', '"os"'), "holds a os.RandomForestRegressor"),
+        (in_schema('"protocol": 2', '"protocol": 9'), "protocol 9"),
+        (in_schema('"TreeNode"', '"FunctionNode"'), "damaged"),
+        (in_schema('"JsonNode"', '"CodeNode"'), "damaged"),
+        (in_schema('"estimators_"', '"estimators"'), "is not fitted"),
+        (lambda entries: entries.pop("schema.json"), "no entry 'schema.json'"),
+        (lambda entries: entries.update({"schema.json": b"[" * 10**5}), "damaged: schema.json"),
+        (in_nodes("left_child", 0, 0), "damaged"),
+        (in_nodes("right_child", 0, 10**9), "damaged"),
+        (in_nodes("feature", 0, 99), "column that the schema does not have"),
+        (in_nodes("threshold", 0, np.nan), "every value to one side"),
+        (in_headers(b"'shape': (", b"'shape': (9"), "is not of the shape|no array"),
+        (in_headers(b"'descr': '<f8'", b"'descr': '|O8'"), "no array of plain numbers"),
+        (in_headers(b"'descr': '<f8'", b"'descr': exit()"), "no array of plain numbers"),
+    ],
+)
+def test_a_hostile_file_is_refused_by_name(
+    change: Callable[[dict[str, bytes]], None], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises((ModelError, ModelFileError), match=message):
+        treekit.read_model(rewritten(tmp_path, change))
+
+
+def test_a_compressed_file_is_refused_as_it_may_swell(tmp_path: Path) -> None:
+    path = rewritten(tmp_path, lambda entries: None, zipfile.ZIP_DEFLATED)
+    with pytest.raises(ModelFileError, match="compressed"):
+        treekit.read_model(path)
+
+
+def test_the_importer_keeps_the_laws_of_its_contract() -> None:
+    check_importer("skops", sources=[path_of("bag"), path_of("histogram")])
+
+
+def test_a_text_of_characters_that_are_none_is_refused():
+    texts = np.array(["yes", "no"])
+    content = io.BytesIO()
+    np.save(content, texts)
+    whole = content.getvalue()
+    assert stored_array({"a.npy": whole}, "a.npy").tolist() == ["yes", "no"]
+    beyond = (sys.maxunicode + 1).to_bytes(4, "little")
+    with pytest.raises(ModelFileError, match="holds no text"):
+        stored_array({"a.npy": whole[:-4] + beyond}, "a.npy")

@@ -1,0 +1,545 @@
+"""House rules of kernels: unsigned subscripts, and a cache that notices every change.
+
+Codes read along the lines of the table, or down its columns: the same trees.
+
+Statistics of a node's rows by code: every way against plain sums.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pytest
+from numba.core import ir, types
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+
+from tests.growing import grow, recipe_of
+from tests.reference.grow import Problem
+from treekit.components.criteria import quantile_loss
+from treekit.data import out_of_core as room
+from treekit.data.out_of_core import lines_of
+from treekit.data.schema import Column, Schema
+from treekit.grow.compile_criterion import compile_criterion
+from treekit.grow.compile_plugin import Origin
+from treekit.grow.recipe import GrownTree, Recipe
+from treekit.grow.route import route
+from treekit.grow.tree_builder import grow_tree
+from treekit.kernels import axis_splits as axis
+from treekit.kernels import feature_codes as keys
+from treekit.kernels import grow_tree as growing
+from treekit.kernels import node_statistics as tally
+from treekit.kernels import partition_rows as fractional
+from treekit.kernels import partition_rows as move
+from treekit.kernels import quantile_splits as bitset
+from treekit.kernels import quantile_splits as rank_axis
+from treekit.kernels import quantile_splits as rank_groups
+from treekit.kernels import quantile_splits as rank_levels
+from treekit.kernels import quantile_splits as rank_many
+from treekit.kernels import quantile_statistics as ranks
+from treekit.kernels import route_rows as leading
+from treekit.kernels import rule_bitsets as dropping
+from treekit.kernels import score_batch as derived
+from treekit.kernels import score_batch as predict
+from treekit.kernels import score_batch as straight
+from treekit.kernels import score_fractional as divided
+from treekit.kernels import score_row as single
+from treekit.kernels.compile import Compiled, Finder, Linked
+from treekit.kernels.node_statistics import CODE_OF, lanes_of
+from treekit.kernels.node_statistics import tally as tally_tally
+from treekit.kernels.random_splits import find_random
+from treekit.kernels.records import Ways
+from treekit.model import scoring as scorer
+from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
+from treekit.model.model import make_model
+from treekit.rule_learning.c45rules import rate_bound
+
+# ---------------------------------------------------------------- test kernel style
+
+PACKAGE = Path(axis.__file__).parent.parent
+
+
+class Captured(Exception):
+    """Carries the inferred types out of the compiler."""
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class Capture(FunctionPass):
+    """Ends a compilation once types are known."""
+
+    _name = "capture"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        raise Captured(list(subscripts(state.func_ir, state.typemap)))
+
+
+class TypesOnly(CompilerBase):
+    """numba's own pipeline as far as type inference."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        manager = PassManager("types only")
+        manager.passes.extend(DefaultPassBuilder.define_untyped_pipeline(self.state).passes)
+        typed = DefaultPassBuilder.define_typed_pipeline(self.state).passes
+        manager.passes.extend(typed[:1])
+        manager.add_pass(Capture, "capture")
+        manager.finalize()
+        return [manager]
+
+
+def subscripts(function: ir.FunctionIR, typed: Any) -> Iterator[tuple[str, Any]]:
+    """Place and index type of every subscript of an array, after inlining."""
+    for block in function.blocks.values():
+        for statement in block.body:
+            if isinstance(statement, ir.SetItem):
+                array, index = statement.target, statement.index
+            elif isinstance(statement, ir.Assign) and getattr(statement.value, "op", "") in (
+                "getitem",
+                "static_getitem",
+            ):
+                value = statement.value
+                array = value.value
+                index = value.index if value.op == "getitem" else value.index_var
+            else:
+                continue
+            if index is not None and isinstance(typed[array.name], types.Array):
+                yield f"{statement.loc.filename}:{statement.loc.line}", typed[index.name]
+
+
+def signed_subscripts(function: Callable[..., Any], arguments: Any) -> list[str]:
+    """Subscripts for which numba emits a check for negative values."""
+    with pytest.raises(Captured) as captured:
+        nb.njit(error_model="numpy", pipeline_class=TypesOnly)(function).compile(arguments)
+    found = []
+    for place, index in captured.value.args[0]:
+        parts = list(index) if isinstance(index, types.BaseTuple) else [index]
+        for part in parts:
+            literal = isinstance(part, types.IntegerLiteral) and part.literal_value >= 0
+            if isinstance(part, types.Integer) and part.signed and not literal:
+                found.append(f"{place}: {part}")
+    return found
+
+
+def signed_in(*modules: Any) -> tuple[list[str], int]:
+    """Signed subscripts in all kernels of these modules that were compiled, and how many were.
+
+    Kernels from the disk cache bring those that they call along only when they
+    are typed again, which finding their subscripts does.  Signatures that differ
+    by the widths of codes are one: numba promotes unsigned numbers of 8, 16 and
+    32 bits alike.
+    """
+    found: list[str] = []
+    done: set[Any] = set()
+    while True:
+        kernels = [(m, name, kernel) for m in modules for name, kernel in vars(m).items()]
+        new = {
+            (module, name, re.sub("uint(8|16|32)", "uint", str(signature))): (kernel, signature)
+            for module, name, kernel in kernels
+            for signature in getattr(kernel, "signatures", [])
+        }
+        if new.keys() <= done:
+            return found, len(done)
+        for key in new.keys() - done:
+            kernel, signature = new[key]
+            found += [f"{key[1]}: {s}" for s in signed_subscripts(kernel.py_func, signature)]
+        done |= new.keys()
+
+
+@pytest.mark.system
+def test_subscripts_in_growth_are_unsigned() -> None:
+    rng = random.Random(0)
+    columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
+    problem = Problem(columns, [rng.randrange(2) for _ in range(40)], [None, 3], "gini", 2)
+    recipe = recipe_of(problem)
+    grow(problem)
+    parts = grow(problem, ways=Ways(known_only=True), fractional=True)
+    route(parts.tree, recipe.table, parts.rows, 2, fractional=True)
+    signed = signed_subscripts(axis.find_axis.py_func, recipe.splitter.find.pointer_signature.args)
+    more, checked = signed_in(growing, move, tally, axis, fractional, leading)
+    assert signed + more == []
+    assert checked >= 8  # the search, the loop over nodes, parts, and what they call
+
+
+@pytest.mark.system
+def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
+    rng = random.Random(0)
+    columns = [[rng.random() for _ in range(40)], [rng.randrange(3) for _ in range(40)]]
+    level = Fraction(1, 2)
+    y = [rng.random() for _ in range(40)]
+    problem = Problem(columns, y, [None, 3], "quantile", quantile=level)
+    part = compile_criterion(quantile_loss(0.5), 4, True, Origin("criterion", "quantile"))
+    search: Any = rank_axis.find_rank_axis
+    search.compile(recipe_of(problem, part).splitter.find.pointer_signature.args)
+    signed, checked = signed_in(rank_axis, rank_groups, rank_levels, rank_many, ranks, bitset)
+    assert signed == []
+    assert checked >= 8
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("missing", ["surrogate", "fractional"])
+def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
+    schema = Schema((Column("x"), Column("c", "nominal", ("a", "b"))), classes=(0, 1))
+    below = oblique({"x": 2.0}, 1.0, leaf([1, 0]), leaf([0, 1]))
+    tree = build_tree(subset("c", ["a"], below, leaf([1, 1])), schema)
+    model = make_model(schema, [tree], missing=missing)
+    scorer.sums(model, np.zeros((20, 2)))
+    scorer.leaf_indices(model, np.zeros((20, 2)))
+    modules = (divided, keys) if missing == "fractional" else (predict, derived, keys)
+    signed, checked = signed_in(*modules)
+    assert signed == []
+    assert checked >= 4
+
+
+@pytest.mark.system
+def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
+    schema = Schema((Column("x"),), classes=(0, 1))
+    model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
+    model.scorer()(np.zeros(1, np.float32))
+    scorer.leaf_indices(model, np.zeros((20, 1)))
+    signed, checked = signed_in(single, straight)
+    assert signed == []
+    assert checked >= 2
+
+
+@pytest.mark.system
+def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
+    sets, node = np.zeros((3, 1), np.uint64), np.array([1, 2])
+    bound = rate_bound(0.25)
+    kept, rates = np.zeros(2, np.bool_), np.zeros(2)
+    classes = sets[:2].copy()
+    dropping.drop_conditions(
+        sets, node, node, node - 1, classes, sets[0].copy(), rates[:0], bound, kept, rates
+    )
+    dropping.weigh(sets, rates, np.zeros(3))
+    signed, checked = signed_in(dropping)
+    assert signed == []
+    assert checked >= 4
+
+
+def test_the_rule_sees_a_signed_subscript() -> None:
+    cells = types.float64[::1]
+
+    def signed(a: Any, n: Any) -> None:
+        for i in range(n):
+            a[i] = 0.0
+
+    def unsigned(a: Any, n: Any) -> None:
+        for i in range(np.uint64(n)):
+            a[i] = 0.0
+
+    assert len(signed_subscripts(signed, (cells, types.int64))) == 1
+    assert signed_subscripts(unsigned, (cells, types.int64)) == []
+
+
+KERNEL = """
+from house.compile import kernel
+from house.helper import helper
+
+@kernel
+def total(x):
+    return helper(x) + 1
+"""
+HELPER = """
+from house.compile import kernel
+
+@kernel
+def helper(x):
+    return x * {factor}
+"""
+
+
+@pytest.fixture
+def copy_of_kernels(tmp_path: Path) -> Path:
+    """A package of its own that compiles as ours does, and two kernels in different files."""
+    folder = tmp_path / "house"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    for name in ("compile.py", "kept.py", "notice.py"):
+        text = (PACKAGE / "kernels" / name).read_text()
+        (folder / name).write_text(text.replace("treekit.kernels", "house"))
+    (folder / "total.py").write_text(KERNEL)
+    (folder / "helper.py").write_text(HELPER.format(factor=10))
+    return folder
+
+
+def run(folder: Path, code: str = "") -> str:
+    script = code + (
+        "\nfrom house.total import total\nprint(total(4), sum(total.stats.cache_hits.values()))"
+    )
+    environment = dict(os.environ, PYTHONPATH=str(folder.parent))
+    environment.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.system
+def test_a_second_process_loads_the_kernel_from_disk(copy_of_kernels: Path) -> None:
+    assert run(copy_of_kernels) == "41 0"
+    assert run(copy_of_kernels) == "41 1"
+
+
+@pytest.mark.system
+def test_the_cache_notices_a_change_in_a_helper_of_another_file(copy_of_kernels: Path) -> None:
+    assert run(copy_of_kernels) == "41 0"
+    (copy_of_kernels / "helper.py").write_text(HELPER.format(factor=100))
+    assert run(copy_of_kernels) == "401 0"
+
+
+@pytest.mark.system
+def test_a_damaged_cache_costs_time_only(copy_of_kernels: Path) -> None:
+    assert run(copy_of_kernels) == "41 0"
+    for file in (copy_of_kernels / "__pycache__").glob("*.nb?"):
+        file.write_bytes(file.read_bytes()[:40])
+    assert run(copy_of_kernels) == "41 0"
+    assert run(copy_of_kernels) == "41 1"
+
+
+@pytest.mark.system
+def test_without_a_folder_for_the_cache_kernels_still_run(copy_of_kernels: Path) -> None:
+    nowhere = """
+from numba.core.caching import CacheImpl
+CacheImpl._locator_classes = []
+"""
+    assert run(copy_of_kernels, nowhere) == "41 0"
+
+
+@pytest.mark.system
+def test_a_full_disk_stops_no_kernel(copy_of_kernels: Path) -> None:
+    full = """
+from numba.core.caching import IndexDataCacheFile
+def save(*_): raise OSError(28, "No space left on device")
+IndexDataCacheFile.save = save
+"""
+    assert run(copy_of_kernels, full) == "41 0"
+
+
+@pytest.mark.system
+def test_a_numba_with_other_inner_names_uses_its_own_cache(copy_of_kernels: Path) -> None:
+    other = """
+from numba.core.caching import FunctionCache
+plain = FunctionCache.__init__
+def renamed(self, function):
+    plain(self, function)
+    if type(self) is not FunctionCache:
+        del self._cache_file
+FunctionCache.__init__ = renamed
+"""
+    assert run(copy_of_kernels, other) == "41 0"
+    assert run(copy_of_kernels, other) == "41 1"
+
+
+# ---------------------------------------------------------------- test lines
+
+ROWS = 1_500
+
+
+def problem(**more: Any) -> Problem:
+    """Numbers, some of them missing, and levels; half of the nodes have few rows."""
+    rng = np.random.default_rng(4)
+    x, levels = rng.normal(size=(ROWS, 4)).round(2), rng.integers(0, 9, ROWS)
+    number = x @ [1.0, -1.0, 0.5, 0.0] + levels % 3 + rng.normal(size=ROWS)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    columns = [[None if np.isnan(v) else v for v in column] for column in x.T.tolist()]
+    y = number.round(3) if more["criterion"] in ("squared_error", "quantile") else number > 0
+    return Problem([*columns, levels.tolist()], y.tolist(), [None] * 4 + [9], **more)
+
+
+DRAWN = Finder(find_random, bounded=True)
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "exact": ({"criterion": "gini", "n_classes": 2}, {}),
+    "histogram": ({"criterion": "gini", "n_classes": 2, "max_bins": 40}, {}),
+    "few columns": ({"criterion": "entropy", "n_classes": 2}, {"n_try": 2}),
+    "numbers": ({"criterion": "squared_error", "multiway": True}, {}),
+    "quantiles": ({"criterion": "quantile", "quantile": Fraction(1, 2)}, {}),
+    "drawn": ({"criterion": "gini", "n_classes": 2}, {"find": DRAWN, "n_try": 3}),
+    "surrogates": (
+        {"criterion": "gini", "n_classes": 2, "known_only": True, "max_bins": 200},
+        {"surrogates": 3},
+    ),
+    "parts": (
+        {"criterion": "gini", "n_classes": 2, "known_only": True, "max_bins": 200},
+        {"fractional": True},
+    ),
+}  # fmt: skip
+
+
+def grown_by(recipe: Recipe) -> GrownTree:
+    """A tree of three quarters of the rows; the others are held out."""
+    ids = np.arange(ROWS, dtype=np.uint32)
+    held = ids % 4 == 0
+    rows = recipe.target.rows(ids[~held], None), recipe.target.rows(ids[held], None)
+    return grow_tree(recipe, *rows, np.random.default_rng(1))
+
+
+COMPILED = ("histogram", "surrogates", "parts")
+
+
+@pytest.mark.parametrize(
+    "kind", [k if k in COMPILED else pytest.param(k, marks=pytest.mark.matrix) for k in KINDS]
+)
+def test_trees_are_the_same_along_lines_and_down_columns(kind: str) -> None:
+    given, parts = KINDS[kind]
+    if "quantile" in given:
+        origin = Origin("criterion", "quantile")
+        parts = {"criterion": compile_criterion(quantile_loss(0.5), 4, True, origin)}
+    recipe = recipe_of(problem(**given), **parts)
+    assert recipe.lines is not None
+    along, down = grown_by(recipe), grown_by(replace(recipe, lines=None))
+    assert along.tree.n_leaves > 50
+    for field in fields(along.tree):
+        ours, theirs = getattr(along.tree, field.name), getattr(down.tree, field.name)
+        assert np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f"), field.name
+    assert np.array_equal(along.held_leaf, down.held_leaf)
+    assert np.array_equal(along.held_stats, down.held_stats)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 2_048, 5_000])
+def test_lines_are_the_matrix_row_by_row(rows: int) -> None:
+    codes = np.random.default_rng(0).integers(0, 255, (3, rows)).astype(np.uint8)
+    lines = lines_of(codes)
+    assert lines is not None
+    assert lines.tolist() == codes.T.reshape(-1).tolist()
+
+
+def test_there_are_no_lines_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_free_memory", lambda: 1_000.0)
+    assert lines_of(np.zeros((2, 51), np.uint8)) is None
+    assert lines_of(np.zeros((2, 50), np.uint8)) is not None
+
+
+# ---------------------------------------------------------------- test tally
+
+
+@nb.njit(error_model="numpy")
+def tallied(  # type: ignore[no-untyped-def]
+    codes, first, step, n_codes, ids, cells, values, s, weight, work, words, counts, flat, lanes,
+    sums,
+):  # fmt: skip
+    """`tally` as a search calls it: the codes present, and the width of lanes."""
+    width = lanes_of(cells, values, np.uint64(len(ids)), np.uint64(s), weight, lanes)
+    count = tally_tally(
+        codes, first, step, n_codes, ids, cells, values, np.uint64(s), work, words, counts, flat,
+        width, lanes, sums,
+    )  # fmt: skip
+    return count, width
+
+
+class Memory:
+    """Working memory of one size, used time and again as a tree does."""
+
+    def __init__(self, rows: int, codes: int, cells: int) -> None:
+        self.work = np.empty((4, max(rows, 256) + 2), np.uint32)
+        self.words = np.empty(max(2 * (codes // 64 + 1), 64), np.uint64)
+        self.counts = np.empty(2050, np.uint32)
+        self.flat = np.full((max(rows, 256) + 2) * cells, np.nan)
+        self.lanes = np.empty(rows, np.uint64)
+        self.packed = np.zeros(256, np.uint64)
+
+
+def by_code(codes: Any, rows: Any) -> dict[int, list[float]]:
+    """The oracle: a sum of rows for each code, in plain Python."""
+    sums: dict[int, list[float]] = {}
+    for code, row in zip(codes.tolist(), rows.tolist(), strict=True):
+        own = sums.setdefault(code, [0.0] * len(row))
+        for k, value in enumerate(row):
+            own[k] += value
+    return dict(sorted(sums.items()))
+
+
+SIZES = (2, 3, 8, 9, 17, 60, 500, 700, 2500)
+SPREADS = (1, 2, 7, 200, 255, 3_000, 60_000)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
+@pytest.mark.parametrize("kind", ["whole", "parts", "numbers"])
+def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
+    rng = np.random.default_rng(5)
+    many, widths, ranges = 9_000, set(), set()
+    for cells in (2, 3, 7) if kind != "numbers" else (2, 4):
+        for spread in SPREADS:
+            n_codes = min(spread, 255) if dtype == np.uint8 else spread
+            memory = Memory(max(SIZES), n_codes, cells)
+            table = rng.integers(0, n_codes + 1, (many, 3)).astype(dtype)
+            column = table[:, 1]  # among others, down its column or along the lines
+            for m in SIZES:
+                ids = np.sort(rng.permutation(many)[:m]).astype(np.uint32)
+                whole = rng.integers(1, 4, m).astype(float)
+                if kind == "numbers":
+                    own = np.empty(0, np.uint32)
+                    values = np.column_stack([whole, rng.integers(-9, 9, (m, cells - 1)) / 8.0])
+                    rows = values
+                else:
+                    own = rng.integers(0, cells, m).astype(np.uint32)
+                    values = (whole if kind == "whole" else whole / 4.0)[:, None]
+                    rows = np.zeros((m, cells))
+                    rows[np.arange(m), own] = values[:, 0]
+                place = (table.ravel(), 1, 3) if m % 2 else (table.T.ravel(), many, 1)
+                count, width = tallied(
+                    place[0], np.uint64(place[1]), np.uint64(place[2]), np.uint32(n_codes),
+                    ids, own, values, cells, rows.sum(), memory.work,
+                    memory.words, memory.counts, memory.flat, memory.lanes, memory.packed,
+                )  # fmt: skip
+                wanted = by_code(column[ids], rows)
+                assert memory.work[CODE_OF, :count].tolist() == list(wanted)
+                if count > 1:  # nobody needs statistics of a constant column
+                    got = memory.flat[: count * cells].reshape(count, cells)
+                    assert got.tolist() == list(wanted.values())
+                assert not memory.packed.any()
+                widths.add(int(width))
+                ranges.add(count)
+    assert len(ranges) > 20
+    assert (max(widths) > 0) == (kind == "whole")
+    assert 0 in widths or kind == "whole"
+
+
+@pytest.mark.matrix
+def test_lanes_are_left_where_a_sum_would_not_fit_one() -> None:
+    for cells, bits in ((2, 32), (3, 21), (7, 9), (10, 6)):
+        for weight, fits in ((2.0**bits - 1.0, True), (2.0**bits, False)):
+            values = np.array([[weight - 1.0], [1.0]])
+            own = np.array([0, cells - 1], np.uint32)
+            memory = Memory(2, 255, cells)
+            column = np.array([3, 4], np.uint8)
+            count, width = tallied(
+                column, np.uint64(0), np.uint64(1), np.uint32(255), np.arange(2, dtype=np.uint32),
+                own, values, cells, weight, memory.work, memory.words, memory.counts,
+                memory.flat, memory.lanes,
+                memory.packed,
+            )  # fmt: skip
+            assert (width > 0) == fits
+            assert count == 2
+            assert memory.flat[0] == weight - 1.0
+            assert memory.flat[2 * cells - 1] == 1.0
+
+
+def test_a_loop_that_was_unrolled_once_may_be_unrolled_where_it_is_called() -> None:
+    def squares(stats):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for k in range(stats.shape[0]):
+            total += stats[k] * stats[k]
+        return total
+
+    vector = nb.float64[::1]
+    for kind, banned in ((Compiled, True), (Linked, False)):
+        dispatcher: Any = kind(squares)
+        dispatcher.compile((vector,))
+        linked = dispatcher.overloads[(vector,)].library._get_module_for_linking()
+        assert (", !llvm.loop !" in str(linked)) == banned
+        assert dispatcher(np.array([1.0, 2.0])) == 5.0

@@ -1,0 +1,570 @@
+"""Plugins are found by name, a broken one is told and costs only itself.
+
+The distributions are real to `importlib.metadata`: a module and a
+``.dist-info`` folder, on the path of this process.
+
+Plugins of every supported contract work, and what is too new or too old is left out.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+import textwrap
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import treekit
+from treekit import contracts, registry
+from treekit.cli import main
+from treekit.contracts import (
+    CONTRACT_VERSION,
+    Criterion,
+    CriterionFunctions,
+    Exporter,
+    Pruner,
+    PrunerFunctions,
+    Setting,
+    Splitter,
+    SplitterFunctions,
+)
+from treekit.discovery import OLDEST_CONTRACT, contract_of
+from treekit.errors import PluginError, SettingError, TreekitWarning
+from treekit.record_checks import KINDS, check_record
+
+# ---------------------------------------------------------------- test registry
+
+pytestmark = pytest.mark.usefixtures("fresh_registry")
+
+GOOD = """
+from treekit import Criterion, CriterionFunctions, hookimpl
+
+def make():
+    return CriterionFunctions(impurity=lambda stats: 0.0)
+
+@hookimpl
+def treekit_criteria():
+    return [Criterion("{name}", "classification", make)]
+"""
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install a distribution of one module; all are gone after the test."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+
+    def install(
+        distribution: str, code: str, version: str = "1.0", entry_points: str | None = None
+    ) -> None:
+        module = distribution.replace("-", "_")
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(code), encoding="utf-8")
+        info = tmp_path / f"{module}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n", encoding="utf-8"
+        )
+        text = f"[treekit]\nplug = {module}\n" if entry_points is None else entry_points
+        (info / "entry_points.txt").write_text(text, encoding="utf-8")
+
+    yield install
+    for name in set(sys.modules) - before:
+        if name.startswith(("good", "bad", "other")):
+            del sys.modules[name]
+
+
+def warned(ask: Callable[[], object]) -> list[str]:
+    """Messages of the treekit warnings that `ask` causes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ask()
+    assert all(entry.category is TreekitWarning for entry in caught)
+    return [str(entry.message) for entry in caught]
+
+
+def test_a_plugin_is_found_and_traced_to_its_distribution(install: Install):
+    install("good-one", GOOD.format(name="theirs"), version="2.3")
+    found = registry.criterion("theirs")
+    assert isinstance(found, Criterion)
+    assert registry.origin(found) == {
+        "kind": "criterion",
+        "name": "theirs",
+        "plugin": "plug",
+        "distribution": "good-one",
+        "version": "2.3",
+    }
+
+
+def test_built_in_components_come_through_the_same_hooks():
+    component = registry.exporters()["c"]
+    assert (component.kind, component.distribution) == ("exporter", "treekit")
+    assert registry.origin(registry.exporter("c"))["plugin"] == "built-in"
+
+
+def test_components_lists_all_kinds(install: Install):
+    install("good-one", GOOD.format(name="theirs"))
+    kinds = {component.kind for component in registry.components()}
+    assert kinds == set(KINDS)
+    assert "theirs" in {component.name for component in registry.components("criterion")}
+
+
+def test_an_unknown_name_lists_what_is_installed_and_what_is_close(install: Install):
+    install("good-one", GOOD.format(name="zinni"))
+    with pytest.raises(SettingError, match=r"unknown criterion 'ginni'; installed: .*zinni") as e:
+        registry.criterion("ginni")
+    assert "did you mean" in str(e.value)
+
+
+def test_a_record_passes_through_unchanged():
+    mine = Criterion("mine", "classification", lambda: CriterionFunctions(impurity=min))
+    assert registry.criterion(mine) is mine
+    assert registry.origin(mine)["distribution"] == ""
+
+
+def test_a_record_of_another_kind_is_refused():
+    pruner = Pruner("mine", lambda: PrunerFunctions(before=max))
+    with pytest.raises(SettingError, match=r"given by name or as a treekit\.Criterion"):
+        registry.criterion(pruner)  # type: ignore[arg-type]
+
+
+BROKEN = {
+    "an import error": ("import no_such_library_anywhere", "ModuleNotFoundError"),
+    "an exit while it is imported": ("raise SystemExit(3)", "SystemExit: 3"),
+    "a syntax error": ("def f(:", "SyntaxError"),
+    "a misspelt hook": (
+        """
+        from treekit import hookimpl
+        @hookimpl
+        def treekit_criterions():
+            return []
+        """,
+        "implements treekit_criterions, which is not a hook of treekit",
+    ),
+    "a hook without its marker": (
+        "def treekit_criteria():\n    return []",
+        "defines treekit_criteria without @treekit.hookimpl",
+    ),
+    "no hook at all": ("value = 1", "implements none of the hooks"),
+    "a hook with arguments": (
+        """
+        from treekit import hookimpl
+        @hookimpl
+        def treekit_criteria(config):
+            return []
+        """,
+        "PluginValidationError",
+    ),
+    "a hook that raises": (
+        """
+        from treekit import hookimpl
+        @hookimpl
+        def treekit_criteria():
+            return [1 / 0]
+        """,
+        "failed in treekit_criteria: ZeroDivisionError: division by zero",
+    ),
+    "a hook that returns nothing": (
+        """
+        from treekit import hookimpl
+        @hookimpl
+        def treekit_criteria():
+            pass
+        """,
+        "returned NoneType from treekit_criteria, not a list",
+    ),
+    "a record of the wrong type": (
+        """
+        from treekit import Pruner, PrunerFunctions, hookimpl
+        @hookimpl
+        def treekit_criteria():
+            return [Pruner("p", lambda: PrunerFunctions())]
+        """,
+        "treekit_criteria lists treekit.Criterion records, not a Pruner",
+    ),
+    "one name twice": (
+        GOOD.format(name="twin").rstrip() + " * 2\n",
+        "names two criteria 'twin'; the second is ignored",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_plugin_is_named_and_the_others_work(install: Install, case: str):
+    code, cause = BROKEN[case]
+    install("bad-one", code, version="0.7")
+    install("good-one", GOOD.format(name="theirs"))
+    (message,) = warned(registry.criteria)
+    assert "plugin 'plug' of bad-one 0.7" in message
+    assert cause in message
+    assert "theirs" in registry.criteria()
+    assert warned(registry.criteria) == []  # told once
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_strict_discovery_raises_instead(install: Install, case: str):
+    code, cause = BROKEN[case]
+    install("bad-one", code)
+    registry.configure(strict=True)
+    with pytest.raises(PluginError, match=r"plugin 'plug' of bad-one 1\.0") as error:
+        registry.criteria()
+    assert cause in str(error.value)
+
+
+def test_the_environment_can_ask_for_strictness(install: Install, monkeypatch):
+    install("bad-one", "import no_such_library_anywhere")
+    monkeypatch.setenv("TREEKIT_STRICT_PLUGINS", "1")
+    registry.configure()
+    with pytest.raises(PluginError):
+        registry.criteria()
+
+
+def test_the_right_hooks_of_a_half_broken_plugin_still_work(install: Install):
+    extra = "\n@hookimpl\ndef treekit_prunerz():\n    return []\n"
+    install("bad-one", GOOD.format(name="theirs") + extra)
+    assert len(warned(registry.criteria)) == 1
+    assert registry.criterion("theirs").name == "theirs"
+
+
+def test_an_unknown_name_mentions_what_was_left_out(install: Install):
+    install("bad-one", "import no_such_library_anywhere")
+    warned(registry.criteria)
+    with pytest.raises(SettingError, match=r"left out: plugin 'plug' of bad-one 1\.0"):
+        registry.criterion("theirs")
+
+
+def test_a_malformed_metadata_file_costs_only_its_distribution(install: Install):
+    install("bad-one", "", entry_points="[treekit]\nthis is no entry point\n")
+    install("good-one", GOOD.format(name="theirs"))
+    (message,) = warned(registry.criteria)
+    assert "bad-one 1.0" in message
+    assert "theirs" in registry.criteria()
+
+
+def test_a_distribution_of_another_tool_is_not_read(install: Install):
+    install("other-tool", "raise SystemExit", entry_points="[pytest11]\nx = other_tool\n")
+    assert warned(registry.criteria) == []
+
+
+def test_two_plugins_with_one_name_are_an_error_only_for_that_name(install: Install):
+    install("good-one", GOOD.format(name="same"))
+    install("other-one", GOOD.format(name="same"), version="5.0")
+    install("good-two", GOOD.format(name="free"))
+    assert registry.criterion("free").name == "free"
+    assert "same" in registry.criteria()
+    for ask in (lambda: registry.criterion("same"), lambda: dict(registry.criteria())):
+        with pytest.raises(PluginError, match=r"offered by .*good-one 1\.0 and by .*other-one 5"):
+            ask()
+    offered = [c.distribution for c in registry.components("criterion") if c.name == "same"]
+    assert offered == ["good-one", "other-one"]
+
+
+def test_a_plugin_cannot_take_a_built_in_name(install: Install):
+    install("good-one", GOOD.format(name="gini"))
+    (told,) = warned(registry.criteria)
+    assert "good-one 1.0 offers criterion 'gini', the name of treekit's own; its author" in told
+    assert registry.origin(registry.criterion("gini"))["distribution"] == "treekit"
+    registry.configure(strict=True)
+    with pytest.raises(PluginError, match="the name of treekit's own"):
+        registry.criterion("entropy")
+
+
+def test_strict_discovery_refuses_a_clash_at_once(install: Install):
+    install("good-one", GOOD.format(name="same"))
+    install("other-one", GOOD.format(name="same"))
+    registry.configure(strict=True)
+    with pytest.raises(PluginError, match="'same' is offered by"):
+        registry.criterion("gini")
+
+
+def noop(*args: object, **settings: object) -> CriterionFunctions:
+    return CriterionFunctions(impurity=max)
+
+
+RECORDS = {
+    "an empty name": (Criterion("", "classification", noop), "is not a word"),
+    "a name with a space": (Criterion("a b", "classification", noop), "is not a word"),
+    "a name with a line break": (Criterion("a\n", "classification", noop), "is not a word"),
+    "a name that is no text": (Criterion(7, "classification", noop), "is not a word"),
+    "an unknown task": (Criterion("a", "ranking", noop), "task 'ranking'; known"),
+    "a make that is no function": (Criterion("a", "classification", 3), "'make' of .* is a int"),
+    "settings in a list": (Criterion("a", "classification", noop, []), "not a tuple"),
+    "a setting that is no record": (Criterion("a", "classification", noop, ("q",)), "not a tuple"),
+    "a setting twice": (
+        Criterion("a", "classification", noop, (Setting("q", 1, "x"), Setting("q", 2, "x"))),
+        "declares setting 'q' twice",
+    ),
+    "a default outside its bounds": (
+        Criterion("a", "classification", noop, (Setting("q", 1, "x", minimum=2),)),
+        "at least 2, not 1",
+    ),
+    "a make that does not take its setting": (
+        Criterion("a", "classification", lambda: None, (Setting("q", 1, "x"),)),
+        "cannot be called as agreed: got an unexpected keyword argument 'q'",
+    ),
+    "a make with an undeclared parameter": (
+        Criterion("a", "classification", lambda q: None),
+        "missing a required argument: 'q'",
+    ),
+    "a suffix without a dot": (Exporter("a", "c", noop), "suffix 'c'"),
+    "a suffix that leaves the folder": (Exporter("a", ".c/../x", noop), "suffix"),
+    "a setting called as an argument of the front door": (
+        Exporter("a", ".c", noop, (Setting("path", "", "x"),)),
+        "declares setting 'path', which is treekit's own argument",
+    ),
+    "an export of one argument": (Exporter("a", ".c", lambda model: {}), "as agreed"),
+}
+
+
+@pytest.mark.parametrize("case", RECORDS)
+def test_a_malformed_record_is_refused_by_name(case: str):
+    record, cause = RECORDS[case]
+    kind = KINDS["exporter" if isinstance(record, Exporter) else "criterion"]
+    with pytest.raises(PluginError, match=cause):
+        check_record(record, kind)
+
+
+@pytest.mark.parametrize("name", ["gini", "hinge-2.0", "基尼", "entropie_é"])
+def test_names_may_be_words_of_any_script(name: str):
+    check_record(Criterion(name, "classification", noop), KINDS["criterion"])
+
+
+def test_make_resolves_the_settings_and_returns_the_functions():
+    def made(q: float, hard: bool) -> CriterionFunctions:
+        return CriterionFunctions(impurity=lambda stats: q if hard else 0.0)
+
+    settings = (Setting("q", 2.0, "order", minimum=0), Setting("hard", False, "votes"))
+    record = Criterion("tsallis", "classification", made, settings)
+    functions, values = registry.make(record, {"hard": True})
+    assert functions.impurity(None) == 2.0
+    assert values == {"q": 2.0, "hard": True}
+    with pytest.raises(SettingError, match="setting 'q' of criterion 'tsallis' must be"):
+        registry.make(record, {"q": -1.0})
+
+
+def test_a_make_that_fails_is_named_with_its_settings():
+    record = Criterion("odd", "classification", lambda q: 1 / q, (Setting("q", 0, "x"),))
+    with pytest.raises(PluginError, match=r"criterion 'odd' failed in make with {'q': 0}: Zero"):
+        registry.make(record, {})
+
+
+FUNCTIONS = {
+    "another type": (Criterion("a", "classification", lambda: None), "returned None, not a"),
+    "no function": (Criterion("a", "classification", CriterionFunctions), "neither impurity nor"),
+    "choose alone": (
+        Criterion("a", "classification", lambda: CriterionFunctions(impurity=max, choose=max)),
+        "needs both",
+    ),
+    "levels by score without choose": (
+        Criterion(
+            "a", "classification", lambda: CriterionFunctions(impurity=max, levels_by_score=True)
+        ),
+        "levels_by_score, which needs choose",
+    ),
+    "levels by another thing": (
+        Criterion(
+            "a", "classification", lambda: CriterionFunctions(impurity=max, levels_by_score="gain")
+        ),
+        "levels_by_score 'gain'; it is true or false",
+    ),
+    "a number for a function": (
+        Criterion("a", "classification", lambda: CriterionFunctions(impurity=0.5)),
+        "'impurity' of criterion 'a' is a float",
+    ),
+    "an unknown coding": (Splitter("a", lambda: SplitterFunctions(max, "coarse")), "'coarse'"),
+    "a splitter without find": (Splitter("a", lambda: SplitterFunctions(None)), "'find'"),
+    "an idle pruner": (Pruner("a", PrunerFunctions), "neither before nor after"),
+    "a hold-out of everything": (
+        Pruner("a", lambda: PrunerFunctions(before=max, holdout=1.0)),
+        "holdout 1.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FUNCTIONS)
+def test_functions_that_break_the_contract_are_refused(case: str):
+    record, cause = FUNCTIONS[case]
+    with pytest.raises(PluginError, match=cause):
+        registry.make(record, {})
+
+
+def test_names_are_resolved_without_importing_heavy_libraries():
+    # Without plugins: those that are installed may import what they like.
+    code = (
+        "import sys, importlib.metadata; importlib.metadata.distributions = lambda: ();"
+        "from treekit import registry; registry.exporter('c');"
+        "print({'numba', 'onnx', 'sklearn', 'pandas'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+# ---------------------------------------------------------------- test contract versions
+
+FORMER = Path(__file__).parents[1] / "plugins_v1"
+RNG = np.random.default_rng(4)
+DATA = {
+    "a": RNG.integers(0, 9, 90),
+    "b": RNG.normal(size=90),
+    "c": RNG.choice(list("xyz"), 90),
+}
+DATA["y"] = np.where(DATA["a"] + 2 * (DATA["c"] == "x") + RNG.normal(size=90) > 5, "p", "q")
+
+
+@pytest.fixture
+def former(monkeypatch):
+    """The plugin of contract 1, installed."""
+    monkeypatch.syspath_prepend(str(FORMER))
+    import treekit_former
+
+    return treekit_former
+
+
+def latest_ratio(former):
+    """The criterion of the former plugin, as contract 2 has it."""
+
+    def make(slack):
+        def choose(gains, scores, levels):
+            mean, offered, best = 0.0, 0, -1
+            for f in range(gains.shape[0]):
+                if gains[f] == gains[f]:
+                    mean, offered = mean + gains[f], offered + 1
+            for f in range(gains.shape[0]):
+                if gains[f] >= mean / offered - slack and (best < 0 or scores[f] > scores[best]):
+                    best = f
+            return best
+
+        return CriterionFunctions(impurity=former.bits, score=former.ratio, choose=choose)
+
+    listed = registry.criterion("former_ratio")
+    return Criterion("latest_ratio", "classification", make, listed.settings)
+
+
+def same_trees(one, other):
+    assert one.n_nodes == other.n_nodes > 3
+    for a, b in zip(one.trees, other.trees, strict=True):
+        assert a.feature.tolist() == b.feature.tolist()
+        np.testing.assert_array_equal(a.threshold, b.threshold)
+        np.testing.assert_array_equal(a.value, b.value)
+
+
+def test_the_plugin_of_the_former_contract_is_installable_as_it_is_kept(former):
+    project = tomllib.loads((FORMER / "pyproject.toml").read_text("utf-8"))["project"]
+    installed = importlib.metadata.distribution("treekit-former")
+    assert installed.version == project["version"]
+    (entry_point,) = installed.entry_points
+    assert {entry_point.name: entry_point.value} == project["entry-points"]["treekit"]
+    assert not hasattr(former, "treekit_contract")
+
+
+@pytest.mark.matrix
+def test_a_former_criterion_trains_the_tree_of_its_twin_after_one_warning(former):
+    settings = {"criterion.slack": 0.01, "max_depth": 5, "seed": 0}
+    with pytest.warns(TreekitWarning) as told:
+        old = treekit.train(DATA, "y", criterion="former_ratio", **settings)
+    assert len(told) == 1
+    message = str(told[0].message)
+    assert "criterion 'former_ratio' (from treekit-former 1.4.0)" in message
+    assert "write choose(gains, scores, levels), and treekit_contract = 2" in message
+    new = treekit.train(DATA, "y", criterion=latest_ratio(former), **settings)
+    same_trees(old, new)
+    again = treekit.train(DATA, "y", criterion="former_ratio", **settings)  # told already
+    same_trees(again, new)
+
+
+@pytest.mark.matrix
+def test_what_still_holds_of_a_former_contract_is_used_without_a_word(former, tmp_path):
+    model = treekit.train(
+        DATA, "y", splitter="former_middle", pruner="former_large", **{"pruner.rows": 20}
+    )
+    inner = model.trees[0].n_children > 0
+    assert model.trees[0].weight[inner].min() >= 20
+    assert model.provenance["pruner"] == {"nodes": model.n_nodes}
+    (path,) = treekit.export(model, "former_summary", tmp_path / "m", indent=0)
+    assert f'"leaves": {model.n_leaves}' in path.read_text("utf-8")
+    model.save(tmp_path / "m.treekit")
+    (tmp_path / "m.link").write_text(str(tmp_path / "m.treekit"), "utf-8")
+    assert treekit.read_model(tmp_path / "m.link").n_nodes == model.n_nodes
+
+
+def test_the_listing_tells_the_contract_of_each_plugin(former, monkeypatch):
+    contracts_of = {c.distribution: c.contract for c in registry.components()}
+    assert contracts_of["treekit"] == CONTRACT_VERSION == 2
+    assert contracts_of["treekit-former"] == 1
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = CliRunner().invoke(main, ["plugins"]).output.splitlines()
+    at = lines[0].index("contract")
+    (row,) = [line for line in lines if "former_ratio" in line]
+    assert row[at:].split()[0] == "1"
+
+
+def test_a_record_given_directly_is_adapted_by_its_own_module():
+    def choose(gains, scores):
+        return int(np.nanargmax(scores))
+
+    record = Criterion(
+        "mine",
+        "classification",
+        lambda: CriterionFunctions(lambda s: 0.0, lambda p, c: 0.0, choose),
+    )
+    with pytest.warns(TreekitWarning, match="criterion 'mine' gives a choose of two arguments"):
+        functions, _ = registry.make(record, {})
+    assert functions.choose(np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.zeros(2)) == 0
+
+
+def test_a_plugin_of_this_contract_is_held_to_it(former, monkeypatch):
+    monkeypatch.setattr(former, "treekit_contract", 2, raising=False)
+    with pytest.raises(
+        PluginError,
+        match=r"'choose' of criterion 'former_ratio' \(from treekit-former 1.4.0\) cannot be",
+    ):
+        treekit.train(DATA, "y", criterion="former_ratio")
+
+
+UNSUPPORTED = {
+    "newer": (CONTRACT_VERSION + 1, "for version 3 of the contract, .* upgrade treekit"),
+    "too old": (OLDEST_CONTRACT - 1, "for version 0 of the contract, .* update the plugin"),
+    "no whole number": ("2", "treekit_contract = '2', which is no whole number"),
+    "a truth value": (True, "treekit_contract = True, which is no whole number"),
+}
+
+
+@pytest.mark.parametrize("case", UNSUPPORTED)
+def test_a_plugin_of_an_unsupported_contract_is_left_out_by_name(former, monkeypatch, case):
+    version, cause = UNSUPPORTED[case]
+    monkeypatch.setattr(former, "treekit_contract", version, raising=False)
+    with pytest.warns(TreekitWarning, match=f"'former' of treekit-former 1.4.0 .*{cause}") as told:
+        names = set(registry.criteria())
+    assert len(told) == 1
+    assert "gini" in names
+    assert "former_ratio" not in names
+    registry.configure(strict=True)
+    with pytest.raises(PluginError, match=cause):
+        registry.criteria()
+
+
+def test_every_version_since_the_oldest_says_what_it_changed():
+    told = contracts.__doc__.partition("Versions\n")[2].splitlines()
+    versions = [int(line) for line in told if line.strip().isdigit()]
+    assert versions == list(range(CONTRACT_VERSION, OLDEST_CONTRACT - 1, -1))
+
+
+@pytest.mark.matrix
+def test_the_age_is_told_once_whatever_the_filters_of_warnings(former):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        treekit.train(DATA, "y", criterion="former_ratio", max_depth=1)
+        treekit.train(DATA, "y", criterion="former_ratio", max_depth=1)
+    assert len([w for w in caught if "choose of two arguments" in str(w.message)]) == 1
+
+
+def test_a_module_that_says_nothing_is_of_the_first_contract():
+    assert contract_of(None) == contract_of(pytest) == 1

@@ -1,0 +1,513 @@
+"""What the README shows runs as it stands.
+
+The tutorial runs as it stands: every block of sh and python, in order, and what they print.
+
+In a fresh environment that borrows the libraries of the one that runs the tests, without a
+network: what pip would download is there already.
+
+The gallery shows every package in plugins/, of the kinds that it is, and nothing else.
+
+The examples run as they stand, and what they claim of isolation is true.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import math
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+import treekit
+from benchmarks import equality
+from treekit.cli import main
+from treekit.data import DEMO_TARGET, demo_table
+from treekit.record_checks import KINDS
+
+# ---------------------------------------------------------------- test readme
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(title: str) -> list[str]:
+    """Lines of the first block of code below a title, blank ones left out."""
+    body = re.search(rf"^## {title}$.*?^```\w+\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    assert body is not None
+    return [line for line in body[1].splitlines() if line.strip()]
+
+
+def treekit_command(line: str) -> str:
+    """What a command of the README prints."""
+    program, *arguments = shlex.split(line)
+    assert program == "treekit"
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_readme_fits_on_a_screen_the_table_of_probes_apart():
+    before, _, rest = TEXT.partition(equality.BEGIN)
+    _, _, after = rest.partition(equality.END)
+    assert len(before.splitlines()) + len(after.splitlines()) <= 122
+
+
+def test_the_table_of_probes_has_every_kind_of_model_and_every_target():
+    table = TEXT.partition(equality.BEGIN)[2].partition(equality.END)[0].strip().splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert cells[0][1:] == list(equality.TARGETS)
+    assert [row[0] for row in cells[2:]] == list(equality.KINDS)
+    answered = [cell.replace("= ", "").replace(",", "") for row in cells[2:] for cell in row[1:]]
+    assert all(cell == "refused" or int(cell) > 500 for cell in answered)
+    assert answered.count("refused") < len(answered) / 10
+
+
+def test_twelve_lines_of_python_run(capsys: pytest.CaptureFixture[str]):
+    lines = block("From Python")
+    assert len(lines) == 12
+    exec("\n".join(lines), {})
+    told = capsys.readouterr().out
+    assert "'accuracy'" in told
+    assert "treekit rules, format 2" in told
+    assert "all 4 artifacts are equal to the model, bit for bit" in told
+    assert {path.name for path in Path("out").iterdir()} == {
+        *("horses.onnx", "horses.c", "horses.h", "horses.py", "horses.rules.txt")
+    }
+
+
+def test_ten_lines_of_commands_run():
+    shutil.copy(demo_table(), "horses.csv")
+    lines = block("From the command line")
+    assert len(lines) == 10
+    told = [treekit_command(line) for line in lines]
+    assert "pruner.alpha" in told[0]
+    assert "balanced accuracy" in told[1]
+    assert Path("scores.html").is_file()
+    assert "rule 1 of" in told[2]
+    assert len(Path("answers.csv").read_text(encoding="utf-8").splitlines()) == 369
+    assert "equal to the model, bit for bit" in told[5]
+    assert Path("out/proof.json").is_file()
+
+
+def test_the_plugin_of_fifteen_lines_trains_by_its_name(
+    fresh_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lines = block("A plugin in fifteen lines")
+    assert len(lines) <= 15
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("readme_plugin.py").write_text("\n".join(lines), encoding="utf-8")
+    info = tmp_path / "readme_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: readme-plugin\nVersion: 1.0\n", encoding="utf-8"
+    )
+    (info / "entry_points.txt").write_text("[treekit]\nplug = readme_plugin\n", encoding="utf-8")
+    told = treekit_command(
+        f"treekit --strict-plugins train {shlex.quote(str(demo_table()))} --target {DEMO_TARGET} "
+        "--criterion hellinger_squared --set max_leaves=9 -o m.treekit"
+    )
+    assert "hellinger_squared" in told
+    model = treekit.load("m.treekit")
+    assert model.n_leaves == 9
+    assert model.provenance["components"][0]["distribution"] == "readme-plugin"
+    gini = treekit.train(demo_table(), DEMO_TARGET, max_leaves=9)
+    assert (model.predict(demo_table()) != gini.predict(demo_table())).any()
+
+
+def test_the_map_names_rooms_that_are_there():
+    table = TEXT.partition("| room | holds ")[2]
+    rooms = re.findall(r"`(\w+)/?`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
+    here = [path.stem for path in (ROOT / "treekit").glob("[!_.]*") if path.name != "py.typed"]
+    assert sorted(rooms) == sorted(here)
+
+
+# ---------------------------------------------------------------- test tutorial
+
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+TUTORIAL_TEXT = (PLUGINS / "TUTORIAL.md").read_text(encoding="utf-8")
+
+
+@dataclass
+class Step:
+    """A block of the tutorial: a file to write, or what to run and what it prints."""
+
+    kind: str
+    code: str
+    line: int
+    file: str = ""
+    output: str | None = None
+
+
+def steps(text: str) -> Iterator[Step]:
+    """The blocks in order; an output belongs to the block before it."""
+    blocks = re.compile(r"(?:<!-- file: (\S+) -->\n+)?^```(\w+)\n(.*?)^```$", re.M | re.S)
+    last = None
+    for found in blocks.finditer(text):
+        file, kind, code = found.groups()
+        line = text.count("\n", 0, found.start(2)) + 1
+        if kind == "text":
+            assert last is not None, f"line {line}: an output of nothing"
+            last.output = code
+            continue
+        if last is not None:
+            yield last
+        last = Step(kind, code, line, file or "")
+    if last is not None:
+        yield last
+
+
+def agree(wanted: str, got: str) -> bool:
+    """Whether an output is as shown; ``...`` stands for anything, as a line for any lines."""
+    pattern = ""
+    for line in wanted.strip().splitlines():
+        parts = map(re.escape, line.split("..."))
+        pattern += r"(?:.*\n)*?" if line == "..." else ".*?".join(parts) + r"\n"
+    lines = "".join(f"{line.rstrip()}\n" for line in got.strip().splitlines())
+    return re.fullmatch(pattern, lines) is not None
+
+
+def _borrow(library: Path) -> None:
+    """Let an environment use what is installed here, but the plugins of treekit."""
+    own = ("treekit", "_editable_impl_treekit")
+    told = f"treekit_ml-{treekit.__version__}.dist-info"
+    for folder in dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")):
+        for path in Path(folder).iterdir():
+            place = library / path.name
+            if (path.name == told or not path.name.startswith(own)) and not place.exists():
+                place.symlink_to(path)
+    root = Path(treekit.__file__).parents[1]
+    (library / "borrowed.pth").write_text(f"{root}\n", encoding="utf-8")
+
+
+MARK = "\n==== the next block ====\n"
+EACH = f"""
+import pathlib, runpy, sys
+here = pathlib.Path(__file__).parents[1]
+for i in range(int(sys.argv[1])):
+    print(end={MARK!r} * (i > 0), flush=True)
+    runpy.run_path(str(here / f"block{{i}}.py"), run_name="__main__")
+"""
+
+
+class Shell:
+    """A person at a terminal: commands in a folder, from block to block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.place = folder / "work", folder / "place"
+        self.folder.mkdir()
+        self.home = folder / "venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.home], check=True)
+        self.scripts = self.home / ("Scripts" if os.name == "nt" else "bin")
+        python = self.scripts / "python"
+        where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+        library = subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
+        _borrow(Path(library))
+        self._script("treekit", f'exec "{python}" -m treekit "$@"')
+        self._script("pytest", f'exec "{python}" -m pytest "$@"')
+        self._script("pip", f'exec "{sys.executable}" -m pip --python "{python}" "$@"')
+
+    def _script(self, name: str, line: str) -> None:
+        path = self.scripts / name
+        path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def run(self, block: list[Step]) -> list[str]:
+        """What each of some blocks of one kind prints, warnings among it."""
+        step = block[0]
+        if step.kind == "python":
+            for i, one in enumerate(block):
+                (self.home / f"block{i}.py").write_text(one.code, encoding="utf-8")
+            (self.home / "blocks.py").write_text(EACH, encoding="utf-8")
+            command = f'"{self.scripts / "python"}" "{self.home / "blocks.py"}" {len(block)}'
+        else:
+            command = step.code
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f'{command}\npwd > "{self.place}"'],
+            cwd=self.folder,
+            env=os.environ
+            | {
+                "PATH": f"{self.scripts}{os.pathsep}{os.environ['PATH']}",
+                "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+                "PIP_NO_BUILD_ISOLATION": "0",  # means: without isolation
+                "PIP_NO_DEPS": "1",
+                "PIP_NO_INDEX": "1",
+                "PIP_QUIET": "1",
+                "PYTHONPATH": "",
+                "COLUMNS": "100",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"TUTORIAL.md, line {step.line}:\n{done.stdout}"
+        self.folder = Path(self.place.read_text(encoding="utf-8").rstrip("\n"))
+        return done.stdout.split(MARK)
+
+
+@pytest.mark.system
+def test_the_tutorial_runs_as_it_stands(tmp_path: Path):
+    shell = Shell(tmp_path)
+    for (kind, _), group in groupby(steps(TUTORIAL_TEXT), key=session):
+        block = list(group)
+        if kind == "file":
+            (shell.folder / block[0].file).write_text(block[0].code, encoding="utf-8")
+            continue
+        for step, told in zip(block, shell.run(block), strict=True):
+            if step.output is not None:
+                assert agree(step.output, told), f"TUTORIAL.md, line {step.line} prints:\n{told}"
+
+
+def session(step: Step) -> tuple[str, int]:
+    """What blocks run together: those of Python one after the other, which costs one start."""
+    return (
+        ("file", step.line) if step.file else (step.kind, 0 if step.kind == "python" else step.line)
+    )
+
+
+def test_every_block_is_run_or_an_output():
+    assert set(re.findall(r"^```(\w*)$", TUTORIAL_TEXT, re.MULTILINE)) == {
+        "",
+        "python",
+        "sh",
+        "text",
+    }
+    kinds = [step.kind for step in steps(TUTORIAL_TEXT)]
+    assert set(kinds) == {"python", "sh"}
+    assert TUTORIAL_TEXT.count("\n```sh\n") + TUTORIAL_TEXT.count("\n```python\n") == len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("a\n", "a \n", True),
+        ("a ... c", "a b c", True),
+        ("a ... c", "a b\nc c", False),
+        ("a", "ab", False),
+        ("...", "a\nb", True),
+        ("...\nb", "b", True),
+        ("...\nb", "a b", False),
+    ],
+)
+def test_dots_stand_for_anything(shown: str, printed: str, same: bool):
+    assert agree(shown, printed) is same
+
+
+# ---------------------------------------------------------------- test gallery
+
+GALLERY_TEXT = (PLUGINS / "README.md").read_text(encoding="utf-8")
+ROWS = dict(re.findall(r"^\| \[([\w-]+)\]\(\1\) \| (.*) \|$", GALLERY_TEXT, re.MULTILINE))
+PACKAGES = sorted(path.parent for path in PLUGINS.glob("*/pyproject.toml"))
+
+
+def hooks(package: Path) -> list[str]:
+    """Kinds of the components that a package lists."""
+    sources = [path for path in package.rglob("*.py") if "tests" not in path.parts]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    return [kind.name for kind in KINDS.values() if f"def {kind.hook}(" in text]
+
+
+def test_every_package_has_a_line_and_no_other():
+    assert list(ROWS) == [package.name for package in PACKAGES]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_a_line_tells_the_kinds_what_it_does_and_where_to_see_it(package: Path):
+    kinds, what, seen = (cell.strip() for cell in ROWS[package.name].split(" | "))
+    assert kinds.split(", ") == hooks(package)
+    assert len(what) > 20
+    assert re.fullmatch(r"`.+`|!?\[.+\]\(.+\)", seen)
+    project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == package.name
+
+
+def test_links_lead_to_what_is_there():
+    for page in ("README.md", "TUTORIAL.md"):
+        text = (PLUGINS / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)]+)\)", text):
+            path, _, anchor = target.partition("#")
+            place = PLUGINS / path if path else PLUGINS / page
+            assert place.exists(), target
+            if anchor:
+                headings = re.findall(r"^#+ (.*)$", place.read_text(encoding="utf-8"), re.MULTILINE)
+                slugs = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+                assert anchor in slugs, target
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_a_figure_of_a_package_is_shown(package: Path):
+    figures = [path.name for path in package.rglob("*") if path.suffix in (".svg", ".png")]
+    assert not figures or any(name in ROWS[package.name] for name in figures)
+
+
+# ---------------------------------------------------------------- test examples
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PARTS = ("isolated.py", "boundary.py")
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in PARTS)
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    """What a process of its own says."""
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_example_runs(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+):
+    """In this process, as `python -W error` runs it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name)])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    printed = capfd.readouterr().out
+    assert "bit for bit" in printed or "says the same" in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_readme_names_every_example():
+    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"`python examples/(\w+\.py)`", text)) == PROGRAMS
+    alone = sorted(path.name for path in (EXAMPLES / "standalone").iterdir() if path.is_file())
+    assert sorted(re.findall(r"^\| `(\w+\.\w+)`", text, re.MULTILINE)) == alone
+
+
+@pytest.mark.parametrize(
+    ("program", "allowed"),
+    [
+        ("read_onnx.py", {"csv", "json", "sys", "pathlib", "numpy", "onnxruntime"}),
+        ("read_rules.py", sys.stdlib_module_names),
+    ],
+)
+def test_a_standalone_program_imports_only_what_it_says(program: str, allowed: set[str]):
+    tree = ast.parse((EXAMPLES / "standalone" / program).read_text(encoding="utf-8"))
+    names = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+    names += [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    assert names
+    assert {name.partition(".")[0] for name in names} <= set(allowed)
+
+
+@pytest.fixture(scope="module")
+def isolated() -> SimpleNamespace:
+    """The examples' own runner."""
+    return SimpleNamespace(**runpy.run_path(str(EXAMPLES / "isolated.py")))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("line", ["import treekit", "from treekit.model.model_file import load"])
+def test_treekit_cannot_be_imported_where_the_examples_say_so(
+    line: str, isolated: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    program = tmp_path / "program.py"
+    program.write_text(line, encoding="utf-8")
+    assert run(sys.executable, program).returncode == 0
+    for runner in (isolated.run_without_treekit, isolated.run_bare):
+        with pytest.raises(subprocess.CalledProcessError):
+            runner(program)
+        assert capfd.readouterr().err.count("ModuleNotFoundError") == 1
+
+
+@pytest.mark.system
+def test_nothing_installed_can_be_imported_where_the_rules_are_read(
+    isolated: SimpleNamespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    program = tmp_path / "program.py"
+    program.write_text("import numpy", encoding="utf-8")
+    assert isolated.run_without_treekit(program) == ""
+    with pytest.raises(subprocess.CalledProcessError):
+        isolated.run_bare(program)
+    assert "No module named 'numpy'" in capfd.readouterr().err
+
+
+HOSTILE = ['a"b', "is", "x: one of {}", "then   support 3", "line\nbreak", "\\", "\u202e", "é, 行"]
+"""Names, levels and labels that look like parts of the format."""
+
+
+def hostile_table(path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([*HOSTILE, "n", "y"])
+        for i in range(40):
+            cells = [HOSTILE[(i * (j + 1)) % 8] if (i + j) % 5 else "" for j in range(8)]
+            number = "" if i % 7 == 0 else repr(math.sin(i) * 10.0 ** (i % 9))
+            writer.writerow([*cells, number, HOSTILE[i * i % 3]])
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("settings", [{}, {"ensemble": "forest", "trees": 3}])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_reader_of_rules_executes_hostile_names_exactly(
+    dtype: str, settings: dict, isolated: SimpleNamespace, tmp_path: Path
+):
+    table = tmp_path / "t.csv"
+    hostile_table(table)
+    model = treekit.train(table, "y", dtype=dtype, seed=1, **settings)
+    (path,) = treekit.export(model, "rules", tmp_path / "m")
+    reader = EXAMPLES / "standalone" / "read_rules.py"
+    labels, shares = isolated.answers(isolated.run_bare(reader, path, table))
+    assert labels == model.predict(table).tolist()
+    assert shares == model.predict_proba(table).tolist()
+    assert len(set(labels)) > 1
+
+
+@pytest.mark.system
+def test_the_reader_of_rules_executes_ordered_lists(isolated: SimpleNamespace, tmp_path: Path):
+    table = tmp_path / "t.csv"
+    hostile_table(table)
+    model = treekit.train(table, "y", seed=1)
+    text = treekit.write_rules(model, tmp_path / "edited.txt")
+    lines = text.read_text(encoding="utf-8").split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith("rule 1 of"))
+    lines[at:at] = ["rule", "  if n > 0", '  then "is"', ""]
+    text.write_text("\n".join(lines), encoding="utf-8")
+    revised = treekit.revise(model, text)
+    (path,) = treekit.export(revised, "rules", tmp_path / "m")
+    assert "\n  otherwise\n" in path.read_text(encoding="utf-8")
+    reader = EXAMPLES / "standalone" / "read_rules.py"
+    labels, shares = isolated.answers(isolated.run_bare(reader, path, table))
+    assert labels == revised.predict(table).tolist() != model.predict(table).tolist()
+    assert shares == revised.predict_proba(table).tolist()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("policy", "row"), [({"missing": "error"}, ",1"), ({"unknown": "error"}, "tin,1")]
+)
+def test_the_reader_of_rules_refuses_what_the_model_refuses(
+    policy: dict, row: str, isolated: SimpleNamespace, tmp_path: Path
+):
+    model = treekit.train({"a": ["oak", "elm"], "b": [1, 2], "y": ["p", "q"]}, "y", **policy)
+    (path,) = treekit.export(model, "rules", tmp_path / "m")
+    table = tmp_path / "t.csv"
+    table.write_text(f"a,b\noak,1\n{row}\n", encoding="utf-8")
+    with pytest.raises(treekit.DataError):
+        model.predict(table)
+    done = run(sys.executable, EXAMPLES / "standalone" / "read_rules.py", path, table)
+    assert done.returncode == 1
+    assert done.stdout.startswith("p\t")
+    assert done.stderr.startswith("the rules refuse")

@@ -1,0 +1,147 @@
+"""Test that the public API matches the committed snapshots.
+
+``import treekit`` is cheap, and every public name is there when asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import treekit
+from tests.snapshots import FOLDER, SNAPSHOTS
+from treekit._moved import MOVED
+
+# ---------------------------------------------------------------- test public api
+
+SHOWN = 60
+"""Lines of a difference that a failure prints at most."""
+
+
+@pytest.mark.parametrize("name", sorted(SNAPSHOTS.keys() - {"artifacts.txt"}))
+def test_the_public_face_equals_its_snapshot(name: str):
+    path = FOLDER / name
+    committed = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found = SNAPSHOTS[name]()
+    if found != committed:
+        lines = list(_difference(name, committed.splitlines(), found.splitlines()))
+        more = [f"... and {len(lines) - SHOWN} lines more"] if len(lines) > SHOWN else []
+        remedy = f"If this is wanted: python -m tests.snapshots {name}, and commit the difference."
+        said = "\n".join([*lines[:SHOWN], *more, "", remedy])
+        pytest.fail(f"{name} does not match the current public API\n{said}", pytrace=False)
+
+
+def _difference(name: str, committed: list[str], found: list[str]) -> Iterator[str]:
+    """A unified difference that names the entry in which each part begins."""
+    names = f"committed {name}", "found"
+    for line in difflib.unified_diff(committed, found, *names, n=2, lineterm=""):
+        place = re.match(r"@@ -(\d+)", line)
+        before = committed[: int(place[1]) - 1] if place else []
+        entry = next((text for text in reversed(before) if text and text[0] != " "), "")
+        yield f"{line} {entry}".rstrip() if place else line
+
+
+def test_every_snapshot_file_has_a_maker():
+    assert {path.name for path in FOLDER.glob("*.txt")} <= SNAPSHOTS.keys()
+
+
+# ---------------------------------------------------------------- test front door
+
+HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "click"}
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_neither_treekit_nor_the_records_of_a_plugin_import_heavy_libraries():
+    heavy = f"print({HEAVY!r} & set(sys.modules));"
+    records = "from treekit import Criterion, CriterionFunctions, Setting, hookimpl;"
+    assert run(f"import sys, treekit; {heavy} {records} {heavy}") == "set()\nset()"
+
+
+@pytest.mark.parametrize("name", dir(treekit))
+def test_every_public_name_is_there(name: str):
+    assert getattr(treekit, name) is not None
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(treekit.__file__).read_text(encoding="utf-8"))
+    seen = {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    assert seen == set(dir(treekit))
+
+
+def test_a_star_brings_every_public_name():
+    names: dict[str, object] = {}
+    exec("from treekit import *", names)
+    assert all(names[name] is getattr(treekit, name) for name in treekit.__all__)
+
+
+def test_every_error_can_be_caught_by_its_public_name():
+    from treekit import errors
+
+    assert set(errors.__all__) <= set(treekit.__all__)
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        treekit.trian  # noqa: B018
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    "first", ["treekit", "treekit.export, treekit.plot, treekit.verify", "treekit.cli"]
+)
+def test_a_room_named_as_its_function_is_called_whoever_imported_it_first(first: str):
+    calls = "print(*map(callable, (treekit.export, treekit.plot, treekit.verify)))"
+    assert run(f"import {first}; import treekit; {calls}") == "True True True"
+
+
+def test_a_room_named_as_its_function_is_called_when_it_is_a_module_already():
+    for room in ("export", "plot", "verify"):
+        assert callable(importlib.import_module(f"treekit.{room}"))
+        assert callable(getattr(treekit, room))
+
+
+def test_a_callable_room_passes_its_arguments_on():
+    with pytest.raises(TypeError, match=r"export\(\) missing"):
+        treekit.export()
+    from treekit.export import export
+
+    assert treekit.export.export is export
+
+
+def test_the_version_is_the_distribution_s():
+    assert treekit.__version__ == metadata.version("treekit-ml")
+
+
+@pytest.mark.parametrize(("former", "present"), MOVED.items())
+def test_a_former_import_path_works_with_a_warning(former: str, present: str) -> None:
+    code = (
+        "import importlib, warnings\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        f"    old = importlib.import_module({former!r})\n"
+        f"new = importlib.import_module({present!r})\n"
+        "names = [name for name in vars(new) if name[:1] != '_']\n"
+        "assert all(getattr(old, name) is getattr(new, name) for name in names)\n"
+        f"assert any({present!r} in str(one.message) for one in seen), seen\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,620 @@
+"""Overlaps, conflicts, shadows, rules that never answer and gaps, against every cell of a grid.
+
+Rules held against a table: live figures, tests of drift, stability of shares.
+
+What stands behind each rule: measures from training rows, and from a table.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.examples import examples
+from tests.reference import rules as oracle
+from tests.reference.models import mixed_schema, random_model
+from tests.strategies import ALL_KINDS, matrices, models
+from treekit.data.schema import Column, Output, Schema
+from treekit.errors import DataError, SettingError
+from treekit.model.builder import build_tree, is_missing, leaf, oblique, subset, threshold
+from treekit.model.model import make_model
+from treekit.rules import (
+    measured,
+    overlapping_rules,
+    parse_rules,
+    rules,
+    rules_against,
+    table_measures,
+    training_measures,
+)
+from treekit.rules.evaluate import fired, rules_of_rows
+from treekit.rules.merge import Asked, regrouped
+
+# ---------------------------------------------------------------- test rules overlaps
+
+NAN = math.nan
+COLUMNS = (Column("x"), Column("colour", "nominal", ("red", "green", "blue")), Column("y"))
+
+
+def rule_list(*boxes, order="first", missing="direction", dtype="float32", labels=None):
+    """A list with one rule for each mapping of columns to what it takes; '?' = missing too."""
+    schema = Schema(COLUMNS, classes=("a", "b"), dtype=dtype)
+    model = make_model(schema, [build_tree(leaf([1, 2]), schema)], missing=missing)
+    one = rules(model)
+    labels = labels or [0] * len(boxes)
+    many = replace(
+        one,
+        order=order,
+        **{name: np.repeat(getattr(one, name), len(boxes), axis=0)
+           for name in ("tree", "leaf", "support", "as_parent", "value")},
+        units=np.eye(2, dtype=np.int64)[labels] * 2**24,
+        end=np.zeros(len(boxes), dtype=np.int64),
+    )  # fmt: skip
+    found = {k: [asked(c, *what) for c, what in box.items()] for k, box in enumerate(boxes)}
+    return regrouped(many, np.arange(len(boxes)), found)[0]
+
+
+def asked(column, takes, missing=False):
+    number = [c.name for c in COLUMNS].index(column)
+    part = (0, 2**24) if missing else (0, 0)
+    if takes is None:
+        return Asked(number, -math.inf, math.inf, False, missing, part, (), ())
+    if column == "colour":
+        codes = tuple(sorted(COLUMNS[1].levels.index(level) for level in takes))
+        return Asked(number, -math.inf, math.inf, bool(codes), missing, part, codes, ())
+    return Asked(number, *map(float, takes), True, missing, part, (), ())
+
+
+@st.composite
+def boxes(draw):
+    ends = st.sampled_from([-math.inf, 0.0, 1.0, 2.0, 3.0, math.inf])
+    box = {}
+    for column in draw(st.sets(st.sampled_from(["x", "colour", "y"]))):
+        missing = draw(st.booleans())
+        if column == "colour":
+            takes = draw(st.sets(st.sampled_from(COLUMNS[1].levels), min_size=0))
+            box[column] = (takes or None, missing)
+        else:
+            low, high = draw(ends), draw(ends)
+            known = low < high
+            box[column] = ((low, high) if known else None, missing)
+    return box
+
+
+NUMBERS = (0.0, 1.0, 2.0, 3.0, 4.0, NAN)
+GRID = [*itertools.product(NUMBERS, (0.0, 1.0, 2.0, NAN), NUMBERS)]
+
+
+@given(st.lists(boxes(), min_size=1, max_size=6), st.booleans(), st.booleans(), st.data())
+@settings(max_examples=examples(40))
+def test_what_is_reported_is_what_every_row_of_a_grid_shows(found, ordered, refusing, data):
+    labels = [data.draw(st.integers(0, 1)) for _ in found]
+    listed = rule_list(
+        *found,
+        order="first" if ordered else "disjoint",
+        missing="error" if refusing else "direction",
+        labels=labels,
+    )
+    report = overlapping_rules(listed)
+    rows = np.array(GRID)
+    rows = rows[~listed.refused(rows)]
+    alone = replace(listed, order="disjoint")  # what rules fit, whichever answers
+    fit = np.array([[mass > 0 for _, mass in oracle.masses(alone, row)] for row in rows])
+    n = len(found)
+    told = n - 1 if ordered and not found[-1] else n  # a last rule for the rest is no news
+    met = [(i, j) for i in range(n) for j in range(i + 1, told) if (fit[:, i] & fit[:, j]).any()]
+    assert report.exact
+    assert [tuple(pair) for pair in report.pairs.tolist()] == met
+    assert report.conflicts.tolist() == [labels[i] != labels[j] for i, j in met]
+    for k in range(n):
+        own = fit[:, k]
+        inside = [
+            j for j in range(n)
+            if j != k and own.any() and not (own & ~fit[:, j]).any()
+            and (j < k or (not ordered and not (fit[:, j] == own).all()))
+        ]  # fmt: skip
+        assert report.shadowed[k] == (inside[0] if inside else -1)
+        if not own.any():
+            assert report.reach[k] == "empty"
+        elif ordered and not (own & ~fit[:, :k].any(axis=1)).any():
+            assert report.reach[k] == "never"
+        else:
+            assert report.reach[k] == "reached"
+    assert report.gap == (not fit.any(axis=1).all())
+    if report.gap:
+        codes = {level: code for code, level in enumerate(COLUMNS[1].levels)}
+        row = [report.witness.get(c.name, 0.0) for c in COLUMNS]
+        cells = [NAN if v is None else codes.get(v, v) for v in row]
+        assert not any(mass for _, mass in oracle.masses(listed, cells))
+
+
+@given(st.data())
+@settings(max_examples=examples(15))
+def test_rules_of_trees_neither_overlap_nor_leave_a_gap(data):
+    model = data.draw(models())
+    listed = rules(model)
+    for tree in range(model.n_trees):
+        report = overlapping_rules(listed, tree)
+        assert len(report.pairs) == 0
+        assert report.gap is False
+        assert not report.conflicts.any()
+
+
+def test_a_bound_that_no_number_of_the_type_passes_takes_no_row():
+    tiny = {"x": ((1.0, 1.0 + 1e-12), False)}
+    assert overlapping_rules(rule_list(tiny, {})).reach == ("empty", "reached")
+    assert overlapping_rules(rule_list(tiny, {}, dtype="float64")).reach == ("reached", "reached")
+
+
+def test_the_report_reads_as_a_person_wants_it():
+    listed = rule_list(
+        {"x": ((-math.inf, 2.0), False)},
+        {"x": ((1.0, 3.0), False), "colour": (["red"], False)},
+        {"x": ((0.0, 1.0), False)},
+        {"x": (None, False)},
+        labels=[0, 1, 0, 0],
+    )
+    table = {"x": [1.5, 9.0, 0.5, None], "colour": ["red"] * 4, "y": [0, 0, 0, 0]}
+    report = overlapping_rules(listed, table=table)
+    assert report.text().splitlines() == [
+        "4 rules, compared by what their conditions take",
+        "Rules 1 and 2 overlap and contradict each other.",
+        "Rules 1 and 3 overlap and say the same.",
+        "Rule 3 is shadowed: whatever fits it fits rule 1.",
+        "Rule 3 never answers: rules before it take all that fits it.",
+        "Rule 4 fits no row: its conditions exclude each other.",
+        f"No rule fits this row: {said(report)}.",
+        "Of 4 rows in the table 0 are refused, 2 fit no rule, 2 fit several, 1 of them with "
+        "different answers.",
+    ]
+    assert report.counts.answered.tolist() == [2, 0, 0, 0]
+    assert "规则 1 与规则 2 重叠，结论相互矛盾。" in report.text("zh")
+    assert "... and 1 more" in report.text(most=1)
+    plain = report.plain()
+    assert plain["conflicts"] == [[1, 2]]
+    assert plain["reach"] == {"3": "never", "4": "empty"}
+
+
+def said(report):
+    kinds = {float: lambda v: f"{v:g}", str: lambda v: f'"{v}"', type(None): lambda v: "missing"}
+    return ", ".join(f"{name} = {kinds[type(v)](v)}" for name, v in report.witness.items())
+
+
+def test_a_budget_that_ends_is_said():
+    listed = rule_list(
+        {"x": ((-math.inf, 2.0), True)}, {"x": ((1.0, math.inf), False)}, {"y": ((0, 1), False)}
+    )
+    assert overlapping_rules(listed).reach[2] == "never"
+    report = overlapping_rules(listed, steps=0)
+    assert report.gap is None
+    assert report.reach == ("reached", "undecided", "undecided")
+    assert "not decided" in report.text()
+
+
+def test_a_last_rule_for_the_rest_overlaps_none_and_contradicts_none():
+    found = {"x": ((-math.inf, 1.0), False)}, {"x": ((1.0, 2.0), False)}, {}
+    table = {"x": [0.5, 1.5, 9.0], "colour": ["red"] * 3, "y": [0] * 3}
+    report = overlapping_rules(rule_list(*found, labels=[0, 0, 1]), table=table)
+    assert report.text().splitlines() == [
+        "3 rules, compared by what their conditions take",
+        "No two rules with conditions fit one row.",
+        "Every row fits some rule.",
+        "Of 3 rows in the table 0 are refused, 0 fit no rule, 0 fit several, 0 of them with "
+        "different answers.",
+    ]
+    assert report.counts.answered.tolist() == [1, 1, 1]
+    # It is news where nothing is left for it, where it is not the last, and without an order.
+    late = overlapping_rules(rule_list({"x": ((-math.inf, math.inf), True)}, {}, labels=[0, 1]))
+    assert late.reach == ("reached", "never")
+    assert late.shadowed.tolist() == [-1, 0]
+    early = overlapping_rules(rule_list({}, found[0], labels=[1, 0]))
+    assert early.conflicts.tolist() == [True]
+    free = overlapping_rules(rule_list(*found, order="disjoint", labels=[0, 0, 1]), table=table)
+    assert free.pairs.tolist() == [[0, 2], [1, 2]]
+    assert free.conflicts.tolist() == [True, True]
+    assert free.counts.conflicting == 2
+
+
+def test_tests_of_several_columns_only_may_overlap():
+    schema = Schema((Column("x"), Column("y")), classes=("a", "b"))
+    inner = oblique({"x": 1.0, "y": 1.0}, 0.0, leaf([1, 0]), leaf([0, 1]))
+    root = oblique({"x": 1.0, "y": -1.0}, 0.0, inner, leaf([2, 1]))
+    listed = rules(make_model(schema, [build_tree(root, schema)]))
+    report = overlapping_rules(listed)
+    assert not report.exact
+    assert report.gap is False
+    assert "may do so" in report.text()
+
+
+def test_what_has_no_single_list_is_refused_by_name():
+    schema = Schema((Column("x"),), classes=("a", "b"))
+    tree = build_tree(threshold("x", 1.0, leaf([1, 0]), leaf([0, 1])), schema)
+    with pytest.raises(DataError, match="name one tree"):
+        overlapping_rules(rules(make_model(schema, [tree] * 2)))
+    with pytest.raises(DataError, match="no tree 2"):
+        overlapping_rules(rules(make_model(schema, [tree] * 2)), 2)
+    with pytest.raises(DataError, match="share rows by design"):
+        overlapping_rules(rules(make_model(schema, [tree], missing="fractional")))
+
+
+def test_an_edited_text_shows_its_gap_and_its_overlap():
+    schema = Schema((Column("x"),), classes=("a", "b"))
+    tree = build_tree(threshold("x", 1.0, leaf([1, 0]), leaf([0, 1])), schema)
+    text = str(rules(make_model(schema, [tree])))
+    wider = overlapping_rules(parse_rules(text.replace("x <= 1\n", "x <= 2\n")))
+    assert wider.pairs.tolist() == [[0, 1]]
+    assert wider.gap is False
+    narrow = overlapping_rules(parse_rules(text.replace("x <= 1\n", "x <= 0.5\n")))
+    assert narrow.gap
+    assert narrow.witness == {"x": 1.0}
+
+
+def test_the_witness_behind_the_largest_number_is_infinity():
+    largest = float(np.finfo(np.float32).max)
+    report = overlapping_rules(rule_list({"x": ((-math.inf, largest), True)}))
+    assert report.gap
+    assert report.witness == {"x": math.inf}
+
+
+@pytest.mark.matrix
+def test_a_list_of_two_thousand_random_rules_is_compared_in_seconds():
+    rng = np.random.default_rng(0)
+    low = rng.normal(size=(2000, 2))
+    found = [{"x": ((a, a + 0.2), False), "y": ((b, b + 0.2), False)} for a, b in low.tolist()]
+    begun = time.process_time()
+    report = overlapping_rules(rule_list(*found, dtype="float64"), steps=500)
+    assert time.process_time() - begun < 20
+    assert report.gap
+    x, y = low.T
+    near = (abs(x[:, None] - x) < 0.2) & (abs(y[:, None] - y) < 0.2)
+    assert len(report.pairs) == np.triu(near, 1).sum()
+
+
+# ---------------------------------------------------------------- test rules against
+
+
+def schema_of(**other):
+    return Schema((Column("x"),), **{"target": "ripe", "classes": ("raw", "good")} | other)
+
+
+def model_of(**policies):
+    root = threshold("x", 1.0, leaf([80, 20]), leaf([30, 70]), missing=0)
+    return make_model(schema_of(), [build_tree(root, schema_of())], **policies)
+
+
+def table(low_right, low_wrong, high_right, high_wrong):
+    counts = [low_right, low_wrong, high_right, high_wrong]
+    x = np.repeat([0.0, 0.0, 2.0, 2.0], counts)
+    return {"x": x, "ripe": np.repeat(["raw", "good", "good", "raw"], counts)}
+
+
+def test_a_table_like_the_training_rows_shows_no_drift():
+    report = rules_against(rules(model_of()), table(40, 10, 35, 15))
+    assert not report.drift.any()
+    assert np.allclose(report.difference, 0.0)
+    assert report.p_value.tolist() == [[1.0], [1.0]]
+    assert report.stability() == "stable"
+    assert report.overall[0].accuracy == 0.75
+    assert (report.rows, report.refused, report.unanswered) == (100, 0, 0)
+
+
+def test_a_rule_that_is_no_longer_right_is_named_and_the_test_is_the_textbook_one():
+    report = rules_against(rules(model_of()), table(30, 70, 68, 32))
+    assert report.drift.tolist() == [True, False]
+    pooled = (80 + 30) / 200
+    z = 0.5 / math.sqrt(pooled * (1 - pooled) * (2 / 100))
+    assert math.isclose(report.p_value[0, 0], 2 * stats.norm.sf(z), rel_tol=1e-12)
+    wanted = stats.binomtest(30, 100).proportion_ci(method="wilson")
+    assert np.allclose([report.low[0, 0], report.high[0, 0]], [wanted.low, wanted.high])
+    assert report.stability() == "stable"
+
+
+def test_shares_that_shift_raise_the_index_of_the_formula():
+    report = rules_against(rules(model_of()), table(720, 180, 70, 30))
+    was, now = np.array([0.5, 0.5]), np.array([900.5, 100.5]) / 1001
+    index = ((now - was) * np.log(now / was)).sum()
+    assert math.isclose(report.stability_index[0], index)
+    assert math.isclose(
+        report.by_chance[0], stats.chi2.ppf(0.95, 1) * (1 / 200 + 1 / 1000), rel_tol=0.05
+    )
+    assert report.stability() == "shifted"
+    assert not report.drift.any()
+    few = rules_against(rules(model_of()), table(4, 1, 1, 1))
+    assert few.stability_index[0] > 0.1
+    assert few.stability() == "stable"  # so few rows say nothing
+
+
+def test_refused_rows_rows_without_rules_and_unknown_targets_are_counted_apart():
+    text = str(rules(model_of(missing="error")))
+    listed = parse_rules(text.replace("x <= 1\n", "x <= 0.5\n"))
+    rows = {"x": [0.0, 0.7, 2.0, NAN, 2.0], "ripe": ["raw", "raw", "good", "raw", None]}
+    report = rules_against(listed, rows)
+    assert (report.rows, report.refused, report.unanswered) == (5, 1, 1)
+    assert report.overall[0][:3] == ("ripe", 2, 1.0)
+    assert report.live.rows.tolist() == [1, 2]
+    assert report.live.confidence[:, 0].tolist() == [1.0, 1.0]
+
+
+def test_numbers_have_means_r_squared_and_an_error():
+    schema = schema_of(task="regression", classes=())
+    root = threshold("x", 1.0, leaf(10.0, 50), leaf(20.0, 50))
+    listed = rules(make_model(schema, [build_tree(root, schema)]))
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(10, 1, 60), rng.normal(23, 1, 60)])
+    report = rules_against(listed, {"x": np.repeat([0.0, 2.0], 60), "ripe": y})
+    assert report.drift.tolist() == [False, True]
+    said = np.repeat([10.0, 20.0], 60)
+    assert math.isclose(report.overall[0].mean_error, abs(y - said).mean())
+    fit = 1 - ((y - said) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+    assert math.isclose(report.overall[0].r_squared, fit)
+    error = math.sqrt(y[60:].var(ddof=1) * (1 / 50 + 1 / 60))
+    assert math.isclose(report.p_value[1, 0], 2 * stats.norm.sf((y[60:].mean() - 20) / error))
+    assert "R squared" in report.text()
+
+
+def test_weights_count_in_the_figures_of_the_whole_list_too():
+    rows, weight = table(4, 1, 3, 2), np.array([1.0] * 5 + [2.0] * 3 + [0.0, 7.0])
+    report = rules_against(rules(model_of()), rows, weight=weight)
+    assert math.isclose(report.overall[0].accuracy, (4 + 6) / 18)
+    assert math.isnan(rules_against(rules(model_of()), rows, weight=0 * weight).overall[0].accuracy)
+    schema = schema_of(task="regression", classes=())
+    listed = rules(make_model(schema, [build_tree(leaf(10.0, 50), schema)]))
+    y, w = np.array([8.0, 11.0, math.inf]), np.array([1.0, 3.0, 9.0])
+    quality = rules_against(listed, {"x": [0.0] * 3, "ripe": y}, weight=w).overall[0]
+    centre = (8 + 3 * 11) / 4
+    fit = 1 - (4 + 3) / ((8 - centre) ** 2 + 3 * (11 - centre) ** 2)
+    assert (quality.rows, quality.mean_error) == (2, (2 + 3) / 4)  # infinite ones are not known
+    assert math.isclose(quality.r_squared, fit)
+
+
+def test_a_forest_of_several_targets_has_a_line_for_each_rule_and_target():
+    schema = schema_of(more=(Output("size", (1, 2)),))
+    root = threshold("x", 1.0, leaf([8, 2, 5, 5]), leaf([3, 7, 1, 9]))
+    listed = rules(make_model(schema, [build_tree(root, schema)] * 2))
+    rows = {"x": [0.0, 2.0], "ripe": ["raw", "good"], "size": [1, 2]}
+    report = rules_against(listed, rows)
+    assert len(report.records()) == 8
+    assert report.text().splitlines()[0].split()[:4] == ["rule", "tree", "target", "says"]
+    assert [quality.accuracy for quality in report.overall] == [1.0, 1.0]
+
+
+def test_the_text_is_aligned_sorted_and_spoken_in_both_languages():
+    report = rules_against(rules(model_of()), table(30, 70, 68, 32))
+    lines = report.text(sort="difference").splitlines()
+    assert lines[:3] == [
+        "rule  says  rows  coverage then    now  confidence then    now  difference         p  "
+        "drift",
+        "   1   raw   100          50.0%  50.0%            80.0%  30.0%      -50.0%  1.19e-12  "
+        "drift",
+        "   2  good   100          50.0%  50.0%            70.0%  68.0%       -2.0%      0.76",
+    ]
+    assert lines[4:] == [
+        "Of 200 rows 0 are refused and 0 have no rule.",
+        "ripe: 49.00% of 200 rows answered rightly.",
+        "Rules that fare otherwise than in training: 1.",
+        "The shares of rows by rule are as in training: stability index 0.000 (by chance up to "
+        "0.037).",
+    ]
+    chinese = report.text("zh")
+    assert "表现已不同于训练时的规则：1 条。" in chinese
+    with pytest.raises(SettingError, match="no column 'size'"):
+        report.text(sort="size")
+
+
+def test_records_and_summary_are_plain_data():
+    report = rules_against(rules(model_of()), {"x": [0.0], "ripe": ["raw"]})
+    again = json.loads(json.dumps([report.records(), report.summary()], allow_nan=False))
+    assert again[0][1]["confidence"] is None  # no row came
+    assert again[1]["overall"][0]["accuracy"] == 1.0
+
+
+def test_a_table_without_rows_or_without_the_target_is_refused():
+    listed = rules(model_of())
+    with pytest.raises(DataError, match="no target column 'ripe'"):
+        rules_against(listed, {"x": [0.0]})
+    with pytest.raises(DataError, match="2 target columns are named"):
+        rules_against(listed, {"x": [0.0], "ripe": ["raw"]}, ["ripe", "x"])
+
+
+def test_rules_without_figures_of_training_are_not_said_to_be_judged():
+    listed = replace(rules(model_of()), support=np.zeros(2), value=None)
+    report = rules_against(listed, table(40, 10, 35, 15))
+    assert np.isnan(report.p_value).all()
+    assert "none was judged" in report.text()
+    assert "none was judged" not in rules_against(rules(model_of()), table(4, 1, 3, 1)).text()
+
+
+# ---------------------------------------------------------------- test rules measure
+
+
+def melons(**other):
+    columns = (Column("density"), Column("colour", "nominal", ("green", "black", "white")))
+    return Schema(columns, **{"target": "ripe", "classes": ("no", "yes")} | other)
+
+
+def melon_model(**policies):
+    pale = subset("colour", ["white"], leaf([4, 1]), leaf([1, 4]))
+    root = threshold("density", 0.5, leaf([8, 2]), pale, missing=0)
+    return make_model(melons(), [build_tree(root, melons())], **policies)
+
+
+def slow_pairs(listed, rows):
+    """(row, rule, mass) by the oracle; of an ordered list the first of each tree."""
+    found = []
+    for number, row in enumerate(rows):
+        if listed.refused(row[None])[0]:
+            continue
+        answered = set()
+        for rule, (record, mass) in enumerate(oracle.masses(listed, row)):
+            if mass and not (listed.order == "first" and record.tree in answered):
+                answered.add(record.tree)
+                found.append((number, rule, mass if listed.mass > 1 else 1))
+    return sorted(found)
+
+
+@given(st.data())
+@settings(max_examples=examples(40))
+def test_the_rules_that_answer_a_row_are_those_of_the_oracle_in_any_order_of_list(data):
+    model = data.draw(models(kinds=ALL_KINDS))
+    rows = data.draw(matrices(model, max_rows=6))
+    listed = rules(model)
+    if listed.mass == 1 and data.draw(st.booleans()):
+        # A list that overlaps: each rule loses its last condition.
+        listed = replace(without_last_conditions(listed), order="first")
+    found = [
+        triple
+        for piece in fired(listed, rows)
+        for triple in zip(*(part.tolist() for part in piece), strict=True)
+    ]
+    assert sorted(found) == slow_pairs(listed, rows)
+
+
+def without_last_conditions(listed):
+    counts = np.diff(listed.end, prepend=0)
+    table, keep = listed.conditions, np.ones(int(listed.end[-1]) if len(listed) else 0, bool)
+    keep[listed.end[counts > 0] - 1] = False
+    starts = np.concatenate([[0], table.level_end[:-1]])[: len(keep)]
+    sizes = table.level_end - starts
+    codes = np.repeat(keep, sizes)
+    fields = {name: part[keep] for name, part in table._asdict().items() if name != "levels"}
+    fields |= {"level_end": np.cumsum(sizes[keep]), "levels": table.levels[codes]}
+    return replace(
+        listed, end=np.cumsum(np.maximum(counts - 1, 0)), conditions=type(table)(**fields)
+    )
+
+
+@given(st.data())
+@settings(max_examples=examples(25))
+def test_measures_of_a_table_are_those_counted_pair_by_pair(data):
+    model = data.draw(models(kinds=ALL_KINDS))
+    rows = data.draw(matrices(model, max_rows=8))
+    listed = rules(model)
+    schema = listed.schema
+    n = len(schema.outputs)
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    if schema.task == "regression":
+        targets = rng.normal(1e6, 1.0, size=(len(rows), n))
+        targets[rng.random(targets.shape) < 0.2] = NAN
+    else:
+        most = [len(output.classes) for output in schema.outputs]
+        targets = rng.integers(-2, most, size=(len(rows), n)).astype(float)
+    weight = rng.integers(0, 4, size=len(rows)).astype(float)
+    got = table_measures(listed, rows, targets, weight)
+    pairs = slow_pairs(listed, rows)
+    total = weight[~listed.refused(rows)].sum()
+    for rule, record in enumerate(listed):
+        mine = [(row, weight[row] * mass / listed.mass) for row, at, mass in pairs if at == rule]
+        assert got.rows[rule] == len(mine)
+        assert math.isclose(got.weight[rule], sum(w for _, w in mine), abs_tol=1e-12)
+        if total:
+            assert math.isclose(got.coverage[rule], got.weight[rule] / total)
+        for k, answer in enumerate(record.answers):
+            y = [(targets[row, k], w) for row, w in mine if w]
+            if schema.task == "regression":
+                y = [(v, w) for v, w in y if v == v]
+                check_numbers(y, got.mean[rule, k], got.spread[rule, k])
+            elif not listed.margins:
+                y = [(v, w) for v, w in y if v != -1]
+                label = schema.outputs[k].classes.index(answer.label)
+                right = sum(w for v, w in y if v == label)
+                wanted = right / sum(w for _, w in y) if y else NAN
+                assert np.isclose(got.confidence[rule, k], wanted, equal_nan=True)
+    if listed.margins:
+        assert np.isnan(got.confidence).all()
+
+
+def check_numbers(y, mean, spread):
+    if not y:
+        assert math.isnan(mean)
+        assert math.isnan(spread)
+        return
+    values, weights = np.array(y).T
+    wanted = np.average(values, weights=weights)
+    assert math.isclose(mean, wanted)
+    assert math.isclose(
+        spread, math.sqrt(np.average((values - wanted) ** 2, weights=weights)), abs_tol=1e-6
+    )
+
+
+def test_the_training_rows_as_a_table_say_what_the_leaves_keep():
+    listed = rules(melon_model())
+    density = [0.1] * 10 + [0.9] * 10
+    colour = [0] * 10 + [2] * 5 + [1] * 5
+    ripe = [0] * 8 + [1] * 2 + [0] * 4 + [1] + [0] + [1] * 4
+    live = table_measures(listed, np.stack([density, colour], axis=1), ripe)
+    kept = training_measures(listed)
+    for name in ("weight", "coverage", "confidence", "lift"):
+        assert np.allclose(getattr(live, name), getattr(kept, name))
+    assert live.rows.tolist() == [10, 5, 5]
+    assert kept.confidence[:, 0].tolist() == [0.8, 0.8, 0.8]
+
+
+def test_a_table_is_read_by_the_names_of_its_columns_and_labels_are_texts():
+    listed = rules(melon_model(unknown="error"))
+    table = {
+        "ripe": ["no", "yes", "rotten", None, "yes"],
+        "colour": ["white", "green", "white", "black", "blue"],
+        "density": [0.9, None, 0.9, 0.1, 0.9],
+    }
+    found = measured(listed, table)
+    assert found.rows.tolist() == [2, 2, 0]  # the row that is blue is refused
+    assert found.coverage.tolist() == [0.5, 0.5, 0.0]
+    assert found.confidence[:2, 0].tolist() == [0.0, 0.5]
+    again = measured(listed, {**table, "was": table["ripe"], "w": [1, 1, 3, 1, 1]}, ["was"], "w")
+    assert again.weight.tolist() == [2.0, 4.0, 0.0]
+    assert again.confidence[1, 0] == 0.25
+
+
+def test_the_spread_of_numbers_far_from_zero_does_not_cancel():
+    schema = melons(task="regression", classes=())
+    model = make_model(schema, [build_tree(leaf(1e9), schema)])
+    y = 1e9 + np.tile([-0.5, 0.5], 3000)  # more than a block of rows
+    found = table_measures(rules(model), np.zeros((6000, 2)), y)
+    assert found.mean[0, 0] == 1e9
+    assert math.isclose(found.spread[0, 0], 0.5)
+
+
+def test_rows_that_no_rule_answers_and_shapes_that_do_not_match_are_named():
+    listed = without_last_conditions(rules(melon_model()))
+    with pytest.raises(DataError, match="two rules of a tree fit one row"):
+        rules_of_rows(listed, [[0.9, 0.0]])
+    ordered = replace(listed, order="first")
+    assert rules_of_rows(ordered, [[0.1, 0.0], [NAN, 1.0]]).tolist() == [[0], [0]]
+    with pytest.raises(DataError, match="one weight for each row"):
+        table_measures(ordered, [[0.1, 0.0]], [[0, 1]])
+    with pytest.raises(DataError, match="negative or not finite"):
+        table_measures(ordered, [[0.1, 0.0]], [0], [-1.0])
+    divided = rules(melon_model(missing="fractional"))
+    with pytest.raises(DataError, match="divides rows"):
+        rules_of_rows(divided, [[0.1, 0.0]])
+
+
+def test_several_targets_are_measured_each_by_its_own_column():
+    schema = melons(more=(Output("size", (1, 2)),))
+    root = is_missing("density", leaf([1, 0, 0, 1]), leaf([0, 3, 3, 0]))
+    listed = rules(make_model(schema, [build_tree(root, schema)]))
+    table = {
+        "density": [None, 1.0, 2.0],
+        "colour": ["green"] * 3,
+        "ripe": ["no", "yes", "no"],
+        "size": [2, 1, 1],
+    }
+    assert measured(listed, table).confidence.tolist() == [[1.0, 1.0], [0.5, 1.0]]
+
+
+def test_a_forest_over_many_blocks_of_rows_covers_each_row_once_in_each_tree():
+    model = random_model(3, mixed_schema(("a", "b")), n_trees=3, n_splits=30)
+    rows = np.random.default_rng(0).normal(size=(5000, 5))
+    listed = rules(model)
+    found = table_measures(listed, rows, np.zeros(5000))
+    assert np.bincount(listed.tree, found.rows).tolist() == [5000.0] * 3
+    assert np.allclose(np.bincount(listed.tree, found.coverage), 1.0)

@@ -1,0 +1,1056 @@
+"""Rules: merged conditions, text that an auditor reads, and the text run again.
+
+Rules joined where one can say what several do, with every sum as before.
+
+Thresholds with few digits: the rows of a table stay where they were, and the text says so.
+
+Rules of models with oblique splits, surrogates, divided rows, costs and several targets.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.reference import evaluate
+from tests.reference import rules as oracle
+from tests.reference.models import chain, mixed_schema, probe_rows, random_model
+from tests.strategies import ALL_KINDS, finite, matrices, models
+from treekit.data.schema import Column, Output, Schema
+from treekit.errors import DataError, ModelError, ModelFileError, SettingError, VerificationError
+from treekit.model.builder import (
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
+from treekit.model.model import make_model
+from treekit.model.scoring import predict, sums
+from treekit.model.tree import Split
+from treekit.rules import export_rules, joined_rules, parse_rules, rounded, rules, training_measures
+from treekit.rules.read_edited import read_edited
+from treekit.rules.rule_list import Rounding
+from treekit.rules.wording import (
+    label_text,
+    name_text,
+    numerals,
+    quote,
+    read_label,
+    read_name,
+    read_numeral,
+    read_share,
+    share_text,
+    unquote,
+)
+from treekit.verify.run_rules import run_rules
+from treekit.verify.runtime import Job
+
+# ---------------------------------------------------------------- test rules
+
+HOSTILE = [
+    *('"', "\\", "\n", "a\nrule 1 of 1, node 0", 'x" then yes', "\\n", "\\u0041", "tail\\", "\r\n"),
+    *("\u2028", "\u202e", "\u200b", "\x00", "\x85", "\ud800", "\ud83d\ude00", "\U000e0001", " x"),
+    *("", "if", "then", "IS", "known", "true", "nan", "3", "-1", "a b", "a, b", "{", "}", ": a"),
+    *("色泽", "青绿", "😀", "naïve", "{{ x }}", "'", "a number", "always", "_", "ǅ", "é", "?"),
+]
+
+
+def adult_like() -> Schema:
+    return Schema(
+        (
+            Column("age"),
+            Column("workclass", "nominal", ("Federal-gov", "Private", "State-gov")),
+            Column("capital gain"),
+        ),
+        target="income",
+        classes=("<=50K", ">50K"),
+    )
+
+
+def worked_example():
+    schema = adult_like()
+    right = is_missing("capital gain", leaf([4, 4]), leaf([373, 831]))
+    private = ["Private", "State-gov"]
+    upper = subset("workclass", private, threshold("age", 61, right, leaf([3, 1]), 0), leaf([0, 5]))
+    root = threshold("age", 27.5, leaf([90, 10]), upper, missing=1)
+    return make_model(schema, [build_tree(root, schema)])
+
+
+def test_the_text_of_a_small_tree_reads_as_an_auditor_expects():
+    text = str(rules(worked_example()))
+    body = text[text.index("\n\nrule 3") + 2 : text.index("\n\nrule 4")]
+    assert body.splitlines() == [
+        "rule 3 of 5, node 8",
+        "  if  age > 27.5 and age <= 61, or is missing",
+        '  and workclass is Private or "State-gov"',
+        '  and "capital gain" is known',
+        '  then ">50K"   support 1204   "<=50K": 0.3098007, ">50K": 0.6901993',
+    ]
+
+
+def test_the_header_states_all_that_every_rule_relies_on():
+    text = str(rules(worked_example()))
+    header = text[: text.index("\n\nrule 1")]
+    for said in (
+        "target   income",
+        'classes  "<=50K", ">50K"',
+        'workclass: one of "Federal-gov", Private, "State-gov"',
+        "nearest float32",
+        "missing  direction",
+        "unknown  missing",
+        "trees    1",
+        "votes    16777216",
+        "rules    5",
+    ):
+        assert said in header
+
+
+def test_a_forest_says_how_its_trees_vote():
+    schema = adult_like()
+    trees = [build_tree(leaf([1, 2]), schema), build_tree(leaf([5, 2]), schema)]
+    text = str(rules(make_model(schema, trees)))
+    assert "rule 2 of 2, tree 2 of 2, node 0\n  always\n" in text
+    assert "most votes over all trees" in text
+    assert "its votes divided by 16777216." in text
+
+
+@given(st.data())
+@settings(max_examples=examples(60))
+def test_the_text_alone_sums_to_what_the_model_sums_to(data):
+    model = data.draw(models())
+    rows = data.draw(matrices(model))
+    text = str(rules(model))
+    read = parse_rules(text)
+    assert str(read) == text
+    assert np.array_equal(read.sums(rows), sums(model, rows))
+
+
+@given(st.data())
+@settings(max_examples=examples(40))
+def test_in_each_tree_exactly_one_rule_fits_a_row_and_the_fast_sums_are_the_slow_ones(data):
+    model = data.draw(models())
+    listed = rules(model)
+    rows = data.draw(matrices(model, max_rows=6))
+    for row, fast in zip(rows, listed.sums(rows), strict=True):
+        assert [rule.tree for rule in oracle.fitting(listed, row)] == list(range(model.n_trees))
+        assert oracle.sums(listed, row) == fast.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("classes", [("a", "b", "c"), ()])
+def test_models_of_every_split_kind_run_from_their_text(dtype, classes):
+    model = random_model(5, mixed_schema(classes, dtype=dtype), n_trees=4, n_splits=60)
+    rows = np.array(probe_rows(model, n_random=400))
+    read = parse_rules(export_rules(model, "m")["m.rules.txt"].decode())
+    assert np.array_equal(read.sums(rows), sums(model, rows))
+
+
+def test_overlapping_rules_are_summed_as_the_text_says_not_as_a_tree_would():
+    schema = Schema((Column("x"),), classes=("a", "b"))
+    tree = build_tree(threshold("x", 1.0, leaf([1, 0]), leaf([0, 1])), schema)
+    text = str(rules(make_model(schema, [tree])))
+    listed = parse_rules(text.replace("x <= 1\n", "x <= 2\n"))
+    assert listed.sums([[0.0], [1.5], [3.0]]).tolist() == [[2**24, 0], [2**24, 2**24], [0, 2**24]]
+
+
+@pytest.mark.matrix
+def test_more_rules_than_a_block_holds_are_all_executed():
+    schema = Schema((Column("x"),), task="regression")
+    model = chain(4900, schema)
+    rows = np.linspace(-2, 4902, 501)[:, None]
+    assert np.array_equal(rules(model).sums(rows), sums(model, rows))
+
+
+def test_a_chain_of_depth_900_is_written_and_run():
+    schema = Schema((Column("x"), Column("y")), classes=("a", "b"))
+    model = chain(900, schema)
+    rows = np.stack([np.linspace(-2, 902, 2000), np.full(2000, np.nan)], axis=1)
+    read = parse_rules(str(rules(model)))
+    assert len(read) == 901
+    assert all(len(rule.conditions) == 1 for rule in read)
+    assert np.array_equal(read.sums(rows), sums(model, rows))
+
+
+def test_records_hold_labels_shares_levels_and_bounds():
+    rule = rules(worked_example())[2]
+    assert (rule.tree, rule.leaf, rule.support, rule.label) == (0, 8, 1204.0, ">50K")
+    assert rule.units == (5197593, 11579623)
+    assert sum(rule.shares) == 1.0
+    age, work, gain = rule.conditions
+    assert (age.low, age.high, age.missing, age.levels) == (27.5, 61.0, True, None)
+    assert (work.levels, work.missing) == (("Private", "State-gov"), False)
+    assert (gain.low, gain.high, gain.known, gain.missing) == (-math.inf, math.inf, True, False)
+
+
+def test_a_rule_list_is_a_sequence_of_rules():
+    listed = rules(worked_example())
+    assert len(listed) == 5
+    assert listed[-1] == listed[4] == listed.of_tree(0)[4]
+    assert [rule.leaf for rule in listed[1:3]] == [listed[1].leaf, listed[2].leaf]
+    with pytest.raises(IndexError, match="rule 5 of 5"):
+        listed[5]
+
+
+def test_a_rule_that_no_row_can_fit_says_so():
+    schema = adult_like()
+    root = threshold("age", 5, threshold("age", 9, leaf([1, 0]), leaf([0, 1])), leaf([1, 1]))
+    listed = rules(make_model(schema, [build_tree(root, schema)]))
+    assert "  if  age cannot fit\n" in str(listed)
+    assert parse_rules(str(listed)).sums([[4, 0, 0], [7, 0, 0], [9.5, 0, 0]]).shape == (3, 2)
+    assert [c.known or c.missing for c in listed[1].conditions] == [False]
+
+
+def test_a_refused_row_is_refused_by_the_text_too():
+    schema = adult_like()
+    tree = build_tree(
+        multiway("workclass", {"Private": leaf([1, 0]), "State-gov": leaf([0, 1])}), schema
+    )
+    rows = [[1, 0, 1], [math.nan, 0, 1], [1, math.nan, 1], [1, 3, 1], [1, -1, 1], [1, 0.5, 1]]
+    for missing, unknown, refused in (
+        ("direction", "missing", [0, 0, 0, 0, 0, 0]),
+        ("error", "missing", [0, 1, 1, 1, 1, 1]),
+        ("direction", "error", [0, 0, 0, 1, 1, 1]),
+        ("error", "error", [0, 1, 1, 1, 1, 1]),
+    ):
+        model = make_model(schema, [tree], missing=missing, unknown=unknown)
+        read = parse_rules(str(rules(model)))
+        assert read.refused(rows).tolist() == [bool(x) for x in refused]
+        if any(refused):
+            with pytest.raises(DataError, match="which this model refuses"):
+                read.sums(rows)
+
+
+def test_rows_of_the_wrong_width_are_named():
+    with pytest.raises(DataError, match="2 columns; the rules need 3"):
+        rules(worked_example()).sums([[1, 2]])
+
+
+def test_hostile_names_neither_break_nor_forge_a_line():
+    n = len(HOSTILE)
+    columns = tuple(
+        Column(name, "nominal", tuple(HOSTILE)) if i % 2 else Column(name)
+        for i, name in enumerate(HOSTILE)
+    )
+    schema = Schema(columns, target="a\nclasses  forged", classes=tuple(HOSTILE))
+    trees = []
+    for f in range(n):
+        weights = np.eye(n)[[f, (f + 1) % n]].tolist()
+        yes, no = leaf(weights[0]), leaf(weights[1])
+        split = subset(f, HOSTILE[: f + 1], yes, no) if f % 2 else threshold(f, 0.5, yes, no)
+        trees.append(build_tree(split, schema))
+    model = make_model(schema, trees)
+    text = export_rules(model, "m")["m.rules.txt"].decode()
+    lines = text.split("\n")
+    assert lines == [*text.splitlines(), ""]
+    assert sum(line.startswith("rule ") for line in lines) == 2 * n
+    assert all(char.isprintable() for char in text.replace("\n", ""))
+    read = parse_rules(text)
+    assert read.schema == schema
+    rows = np.random.default_rng(0).integers(-1, n + 1, size=(50, n)).astype(float)
+    assert np.array_equal(read.sums(rows), sums(model, rows))
+
+
+@pytest.mark.parametrize(
+    "labels", [(True, False), (0, 1, -7, 10**30), (0.5, 1.0, -2e300), ("1", "x")]
+)
+def test_labels_keep_their_type(labels):
+    schema = Schema((Column("x"),), classes=labels)
+    model = make_model(schema, [build_tree(leaf([1.0] * len(labels)), schema)])
+    read = parse_rules(str(rules(model)))
+    assert [(type(x), x) for x in read.schema.classes] == [(type(x), x) for x in labels]
+
+
+@given(st.text())
+def test_any_text_reads_back_from_its_quotes(text):
+    assert unquote(quote(text)) == text
+    assert read_name(name_text(text)) == text
+    assert read_label(label_text(text)) == text
+    assert quote(text).isprintable()
+
+
+@pytest.mark.parametrize("token", ['"\\x41"', '"a"b"', '"\\u0041"', '"\n"', '"\\"'])
+def test_a_text_quoted_otherwise_is_not_read(token):
+    with pytest.raises(ValueError, match="properly quoted"):
+        unquote(token)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numerals_are_short_and_read_back(dtype):
+    @given(finite(dtype))
+    def check(x):
+        (text,) = numerals(np.array([x]), dtype)
+        assert read_numeral(text, dtype) == x
+        assert len(text) <= len(repr(x))
+
+    check()
+    assert numerals(np.array([0.1, 61.0, -0.0, 1e22], dtype=dtype).astype(float), dtype) == [
+        *("0.1", "61", "0", "1e22")
+    ]
+
+
+@given(st.integers(1, 2**53), st.data())
+def test_shares_are_the_shortest_decimals_that_read_back_to_the_votes(total, data):
+    units = data.draw(st.integers(0, total))
+    text = share_text(units, total)
+    assert read_share(text, total) == units
+    digits = len(text.partition(".")[2])
+    if digits:
+        near = units * 10 ** (digits - 1) // total
+        for shorter in (near, near + 1):
+            whole, rest = divmod(shorter, 10 ** (digits - 1))
+            fraction = f".{rest:0{digits - 1}d}" if digits > 1 else ""
+            assert read_share(f"{whole}{fraction}", total) != units
+
+
+def test_a_share_of_31_percent_is_written_as_such():
+    assert share_text(5200937, 2**24) == "0.31"
+
+
+def broken_texts():
+    text = str(rules(worked_example()))
+    yield "", "begins with"
+    yield text[: len(text) // 2], "cannot be read"
+    yield text[:-1], "cannot be read"
+    yield text + "more", "goes on after"
+    yield text.replace("rules    5", "rules    4"), "out of place"
+    yield text.replace("rules    5", "rules    999999"), "number of rules"
+    yield text.replace("rule 3 of 5", "rule 2 of 5"), "out of place"
+    yield text.replace("age <= 27.5", "age >= 27.5"), "is not a condition"
+    yield text.replace("age <= 27.5", "agee <= 27.5"), "agee"
+    yield text.replace("age <= 27.5", "age <= 1e999"), "not a finite"
+    yield text.replace("age <= 27.5", "workclass <= 27.5"), "kind of its column"
+    yield text.replace('Private or "State-gov"\n  and', '"State-gov" or Private\n  and'), "order"
+    yield text.replace('then "<=50K"', 'then ">50K"'), "largest share"
+    yield text.replace("nearest float32", "nearest integer"), "explanations"
+    yield text.replace("trees    1", "trees    0"), "1 to 100000 trees"
+    yield text.replace("type     float32", "type     float16"), "float16"
+    yield text.replace("unknown  missing", "unknown  ignored"), "ignored"
+    yield text.replace('"<=50K": 0.5, ">50K": 0.5', '"<=50K": 5, ">50K": 0.5'), "do not add to 1"
+    yield text.replace('"<=50K": 0.9, ">50K": 0.1', '"<=50K": 0.9'), "do not add to 1"
+    yield text.replace("support 1204", "support ten"), "expected a line 'then"
+    yield text.replace("columns  3", "columns  2"), "expected 'type'"
+
+
+@pytest.mark.parametrize(("text", "said"), list(broken_texts()))
+def test_a_text_that_is_not_exactly_a_rule_list_is_refused_with_its_line(text, said):
+    with pytest.raises(ModelFileError, match=r"line \d+ of the rules") as caught:
+        parse_rules(text)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("reader", [parse_rules, read_edited])
+@pytest.mark.parametrize("evil", ['"' + '\\"' * 50_000, '"  \\' * 25_000])
+@pytest.mark.parametrize("start", ["classes  ", "  then "])
+def test_quotes_that_nothing_closes_are_refused_at_once(start, evil, reader):
+    text = str(rules(worked_example()))
+    at = text.index(start) + len(start)
+    began = time.perf_counter()
+    with pytest.raises(ModelFileError):
+        reader(f"{text[:at]}{evil}{text[text.index(chr(10), at) :]}")
+    assert time.perf_counter() - began < 5  # a minute, if each quote were looked for anew
+
+
+def test_an_edited_tie_of_an_odd_number_of_votes_keeps_its_label():
+    listed = random_model(1, mixed_schema(), n_trees=3).rules()
+    text = re.sub(r"(then no   support \S+   ).*\n\Z", r"\1no: 0.5, yes: 0.5\n", str(listed))
+    no, yes = read_edited(text).units[-1].tolist()
+    assert listed.units_each % 2 == 1
+    assert (no - yes, no + yes) == (1, listed.units_each)
+
+
+@given(st.data())
+@settings(max_examples=examples(200))
+def test_no_edited_text_raises_anything_but_a_clear_error(data):
+    text = str(rules(worked_example()))
+    at = data.draw(st.integers(0, len(text) - 1))
+    new = data.draw(st.text(st.sampled_from(string.printable + "\u2028é"), max_size=3))
+    edited = text[:at] + new + text[at + data.draw(st.integers(0, 3)) :]
+    try:
+        read = parse_rules(edited)
+    except ModelFileError:
+        return
+    assert len(read) == int(re.search(r"^rules +(\d+)$", edited, re.MULTILINE)[1])
+
+
+def test_regression_rules_name_exact_numbers():
+    schema = Schema((Column("x"),), target="price", task="regression")
+    trees = [
+        build_tree(threshold("x", 0.5, leaf(0.1), leaf(1e9), missing=0), schema) for _ in range(3)
+    ]
+    model = make_model(schema, trees)
+    text = str(rules(model))
+    assert re.search(r"^step +2\*\*-?\d+$", text, re.MULTILINE)
+    assert "  then 1000000000   support 1\n" in text
+    assert parse_rules(text)[1].value == 1e9
+    rows = [[0.5], [0.6], [math.nan]]
+    assert np.array_equal(parse_rules(text).sums(rows), sums(model, np.array(rows)))
+
+
+def test_every_leaf_of_the_model_has_its_rule():
+    model = random_model(3, mixed_schema(("a", "b", "c")), n_trees=3)
+    listed = rules(model)
+    for t, tree in enumerate(model.trees):
+        of_tree = listed.of_tree(t)
+        assert sorted(rule.leaf for rule in of_tree) == tree.leaves.tolist()
+        assert all(tree.kind[rule.leaf] == Split.LEAF for rule in of_tree)
+        assert {rule.leaf: rule.support for rule in of_tree} == {
+            int(i): float(tree.weight[i]) for i in tree.leaves
+        }
+
+
+# ---------------------------------------------------------------- test rules joined
+
+NAN = math.nan
+YES, NO = [0, 4], [3, 0]
+
+
+def melons(**other):
+    columns = (
+        Column("density"),
+        Column("colour", "nominal", ("green", "black", "white", "red")),
+        Column("sugar"),
+    )
+    return Schema(columns, **{"target": "melon", "classes": ("raw", "good")} | other)
+
+
+def model_of(root, schema=None, **policies):
+    schema = schema or melons()
+    return make_model(schema, [build_tree(root, schema)], **policies)
+
+
+def body(listed):
+    """The lines of the rules, without those that begin them."""
+    return [part.splitlines()[1:] for part in str(listed).split("\n\n")[2:]]
+
+
+@given(st.data())
+@settings(max_examples=examples(40))
+def test_a_joined_list_sums_as_the_model_does_is_never_longer_and_reads_back(data):
+    model = few_answers(data.draw, data.draw(models(kinds=ALL_KINDS)))
+    rows = data.draw(matrices(model, max_rows=8))
+    leaves, short = rules(model), joined_rules(model)
+    assert len(short) <= len(leaves)
+    wanted = [evaluate.sums(model, row) for row in rows.tolist()]
+    assert short.sums(rows).tolist() == wanted
+    text = str(short)
+    assert str(parse_rules(text)) == text
+    assert parse_rules(text).sums(rows).tolist() == wanted
+    assert math.isclose(short.support.sum(), leaves.support.sum())
+    tree = np.bincount(short.tree, minlength=model.n_trees)
+    assert (tree >= 1).all()
+
+
+def few_answers(draw, model):
+    """The model with the answers of few leaves, so that there is much to join."""
+    if not draw(st.booleans()):
+        return model
+    n = len(model.units)
+    same = draw(st.lists(st.integers(0, min(n, 3) - 1), min_size=n, max_size=n))
+    return replace(model, units=model.units[same])
+
+
+def test_a_split_whose_leaves_say_the_same_is_gone():
+    split = threshold("density", 0.5, leaf(YES), subset("colour", ["red"], leaf(YES), leaf(YES)))
+    model = model_of(threshold("sugar", 1.0, split, leaf(NO)))
+    assert len(rules(model)) == 4
+    assert body(joined_rules(model)) == [
+        ["  if  sugar <= 1", "  then good   support 12   good: 1"],
+        ["  if  sugar > 1, or is missing", "  then raw   support 3   raw: 1"],
+    ]
+    assert [rule.leaf for rule in joined_rules(model)] == [1, 2]
+    assert training_measures(joined_rules(model)).coverage.tolist() == [0.8, 0.2]
+
+
+def test_branches_that_say_the_same_are_one_set_of_values_and_no_negation():
+    branches = {"green": leaf(YES), "white": leaf(NO), "black": leaf(YES), "red": leaf([1, 1])}
+    model = model_of(multiway("colour", branches, missing=2))
+    assert [lines[0] for lines in body(joined_rules(model))] == [
+        "  if  colour is green or black, or is missing",
+        "  if  colour is white",
+        "  if  colour is red",
+    ]
+    assert joined_rules(model)[0].leaf == 0  # both leaves lie under the root
+    assert joined_rules(model)[0].support == 8.0
+
+
+def test_a_leaf_for_missing_values_joins_its_niece():
+    known = threshold("density", 2.0, leaf(YES), leaf(NO))
+    model = model_of(is_missing("density", leaf(YES), known))
+    assert [lines[0] for lines in body(joined_rules(model))] == [
+        "  if  density <= 2, or is missing",
+        "  if  density > 2",
+    ]
+
+
+def test_intervals_that_touch_join_and_those_apart_do_not():
+    upper = threshold("density", 3.0, leaf(YES), leaf(NO))
+    model = model_of(
+        threshold("density", 1.0, leaf(NO), threshold("density", 2.0, leaf(YES), upper))
+    )
+    assert [lines[0] for lines in body(joined_rules(model))] == [
+        "  if  density <= 1",
+        "  if  density > 1 and density <= 3",
+        "  if  density > 3, or is missing",
+    ]
+
+
+def test_rows_that_divide_keep_one_range_of_their_mass():
+    branches = {"green": leaf(YES), "black": leaf(YES), "white": leaf([4, 0]), "red": leaf(YES)}
+    model = model_of(multiway("colour", branches), missing="fractional")
+    short = joined_rules(model)
+    assert [(c.levels, c.part) for rule in short for c in rule.conditions] == [
+        (("green", "black"), (0, 8388608)),
+        (("white",), (8388608, 12582912)),
+        (("red",), (12582912, 2**24)),
+    ]
+    rows = [[0.0, NAN, 0.0], [0.0, 1.0, 0.0], [0.0, 2.0, 0.0]]
+    assert short.sums(rows).tolist() == [evaluate.sums(model, row) for row in rows]
+
+
+def test_a_test_that_may_be_unknown_stays_asked_where_missing_values_are_refused():
+    split = oblique({"density": 1.0, "sugar": -1.0}, 0.0, leaf(YES), leaf(NO), missing=1)
+    outer = oblique({"density": 1.0, "sugar": 1.0}, 0.0, split, leaf(NO), missing=0)
+    model = model_of(outer, missing="error")
+    inf = math.inf
+    rows = [[inf, 0.0, inf], [inf, 0.0, -inf], [1.0, 0.0, 2.0], [-3.0, 1.0, 1.0], [3.0, 1.0, inf]]
+    assert joined_rules(model).sums(rows).tolist() == [evaluate.sums(model, row) for row in rows]
+
+
+@given(st.data())
+@settings(max_examples=examples(25))
+def test_decisions_give_the_labels_of_the_model_in_no_more_rules(data):
+    model = data.draw(models())
+    if model.schema.task == "regression" or model.n_trees > 1:
+        return
+    rows = data.draw(matrices(model, max_rows=8))
+    short = joined_rules(model, decisions=True)
+    assert len(short) <= len(joined_rules(model))
+    read = parse_rules(str(short))
+    assert str(read) == str(short)
+    assert read.decisions
+    blocks = zip(model.schema.blocks[:-1], model.schema.blocks[1:], strict=True)
+    said = np.stack([read.sums(rows)[:, a:b].argmax(axis=1) for a, b in blocks], axis=1)
+    labels = [
+        [output.classes[code] for output, code in zip(model.schema.outputs, row, strict=True)]
+        for row in said
+    ]
+    wanted = predict(model, rows.copy()) if len(rows) and not model.schema.nominal.any() else None
+    if wanted is not None:
+        assert labels == np.reshape(wanted, (len(rows), -1)).tolist()
+
+
+def test_decisions_join_other_shares_and_say_so():
+    root = threshold("density", 0.5, leaf([1, 3]), threshold("sugar", 1.0, leaf([0, 5]), leaf(NO)))
+    model = model_of(root)
+    short = model.rules(decisions=True)
+    assert len(model.rules()) == 3
+    text = str(short)
+    assert "says     labels\n" in text
+    assert "votes    1\n" in text
+    rows = np.array([[0.1, 0, 9.0], [0.9, 0, 0.5], [0.9, 0, 2.0]])
+    assert short.sums(rows).tolist() == [[0, 1], [0, 1], [1, 0]]
+    assert sums(model, rows).argmax(axis=1).tolist() == [1, 1, 0]
+    # density decides alone where sugar is asked: three boxes do not make two.
+    assert len(short) == 3
+    chain = threshold(
+        "density", 0.5, leaf([1, 3]), threshold("density", 1.0, leaf([0, 5]), leaf(NO))
+    )
+    two = model_of(chain).rules(decisions=True)
+    assert [lines[0] for lines in body(two)] == [
+        "  if  density <= 1",
+        "  if  density > 1, or is missing",
+    ]
+    assert training_measures(two).confidence[:, 0].tolist() == [8 / 9, 1.0]
+
+
+def test_costs_decide_a_label_once():
+    root = threshold("density", 0.5, leaf([4, 1]), leaf([9, 1]))
+    model = model_of(root, costs=[[0, 1], [5, 0]])
+    short = model.rules(decisions=True)
+    assert [rule.label for rule in short] == ["good", "raw"]
+    assert short.costs is None
+
+
+def test_several_targets_are_decided_together():
+    schema = melons(more=(Output("size", (1, 2)),))
+    root = threshold("density", 0.5, leaf([1, 3, 2, 0]), leaf([0, 3, 3, 1]))
+    (rule,) = model_of(root, schema).rules(decisions=True)
+    assert [answer.label for answer in rule.answers] == ["good", 1]
+
+
+@pytest.mark.parametrize(
+    ("policies", "trees", "said"),
+    [({}, 2, "2 trees"), ({"missing": "fractional"}, 1, "divides rows")],
+)
+def test_what_labels_cannot_say_has_no_decisions(policies, trees, said):
+    schema = melons()
+    model = make_model(schema, [build_tree(leaf(YES), schema)] * trees, **policies)
+    with pytest.raises(ModelError, match=said):
+        model.rules(decisions=True)
+    number = model_of(leaf(1.5), melons(task="regression", classes=()))
+    with pytest.raises(ModelError, match="numbers"):
+        number.rules(decisions=True)
+
+
+def test_leaves_remain_for_those_who_ask():
+    model = model_of(threshold("density", 0.5, leaf(YES), leaf(YES)))
+    assert len(model.rules(join=False)) == 2
+    assert str(model.rules()).endswith("\n  always\n  then good   support 8   good: 1\n")
+
+
+# ---------------------------------------------------------------- test rules rounded
+
+RULES_ROUNDED_NAN = float("nan")
+
+
+def listed(*thresholds, dtype="float64"):
+    """One column, cut at ascending thresholds."""
+    schema = Schema((Column("x"),), classes=("a", "b"), dtype=dtype)
+    node = leaf([1, 0])
+    for at in reversed(thresholds):
+        node = threshold("x", float(np.dtype(dtype).type(at)), leaf([0, 1]), node)
+    return rules(make_model(schema, [build_tree(node, schema)]))
+
+
+def cuts(found):
+    """The distinct thresholds as they are written."""
+    table = found.conditions
+    bounds = np.unique(np.concatenate([table.low, table.high]))
+    return numerals(bounds[np.isfinite(bounds)], found.schema.dtype)
+
+
+def column(*values):
+    return np.array(values, dtype=np.float64)[:, None]
+
+
+# ------------------------------------------------------------------ how far
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_threshold_has_the_digits_that_were_asked_for(dtype):
+    found = rounded(listed(27.4938271, 61.123, dtype=dtype), 3, column(20, 30, 60, 65))
+    assert cuts(found) == ["27.5", "61.1"]
+    assert found.rounding == Rounding(3, 2, 2, 0, 4)
+
+
+def test_digits_are_significant_ones_however_small_or_large_the_number():
+    found = rounded(listed(-98765.4, 0.000123456, 1.23456e30), 2, column(0, 1))
+    assert cuts(found) == ["-99000", "0.00012", "1.2e30"]
+
+
+def test_a_threshold_that_would_pass_a_value_keeps_the_fewest_digits_that_do_not():
+    found = rounded(listed(0.38151), 1, column(0.38151, 0.38152))
+    assert cuts(found) == ["0.38151"]
+    found = rounded(listed(0.38151), 1, column(0.381, 0.382))
+    assert cuts(found) == ["0.3815"]
+    assert found.rounding == Rounding(1, 1, 1, 1, 2)
+
+
+def test_a_value_at_the_threshold_stays_below_it():
+    assert cuts(rounded(listed(1.26), 2, column(1.26))) == ["1.3"]
+    assert cuts(rounded(listed(1.24), 2, column(1.24))) == ["1.24"]
+    assert cuts(rounded(listed(1.24), 2, column(1.2))) == ["1.2"]
+
+
+def test_two_thresholds_never_become_one_nor_change_places():
+    assert cuts(rounded(listed(1.11, 1.12, 1.13), 2, column(0, 5))) == ["1.1", "1.12", "1.13"]
+    assert cuts(rounded(listed(1.06, 1.1, 1.14), 2, column(0, 5))) == ["1.06", "1.1", "1.14"]
+    assert cuts(rounded(listed(1.04, 1.051), 2, column(0, 5))) == ["1", "1.1"]
+
+
+def test_a_threshold_with_fewer_digits_stays_as_it_is():
+    found = rounded(listed(27.5, 61), 4, column(1))
+    assert cuts(found) == ["27.5", "61"]
+    assert found.rounding == Rounding(4, 2, 0, 0, 1)
+
+
+def test_the_largest_numbers_do_not_overflow():
+    largest = float(np.finfo(np.float64).max)
+    assert cuts(rounded(listed(largest), 1, column(0))) == ["1.79769e308"]
+
+
+def test_sums_of_columns_keep_their_numbers():
+    schema = Schema((Column("x"), Column("y")), classes=("a", "b"))
+    split = oblique({"x": 0.125, "y": -1.0625}, 1 / 3, leaf([1, 0]), leaf([0, 1]))
+    model = make_model(schema, [build_tree(split, schema)])
+    found = rounded(rules(model), 1, [[0.0, 0.0]])
+    assert found.tests == rules(model).tests
+    assert found.rounding == Rounding(1, 0, 0, 0, 1)
+
+
+# ------------------------------------------------------------------ the same rows
+
+
+@given(st.data())
+@settings(max_examples=examples(30))
+def test_every_row_of_the_table_stays_in_its_rules(data):
+    model = data.draw(models())
+    rows = data.draw(matrices(model, max_rows=12))
+    assume(len(rows))
+    digits = data.draw(st.integers(1, 5))
+    before = rules(model)
+    after = rounded(before, digits, rows)
+    assert np.array_equal(after.sums(rows), before.sums(rows))
+    numbers = {rule: at for at, rule in enumerate(before)}
+    moved = {rule: at for at, rule in enumerate(after)}
+    for row in rows:
+        fits = [numbers[rule] for rule in oracle.fitting(before, row)]
+        assert [moved[rule] for rule in oracle.fitting(after, row)] == fits
+
+
+@given(st.data())
+@settings(max_examples=examples(20))
+def test_any_row_at_all_fits_one_rule_of_each_tree(data):
+    model = data.draw(models())
+    rows = data.draw(matrices(model, max_rows=3))
+    assume(len(rows))
+    after = rounded(rules(model), 1, rows)
+    for row in data.draw(matrices(model, max_rows=6)):
+        assert [rule.tree for rule in oracle.fitting(after, row)] == list(range(model.n_trees))
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=6, unique=True),
+       st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8), st.integers(1, 4))  # fmt: skip
+@settings(max_examples=examples(60))
+def test_no_shorter_threshold_would_do(thresholds, values, digits):
+    before, rows = listed(*sorted(thresholds)), np.array(values)
+    after = rounded(before, digits, rows[:, None])
+    old = [float(text) for text in cuts(before)]
+    new = [float(text) for text in cuts(after)]
+    assert len(old) == len(new)
+    assert new == sorted(set(new))
+    for at, (was, now) in enumerate(zip(old, new, strict=True)):
+        assert ((rows <= was) == (rows <= now)).all()
+        for count in range(digits, 18):
+            shorter = float(f"{was:.{count - 1}e}")
+            if shorter == now:
+                break
+            between = (at == 0 or new[at - 1] < shorter) and [*old, np.inf][at + 1] > shorter
+            assert not between or ((rows <= was) != (rows <= shorter)).any()
+
+
+# ------------------------------------------------------------------ said, and not hidden
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_text_says_what_was_done_and_reads_back(language):
+    found = rounded(listed(27.4938271, 61.123), 3, column(20, 30, 60, 65))
+    text = "".join(found.text(language=language))
+    again = parse_rules(text)
+    assert again.rounding == found.rounding
+    assert "".join(again.text(language=language)) == text
+    said = "only for such rows" if language == "en" else "仅对所核对的样本"
+    assert said in text.casefold()
+
+
+def test_what_the_header_says_of_the_digits_is_read_strictly():
+    text = str(rounded(listed(27.4938271), 3, column(20, 30)))
+    for old, new in (
+        ("shortened: 1", "shortened: one"),
+        ("Only for such rows is", "For all rows is"),
+        ("digits   3", "digits   three"),
+    ):
+        with pytest.raises(ModelFileError, match=r"line \d+ of the rules"):
+            parse_rules(text.replace(old, new))
+
+
+def test_shortened_rules_are_no_artifact_of_the_model(tmp_path):
+    schema = Schema((Column("x"),), classes=("a", "b"), dtype="float64")
+    split = threshold("x", 27.4938271, leaf([0, 1]), leaf([1, 0]))
+    model = make_model(schema, [build_tree(split, schema)])
+    path = tmp_path / "m.rules.txt"
+    path.write_text(str(rounded(rules(model), 3, column(20, 30))))
+    job = Job(path, schema, tmp_path)
+    with pytest.raises(VerificationError, match="shortened to 3 digits"):
+        list(run_rules(job, np.zeros((1, 1))))
+
+
+@pytest.mark.parametrize("digits", [0, 18, -1])
+def test_digits_are_from_1_to_17(digits):
+    with pytest.raises(SettingError, match=rf"digits is {digits}; it is from 1 to 17"):
+        rounded(listed(1.5), digits, column(1))
+
+
+@pytest.mark.parametrize("rows", [np.zeros((0, 1)), np.zeros((3, 2))])
+def test_without_rows_to_look_at_nothing_is_shortened(rows):
+    with pytest.raises(DataError, match=re.escape("at least one, of 1 columns")):
+        rounded(listed(1.5), 1, rows)
+
+
+# ---------------------------------------------------------------- test rules wide
+
+RULES_WIDE_NAN, INF = float("nan"), float("inf")
+MASS = 2**24
+
+
+def fruit(**other):
+    columns = (
+        Column("density"),
+        Column("sugar"),
+        Column("colour", "nominal", ("red", "green", "blue")),
+    )
+    return Schema(columns, **{"target": "ripe", "classes": ("unripe", "ripe")} | other)
+
+
+def oblique_model(**policies):
+    split = oblique({"density": 0.5, "sugar": -1.25}, 0.875, leaf([3, 1]), leaf([0, 4]), missing=1)
+    root = threshold("density", 2.5, split, leaf([1, 1]), missing=0)
+    return make_model(fruit(), [build_tree(root, fruit())], **policies)
+
+
+def surrogate_model():
+    instead = (
+        Surrogate("sugar", 0.25, below=1),
+        Surrogate("colour", levels={"red": 0, "blue": 1}),
+    )
+    split = threshold("density", 2.5, leaf([3, 1]), leaf([1, 4]), missing=1, surrogates=instead)
+    return make_model(fruit(), [build_tree(split, fruit())], missing="surrogate")
+
+
+def divided_model(**policies):
+    colours = multiway("colour", {"red": leaf([1, 4]), "blue": leaf([2, 2])})
+    root = threshold("density", 2.5, leaf([3, 1]), colours)
+    return make_model(fruit(), [build_tree(root, fruit())], missing="fractional", **policies)
+
+
+def rules_wide_body(model, number):
+    """Lines of one rule."""
+    return str(rules(model)).split(f"\nrule {number} of ")[1].split("\n\n")[0].splitlines()[1:]
+
+
+# ------------------------------------------------------------------ exact
+
+
+@pytest.mark.matrix
+@given(st.data())
+@settings(max_examples=examples(60))
+def test_the_text_of_any_model_alone_sums_to_what_the_model_means(data):
+    model = data.draw(models(kinds=ALL_KINDS))
+    rows = data.draw(matrices(model, max_rows=8))
+    text = str(rules(model))
+    read = parse_rules(text)
+    assert str(read) == text
+    wanted = [evaluate.sums(model, row) for row in rows.tolist()]
+    assert read.sums(rows).tolist() == rules(model).sums(rows).tolist() == wanted
+
+
+@given(st.data())
+@settings(max_examples=examples(40))
+def test_in_each_tree_the_parts_of_a_row_add_up_to_its_mass(data):
+    model = data.draw(models(kinds=ALL_KINDS))
+    listed = rules(model)
+    for row in data.draw(matrices(model, max_rows=4)):
+        found = oracle.masses(listed, row)
+        for tree in range(model.n_trees):
+            assert sum(mass for rule, mass in found if rule.tree == tree) == MASS
+        assert oracle.sums(listed, row) == listed.sums(row[None])[0].tolist()
+
+
+def test_infinities_that_cancel_are_unknown_even_where_missing_values_are_refused():
+    split = oblique({"density": 1.0, "sugar": -1.0}, 0.0, leaf([3, 1]), leaf([0, 4]), missing=1)
+    model = make_model(fruit(), [build_tree(split, fruit())], missing="error")
+    rows = [[INF, INF, 0.0], [1.0, 2.0, 0.0], [-INF, 3.0, 0.0]]
+    read = parse_rules(str(rules(model)))
+    assert rules_wide_body(model, 2)[0].endswith(", or is unknown")
+    assert read.sums(rows).tolist() == [evaluate.sums(model, row) for row in rows]
+
+
+# ------------------------------------------------------------------ words
+
+
+def test_an_oblique_rule_shows_its_inequality():
+    text = str(rules(oblique_model()))
+    assert "  test 1: 0.5 * density + -1.25 * sugar <= 0.875\n" in text
+    assert rules_wide_body(oblique_model(), 1) == [
+        "  if  density <= 2.5, or is missing",
+        "  and test 1 holds (0.5 * density + -1.25 * sugar <= 0.875)",
+        "  then unripe   support 4   unripe: 0.75, ripe: 0.25",
+    ]
+    assert rules_wide_body(oblique_model(), 2)[1] == (
+        "  and test 1 fails (0.5 * density + -1.25 * sugar > 0.875), or is unknown"
+    )
+
+
+def test_a_long_sum_stands_in_the_header_alone():
+    schema = Schema(tuple(Column(f"measurement {i}") for i in range(6)), classes=("a", "b"))
+    weights = {f"measurement {i}": 0.1 * (i + 1) for i in range(6)}
+    split = oblique(weights, 1 / 3, leaf([1, 0]), leaf([0, 1]))
+    model = make_model(schema, [build_tree(split, schema)])
+    assert rules_wide_body(model, 1)[0] == "  if  test 1 holds"
+    assert '0.6 * "measurement 5" <= 0.3333333333333333\n' in str(rules(model))
+    assert str(parse_rules(str(rules(model)))) == str(rules(model))
+
+
+def test_surrogates_are_named_in_the_order_in_which_they_are_asked():
+    text = str(rules(surrogate_model()))
+    assert (
+        "  test 1: density <= 2.5; if that is unknown: sugar > 0.25; if that is unknown: "
+        "colour is red rather than blue\n"
+    ) in text
+    assert (
+        rules_wide_body(surrogate_model(), 1)[0] == "  if  test 1 holds (density <= 2.5 if known)"
+    )
+
+
+def test_divided_rules_state_exact_bounds_and_a_percentage():
+    assert rules_wide_body(divided_model(), 2) == [
+        "  if  density > 2.5, or is missing: 5162220 to 16777216 (69.2%)",
+        "  and colour is red, or is missing or green: 0 to 9320676 (55.6%)",
+        "  then ripe   support 5   unripe: 0.2, ripe: 0.8",
+    ]
+    (rule,) = [rule for rule in rules(divided_model()) if rule.leaf == 3]
+    assert rule.conditions[1].part == (0, 9320676)
+    assert rule.conditions[1].dividing == ("green",)
+    assert rule.conditions[1].levels == ("red",)
+
+
+def test_conditions_of_divided_rules_are_not_merged():
+    inner = threshold("density", 1.0, leaf([1, 0]), leaf([1, 2]))
+    root = threshold("density", 2.0, inner, leaf([2, 2]))
+    model = make_model(fruit(), [build_tree(root, fruit())], missing="fractional")
+    assert [line.split(",")[0] for line in rules_wide_body(model, 2)[:2]] == [
+        "  if  density <= 2",
+        "  and density > 1",
+    ]
+    listed, row = rules(model), [[RULES_WIDE_NAN, 0, 0]]
+    assert listed.sums(row).tolist() == [evaluate.sums(model, row[0])]
+
+
+def test_the_question_whether_a_value_is_missing_divides_no_row():
+    tree = build_tree(is_missing("colour", leaf([1, 0]), leaf([0, 3])), fruit())
+    model = make_model(fruit(), [tree], missing="fractional")
+    assert [rules_wide_body(model, number)[0] for number in (1, 2)] == [
+        "  if  colour is missing",
+        "  if  colour is known",
+    ]
+    assert rules(model).sums([[1, 1, RULES_WIDE_NAN], [1, 1, 2]]).tolist() == [
+        [MASS**2, 0],
+        [0, MASS**2],
+    ]
+
+
+def test_costs_are_a_table_and_decide_each_rule():
+    text = str(rules(oblique_model(costs=[[0, 1], [9, 0]])))
+    assert "  when it is ripe, what each answer costs   unripe: 9, ripe: 0\n" in text
+    assert "class of least cost" in text
+    assert "  then ripe   support 4   unripe: 0.75, ripe: 0.25\n" in text
+    read = parse_rules(text)
+    assert read.costs.tolist() == [[0, 1], [9, 0]]
+    assert read[0].label == "ripe"
+
+
+def test_a_rule_of_a_hard_vote_has_one_vote():
+    text = str(rules(oblique_model(voting="hard")))
+    assert "votes    1\n" in text
+    assert "  then unripe   support 4   unripe: 1\n" in text
+    assert parse_rules(text).voting == "hard"
+
+
+def test_each_of_several_targets_has_its_line():
+    schema = fruit(more=(Output("size", (1, 2, 3)), Output("sort", ("a b", "c"))))
+    split = threshold("density", 0.5, leaf([0, 1, 0, 1, 3, 1, 1]), leaf([1, 3, 3, 1, 0, 0, 2]))
+    model = make_model(schema, [build_tree(split, schema)])
+    assert rules_wide_body(model, 1) == [
+        "  if  density <= 0.5",
+        "  then ripe: ripe   support 7   ripe: 1",
+        "       size: 3   2: 0.25, 3: 0.75",
+        '       sort: "a b"   "a b": 0.5, c: 0.5',
+    ]
+    read = parse_rules(str(rules(model)))
+    assert read.schema == schema
+    assert [answer.label for answer in read[0].answers] == ["ripe", 3, "a b"]
+
+
+def test_several_numbers_are_stated_exactly():
+    schema = Schema((Column("x"),), target="a", task="regression", more=(Output("b"),))
+    split = threshold("x", 0.5, leaf([0.1, 1e6]), leaf([1.5, -2.0]))
+    model = make_model(schema, [build_tree(split, schema)])
+    assert rules_wide_body(model, 2)[-2:] == ["  then a: 1.5   support 1", "       b: -2"]
+    read = parse_rules(str(rules(model)))
+    assert read.schema == schema
+    assert np.array_equal(read.units, rules(model).units)
+    assert [answer.value for answer in read[1].answers] == [1.5, -2.0]
+
+
+def test_a_leaf_that_no_training_row_reached_says_that_it_answers_as_above():
+    below = multiway("colour", {"red": leaf([3, 1]), "green": leaf([3, 1], 0)})
+    other = subset("colour", ["red"], leaf([1, 0], 0), leaf([1, 1]))
+    trees = [threshold("density", 0.5, below, other)]
+    model = make_model(fruit(), [build_tree(tree, fruit()) for tree in trees])
+    said = [line for line in str(rules(model)).splitlines() if line.startswith("  then")]
+    assert [line.split("   ")[1] for line in said] == [
+        "support 4",
+        "support 0 (as above)",
+        "support 0",
+        "support 2",
+    ]
+    read = parse_rules(str(rules(model)))
+    assert [rule.as_parent for rule in read] == [False, True, False, False]
+    assert "as above" not in str(rules(oblique_model()))
+
+
+# ------------------------------------------------------------------ strict
+
+
+def rules_wide_broken_texts():
+    text = str(rules(oblique_model(costs=[[0, 1], [9, 0]])))
+    yield text.replace("test 1 holds", "test 2 holds"), "no test 2"
+    yield text.replace("sugar <= 0.875)", "sugar <= 0.876)"), "does not follow from the test"
+    yield text.replace("sugar <= 0.875\n", "sugar <= 0.876\n"), "does not follow from the test"
+    yield text.replace("tests    1", "tests    2"), "expected test 2"
+    yield text.replace("* sugar <= 0.875\n", "* colour <= 0.875\n"), "is not a number"
+    yield text.replace("-1.25 * sugar <", "0 * sugar <"), "a weight is 0"
+    yield text.replace("), or is unknown", "), or is missing"), "kind of its column"
+    yield text.replace("ripe: 9", "ripe: 99999"), "from 0 to 16384"
+    yield text.replace("unripe: 0, ripe: 1", "unripe: 2, ripe: 1"), "0 for a right answer"
+    yield (
+        text.replace("then ripe   support 4   unripe: 0", "then unripe   support 4   unripe: 0"),
+        ("least cost"),
+    )
+    text = str(rules(divided_model()))
+    yield text.replace("(69.2%)", "(69.3%)"), "percentage"
+    yield text.replace("5162220 to 16777216", "5162220 to 16777217"), "part of a row"
+    yield text.replace("missing  fractional", "missing  direction"), "part of a row"
+    yield text.replace("or green: ", "or red: "), "named twice"
+    text = str(rules(surrogate_model()))
+    yield text.replace("; if that is unknown: sugar", "; else sugar"), "is not a test"
+    yield text.replace("rather than blue", "rather than blau"), "not in"
+
+
+@pytest.mark.parametrize(("text", "said"), list(rules_wide_broken_texts()))
+def test_a_text_of_the_new_kinds_is_read_as_strictly(text, said):
+    with pytest.raises(ModelFileError, match=r"line \d+ of the rules") as caught:
+        parse_rules(text)
+    assert said in str(caught.value)
+
+
+def test_hostile_names_stay_inside_their_quotes_in_tests_and_targets():
+    names = ["a * b", "test 1 holds", "x; if that is unknown: y", "1 + 1", "rather than"]
+    columns = (*(Column(name) for name in names), Column("c", "nominal", ("}", '"', "; if")))
+    more = (Output("then\n", ("a: 1", ", b")),)
+    schema = Schema(columns, target='size: "', classes=("   support 1", "yes"), more=more)
+    sum_of_all = oblique(dict.fromkeys(names, 2.0), 1.0, leaf([1, 0, 0, 1]), leaf([0, 1, 1, 0]))
+    instead = [Surrogate("c", levels={"}": 0, '"': 1}), Surrogate(names[2], 3.0)]
+    split = threshold("a * b", 2.0, sum_of_all, leaf([1, 1, 1, 1]), surrogates=instead)
+    model = make_model(schema, [build_tree(split, schema)], missing="surrogate")
+    text = str(rules(model))
+    assert len(re.findall(r"^rule ", text, re.MULTILINE)) == 3
+    read = parse_rules(text)
+    assert read.schema == schema
+    assert str(read) == text
+    rows = np.random.default_rng(0).choice([0.0, 1.0, 2.0, 5.0, RULES_WIDE_NAN], size=(200, 6))
+    wanted = [evaluate.sums(model, row) for row in rows.tolist()]
+    assert read.sums(rows).tolist() == wanted

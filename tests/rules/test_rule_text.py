@@ -1,0 +1,909 @@
+"""Rules in English, Chinese and the words of a user's own catalogue: written, read, executed.
+
+Rules that a person edited: what is read back, what the model then says, what is refused.
+
+What an edit of rules changes, row by row.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import treekit
+from tests.examples import examples
+from tests.reference import evaluate
+from tests.rules.test_rule_list import HOSTILE
+from tests.strategies import ALL_KINDS, matrices, models
+from treekit.data.schema import Column, Output, Schema
+from treekit.documents import listing, written
+from treekit.documents.read_json import read_json
+from treekit.errors import DataError, ModelError, ModelFileError, SettingError
+from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import decide, sums
+from treekit.model.tree import Split
+from treekit.rules import measured, parse_rules, rounded, rules, training_measures
+from treekit.rules.check_catalogue import checked, samples
+from treekit.rules.language import GRAMMAR, Language, fields_of, language
+from treekit.rules.read_edited import read_edited
+from treekit.rules.revise import changed, edits, revised, revision
+from treekit.rules.rule_list import RuleList, taken
+from treekit.rules.wording import condition_texts
+
+# ---------------------------------------------------------------- test rules language
+
+FRENCH = Path(__file__).parents[1] / "catalogues" / "fr.toml"
+LANGUAGES = {"en": language("en"), "zh": language("zh"), "fr": language(FRENCH)}
+TEXT_KEYS = [key for key in LANGUAGES["en"].phrases if key.startswith((*GRAMMAR, "note_"))]
+
+
+def said(listed, words):
+    return "".join(listed.text(language=words))
+
+
+def melons(columns=("色泽", "密度"), levels=("青绿", "乌黑", "浅白"), classes=("是", "否")):
+    schema = Schema(
+        (Column(columns[0], "nominal", levels), Column(columns[1])),
+        "好瓜",
+        classes=classes,
+        dtype="float64",
+    )
+    dense = threshold(1, 0.3815, leaf([0, 3]), leaf([6, 2]), missing=1)
+    root = subset(0, list(levels[:2]), dense, leaf([1, 3]))
+    return rules(make_model(schema, [build_tree(root, schema)]))
+
+
+def body(listed, words):
+    return said(listed, words).split("\n\n", 2)[2].splitlines()
+
+
+# ------------------------------------------------------------------ exact in every language
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_every_sort_of_rule_is_read_back_as_it_was_written(code):
+    words = LANGUAGES[code]
+    for listed in samples():
+        text = said(listed, words)
+        again = parse_rules(text, language=words)
+        assert said(again, words) == text
+        assert str(again) == str(listed)
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_the_text_alone_executes_to_what_the_model_means(code):
+    words = LANGUAGES[code]
+
+    @given(st.data())
+    @settings(max_examples=examples(15))
+    def check(data):
+        model = data.draw(models(kinds=ALL_KINDS))
+        rows = data.draw(matrices(model, max_rows=5))
+        again = parse_rules(said(rules(model), words), language=words)
+        assert str(again) == str(rules(model))
+        assert again.sums(rows).tolist() == [evaluate.sums(model, row) for row in rows.tolist()]
+
+    check()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("code", ["en", "zh", pytest.param("fr", marks=pytest.mark.matrix)])
+def test_names_that_are_words_of_any_language_are_quoted_where_they_could_be_taken(code):
+    words = LANGUAGES[code]
+    keywords = {word for each in LANGUAGES.values() for word in each.words}
+    phrases = {text for each in LANGUAGES.values() for text in each.phrases.values()}
+    names = sorted(set(HOSTILE) | keywords | phrases)
+    columns = tuple(
+        Column(name, "nominal", tuple(names)) if i % 40 == 1 else Column(name)
+        for i, name in enumerate(names)
+    )
+    schema = Schema(columns, target=names[-1], classes=tuple(names))
+    n = len(names)
+    weights = np.eye(n)
+    trees = []
+    for f in range(0, n, 9):
+        yes, no = leaf(weights[f].tolist()), leaf(weights[-f - 1].tolist())
+        some = names[: f + 1]
+        split = subset(f, some, yes, no) if f % 40 == 1 else threshold(f, 0.5, yes, no)
+        trees.append(build_tree(split, schema))
+    listed = rules(make_model(schema, trees))
+    text = said(listed, words)
+    assert text.count("\n\n") == len(listed) + 1
+    again = parse_rules(text, language=words)
+    assert again.schema == schema
+    assert said(again, words) == text
+    assert np.array_equal(again.units, listed.units)
+
+
+def test_the_languages_have_the_same_phrases_and_fields():
+    english = LANGUAGES["en"].phrases
+    for words in LANGUAGES.values():
+        for key in TEXT_KEYS:
+            assert fields_of(words.phrases[key]) == fields_of(english[key]), key
+    assert set(LANGUAGES["zh"].phrases) == set(english)
+
+
+def test_the_samples_need_every_phrase_that_a_trained_model_can_need():
+    asked = set()
+
+    class Heard(dict):
+        def __getitem__(self, key):
+            asked.add(key)
+            return super().__getitem__(key)
+
+    words = Language("en", Heard(LANGUAGES["en"].phrases))
+    facts = {key for key in TEXT_KEYS if key.startswith("fact_")}
+    unreached = {"if_missing_levels", "if_decided", "if_unknown", "if_undecidable"}
+    for listed in samples():
+        said(listed, words)
+    assert set(TEXT_KEYS) - asked - facts == unreached
+
+
+# ------------------------------------------------------------------ how it reads
+
+
+def test_chinese_rules_read_as_a_chinese_auditor_writes_them():
+    assert body(melons(), "zh") == [
+        "规则 1/3，结点 3",
+        "  若 色泽 为 青绿 或 乌黑",
+        "  且 密度 ≤ 0.3815",
+        "  则 否   支持度 3   否: 1",
+        "",
+        "规则 2/3，结点 4",
+        "  若 色泽 为 青绿 或 乌黑",
+        "  且 密度 > 0.3815，或缺失",
+        "  则 是   支持度 8   是: 0.75, 否: 0.25",
+        "",
+        "规则 3/3，结点 2",
+        "  若 色泽 为 浅白，或缺失",
+        "  则 否   支持度 4   是: 0.25, 否: 0.75",
+    ]
+
+
+def test_a_catalogue_may_put_words_on_either_side_and_fields_in_another_order():
+    assert body(melons(), FRENCH)[5:9] == [
+        "règle 2 sur 3, nœud 4",
+        "  si 色泽 est 青绿 ou 乌黑,",
+        "  et (sauf manque) 密度 > 0.3815,",
+        "  alors   0.75 pour 是 + 0.25 pour 否   d'où 是   poids 8",
+    ]
+
+
+def test_conditions_are_said_in_english_unless_another_language_is_asked():
+    listed = melons(("colour", "density"), ("green", "black", "dark red"))
+    stop = len(listed.conditions.column)
+    assert condition_texts(listed, 0, stop)[-1] == 'colour is "dark red", or is missing'
+    assert condition_texts(listed, 1, 2, LANGUAGES["zh"]) == ["density ≤ 0.3815"]
+
+
+def test_a_name_is_quoted_only_in_the_language_whose_word_it_is():
+    listed = melons(("规则", "rule"))
+    assert "  if  规则 is 青绿 or 乌黑" in body(listed, "en")
+    assert '  and "rule" <= 0.3815' in body(listed, "en")
+    assert '  若 "规则" 为 青绿 或 乌黑' in body(listed, "zh")
+    assert "  且 rule ≤ 0.3815" in body(listed, "zh")
+
+
+# ------------------------------------------------------------------ which language
+
+
+def test_the_first_line_says_the_language():
+    first = [said(melons(), words).partition("\n")[0] for words in LANGUAGES.values()]
+    assert first == [
+        "treekit rules, format 2",
+        "treekit rules, format 2, language zh",
+        "treekit rules, format 2, language fr",
+    ]
+
+
+def test_a_text_in_a_language_of_a_users_own_is_read_with_its_catalogue_alone():
+    text = said(melons(), FRENCH)
+    assert said(parse_rules(text, language=FRENCH), FRENCH) == text
+    with pytest.raises(ModelFileError, match=r"language 'fr', .* give its catalogue"):
+        parse_rules(text)
+    with pytest.raises(ModelFileError, match="line 2 of the rules"):
+        parse_rules(text, language="zh")
+
+
+def test_a_text_cannot_name_a_file_that_is_then_read(tmp_path):
+    text = said(melons(), FRENCH).replace("language fr", f"language {FRENCH}")
+    with pytest.raises(ModelFileError, match="line 2 of the rules"):
+        parse_rules(text)
+
+
+def test_an_older_text_is_refused_with_the_remedy():
+    text = str(melons()).replace("format 2", "format 1")
+    with pytest.raises(ModelFileError, match="export the rules again"):
+        parse_rules(text)
+
+
+def test_a_language_that_there_is_not_is_named():
+    with pytest.raises(SettingError, match=r"'xx'; known: en, zh; or name a file"):
+        language("xx")
+
+
+# ------------------------------------------------------------------ a user's file is checked
+
+FAULTS = {
+    "a key left out": ({"if_is": None}, "it lacks if_is"),
+    "another field": ({"if_is": "{name} est {niveaux}"}, r"if_is .* needs \{levels\}, \{name\}"),
+    "a field in a word": ({"if_is": "{name}est {levels}"}, "a space or a sign stands between"),
+    "fields that touch": ({"rule_share": "{share}{label}"}, "a space or a sign stands between"),
+    "a line break": ({"rule_if": "si\n{condition}"}, "rule_if .* line break"),
+    "a hidden character": ({"if_is": "{name} \u200best {levels}"}, "does not print"),
+    "a quote": ({"if_is": '{name} "est" {levels}'}, "double quotes"),
+    "a long phrase": ({"note_step": "x" * 401}, "note_step is longer than 400"),
+    "many lines": ({"note_step": ["x"] * 13}, "note_step has 13 lines"),
+    "a number": ({"note_step": 3}, "note_step is 3; it is a text"),
+    "the same twice": ({"if_fails": "l'{test} réussit"}, "if_fails says, is read as if_holds"),
+    "one fact twice": ({"fact_type": "pas"}, "fact_type and fact_step are both 'pas'"),
+    "a wide fact": ({"fact_type": " type"}, "fact_type is ' type'"),
+    "no separator": ({"if_or": " "}, "if_or is ' '; it is more than a space"),
+    "a touching separator": ({"if_or": " ou"}, "if_or .* stands beside names"),
+    "a share said twice": ({"rule_share": "{share} de {share} pour {label}"}, "says {share} once"),
+    "a code that is taken": ({"code": "zh"}, "code is 'zh'"),
+    "a code that is none": ({"code": "../fr"}, "code is '../fr'"),
+    "a code that browsers cannot sort by": ({"code": "fr-a"}, "code is 'fr-a'"),
+    "no code": ({"code": None}, "code is None"),
+    "HTML": ({"page_and": "<img src=x onerror=alert(1)>"}, "page_and is .*; documents take none"),
+    "a link": ({"page_rules": "[règles](http://x)"}, "page_rules is .*; documents take none"),
+    "a formula": ({"page_always": "=1+1"}, "page_always is '=1.1'; .* no sign of a formula"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_catalogue_that_could_mislead_is_refused_by_file_key_and_rule(name, tmp_path):
+    changes, expected = FAULTS[name]
+    table = tomllib.loads(FRENCH.read_text(encoding="utf-8")) | changes
+    path = tmp_path / "mine.toml"
+    lines = [f"{key} = {toml(value)}\n" for key, value in table.items() if value is not None]
+    path.write_text("".join(lines), encoding="utf-8")
+    with pytest.raises(SettingError, match=expected) as caught:
+        language(path)
+    assert "'mine.toml'" in str(caught.value)
+
+
+def toml(value):
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    if not isinstance(value, str):
+        return str(value)
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{quoted}"'
+
+
+@pytest.mark.parametrize("key", ["code", "note_step", "unheard_of"])
+def test_a_catalogue_of_tables_in_tables_is_refused(key):
+    nested = {}
+    for _ in range(10_000):
+        nested = {"a": nested}
+    table = tomllib.loads(FRENCH.read_text(encoding="utf-8")) | {key: nested}
+    with pytest.raises(SettingError, match=f"'mine.toml' cannot be used: {key} is a dict"):
+        checked(table, "mine.toml")
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff", b"code = ", b"x = 1\n" * 100_000, b"a." * 100_000 + b"a = 1"]
+)
+def test_a_file_that_is_no_catalogue_is_refused(content, tmp_path):
+    (tmp_path / "mine.toml").write_bytes(content)
+    with pytest.raises(SettingError, match=r"'mine.toml' cannot be read"):
+        language(tmp_path / "mine.toml")
+
+
+def test_a_catalogue_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SettingError, match=r"'none.toml' cannot be read"):
+        language(str(tmp_path / "none.toml"))
+
+
+def test_phrases_of_documents_that_a_catalogue_lacks_are_in_english():
+    assert LANGUAGES["fr"].say("support") == "support"
+
+
+def test_what_a_field_holds_is_never_read_as_a_phrase():
+    assert LANGUAGES["en"].say("if_is", name="{levels}", levels="{name}") == "{levels} is {name}"
+    assert LANGUAGES["en"].sayer("if_is")(name="{0}", levels="{x.y}") == "{0} is {x.y}"
+
+
+# ---------------------------------------------------------------- test rules edited
+
+COLUMNS = (Column("sugar"), Column("colour", "nominal", ("red", "green", "blue")), Column("size"))
+SCHEMA = Schema(COLUMNS, "ripe", classes=("no", "yes"))
+NUMBERS = Schema(COLUMNS, "weight", "regression")
+
+
+def rules_edited_melons(**policies: object) -> Model:
+    """Four leaves."""
+    pale = subset("colour", ["red", "green"], leaf([3, 1]), leaf([0, 4]), missing=1)
+    sweet = threshold("size", 5, leaf([1, 2]), leaf([9, 1]), missing=1)
+    root = threshold("sugar", 0.25, pale, sweet, missing=1)
+    return make_model(SCHEMA, [build_tree(root, SCHEMA)], **policies)
+
+
+def weights(n_trees: int = 1, schema: Schema = NUMBERS) -> Model:
+    """Numbers, the largest 7."""
+    root = threshold("sugar", 0.25, leaf(0.1), threshold("size", 5, leaf(7.0), leaf(-2.5)))
+    return make_model(schema, [build_tree(root, schema)] * n_trees)
+
+
+def text_of(model: Model, **options: object) -> str:
+    return "".join(model.rules().text(**options))
+
+
+def edited(model: Model, *changes: tuple[str, str]) -> Model:
+    """The model of a text in which each pair's first part, there once, became the second."""
+    text = text_of(model)
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return revised(model, read_edited(text))
+
+
+def refusal(model: Model, *changes: tuple[str, str]) -> str:
+    with pytest.raises((DataError, ModelError, ModelFileError)) as caught:
+        edited(model, *changes)
+    return str(caught.value)
+
+
+def assert_same(one: Model, other: Model) -> None:
+    """Equal bit for bit, but for provenance."""
+    assert (one.schema, one.exponent) == (other.schema, other.exponent)
+    assert np.array_equal(one.units, other.units)
+    for policy in ("missing", "unknown", "voting", "combine", "link"):
+        assert getattr(one, policy) == getattr(other, policy)
+    assert np.array_equal(one.costs, other.costs) or one.costs is other.costs
+    for ours, theirs in zip(one.trees, other.trees, strict=True):
+        for name in ours.__dataclass_fields__:
+            a, b = np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name))
+            assert a.tobytes() == b.tobytes(), name
+
+
+# ------------------------------------------------------------------ not edited
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(model=models(kinds=ALL_KINDS), joined=st.booleans())
+def test_a_text_that_was_not_edited_is_the_model_bit_for_bit(model, joined):
+    assert_same(revised(model, read_edited(str(model.rules(join=joined)))), model)
+
+
+def test_a_leaf_below_the_finest_step_keeps_the_grid_of_its_model():
+    schema = Schema((Column("x"),), task="regression")
+    model = make_model(schema, [build_tree(leaf(5e-324), schema)])
+    assert_same(revised(model, read_edited(text_of(model))), model)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(model=models(kinds=ALL_KINDS))
+def test_json_that_was_not_edited_is_the_model_bit_for_bit(model):
+    assert_same(revised(model, read_json("".join(written("json", listing(model))))), model)
+
+
+@pytest.mark.parametrize("words", ["zh", FRENCH], ids=["zh", "fr"])
+def test_a_text_in_another_language_is_read_with_its_words(words):
+    text = text_of(rules_edited_melons(), language=words)
+    assert_same(
+        revised(rules_edited_melons(), read_edited(text, language(words))), rules_edited_melons()
+    )
+
+
+def test_what_editors_do_to_a_file_does_not_matter():
+    text = "# signed by A. Person\n\n" + text_of(rules_edited_melons()).replace(
+        "  then", "\t then  "
+    )
+    text = text.replace("\nrule 2", "\n\n   # the blue ones\n\nrule 2").replace("\n", " \r\n")
+    assert_same(revised(rules_edited_melons(), read_edited("\ufeff" + text)), rules_edited_melons())
+
+
+def test_rules_that_were_moved_leave_a_tree_as_it_was():
+    model = rules_edited_melons()
+    moved = taken(model.rules(), np.array([3, 1, 0, 2]))
+    assert_same(revised(model, read_edited(str(moved))), model)
+
+
+# ------------------------------------------------------------------ answers
+
+
+def test_another_answer_leaves_the_tree_and_the_other_leaves_as_they_were():
+    model = rules_edited_melons()
+    after = edited(model, ("yes   support 4   yes: 1", "no   support 4"))
+    (old,), (new,) = model.trees, after.trees
+    assert np.array_equal(old.kind, new.kind)
+    assert np.array_equal(old.threshold, new.threshold, equal_nan=True)
+    assert np.count_nonzero((model.units != after.units).any(axis=1)) == 1
+    assert np.array_equal(new.value, old.value)  # what training rows said
+    rows = np.array([[0.1, 2, 1], [0.1, 0, 1], [1, 0, 9]])
+    assert decide(after, sums(after, rows)).tolist() == ["no", "no", "no"]
+    assert after.provenance == {**model.provenance, "revised": True}
+
+
+def test_a_label_of_a_joined_rule_is_that_of_all_its_leaves():
+    same = threshold("size", 5, leaf([3, 1]), leaf([3, 1]))
+    model = make_model(SCHEMA, [build_tree(threshold("sugar", 1, same, leaf([0, 1])), SCHEMA)])
+    after = edited(model, ("then no   support 8   no: 0.75, yes: 0.25", "then yes"))
+    assert after.trees[0].n_leaves == 3
+    assert (after.units[:, 1] == after.rules().units_each).all()
+
+
+def test_supports_and_numbers_may_be_left_out():
+    text = text_of(rules_edited_melons())
+    for rule, node in enumerate((3, 4, 5, 6), 1):
+        text = text.replace(f"rule {rule} of 4, node {node}", "rule")
+    for support in (4, 3, 10):
+        text = text.replace(f"   support {support}", "")
+    assert_same(
+        revised(rules_edited_melons(), read_edited(text.replace("rules    4\n", ""))),
+        rules_edited_melons(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ("no   no: 0.75, yes: 0.2", "line 27 .* the shares add to 0.95; they must add to 1"),
+        ("no   no: 0.2, yes: 0.8", "line 27 .* not the class with the largest share: change"),
+        ("maybe", "line 27 .* 'maybe' is no class; there are: no, yes"),
+        ("no   support 4   no: three", "line 27 .* is not a class and its number"),
+    ],
+)
+def test_shares_that_contradict_are_refused_with_their_line(shares, said):
+    text = text_of(rules_edited_melons())
+    at = next(n for n, row in enumerate(text.split("\n"), 1) if "no: 0.75" in row)
+    found = refusal(rules_edited_melons(), ("no   support 4   no: 0.75, yes: 0.25", shares))
+    with pytest.raises(AssertionError, match=said.replace("27", str(at))):
+        raise AssertionError(found)
+
+
+def test_shares_that_were_rounded_by_hand_are_all_votes():
+    after = edited(
+        rules_edited_melons(), ("no: 0.3333333, yes: 0.6666667", "no: 0.3333333, yes: 0.6666663")
+    )
+    assert (after.units.sum(axis=1) == after.rules().units_each).all()
+
+
+# ------------------------------------------------------------------ numbers
+
+
+@pytest.mark.parametrize("number", ["3", "0.3", "-1e-7", "7.1", "1e6", "0"])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_number_is_answered_as_it_was_written_to_half_a_step(number, form):
+    model = weights()
+    if form == "text":
+        after = edited(model, ("then -2.5 ", f"then {number} "))
+    else:
+        stated = json.loads("".join(written("json", listing(model))))
+        (rule,) = [r for r in stated["rules"] if r["then"]["weight"]["value"] == -2.5]
+        rule["then"]["weight"]["value"] = float(number)
+        after = revised(model, read_json(json.dumps(stated)))
+    said = decide(after, sums(after, np.array([[1.0, 0, 9], [1, 0, 1], [0, 0, 0]])))
+    half = 2.0 ** (after.exponent - 1)
+    assert abs(said[0] - float(number)) <= half
+    before = decide(model, sums(model, np.array([[1.0, 0, 1], [0, 0, 0]])))
+    if abs(float(number)) < 8:
+        assert said[1:].tolist() == before.tolist()
+    else:
+        assert (abs(said[1:] - before) <= half).all()
+    assert after.trees[0].n_nodes == model.trees[0].n_nodes
+
+
+def test_margins_are_edited_too():
+    three = Schema(COLUMNS, "ripe", classes=("no", "half", "yes"))
+    root = threshold("sugar", 0.25, leaf([1, 0, -1]), leaf([0, 2, 0.5]))
+    model = make_model(
+        three, [build_tree(root, three, margins=True)] * 2, combine="sum", link="softmax"
+    )
+    text = text_of(model).replace("half: 2, yes: 0.5", "no: 3.25, half: 2", 1)
+    after = revised(model, read_edited(text))
+    assert after.rules()[1].answers[0].margins == (3.25, 2.0, 0.0)
+    assert after.rules()[3].answers[0].margins == (0.0, 2.0, 0.5)
+
+
+def test_each_of_several_targets_is_edited_apart():
+    schema = Schema(COLUMNS, "ripe", classes=("no", "yes"), more=(Output("size", (1, 2)),))
+    root = threshold("sugar", 0.25, leaf([3, 1, 0, 1]), leaf([0, 1, 1, 0]))
+    model = make_model(schema, [build_tree(root, schema)])
+    after = edited(model, ("       size: 1   1: 1", "  size: 2"))
+    assert [rule.answers[1].label for rule in after.rules()] == [2, 2]
+    assert [rule.answers[0].label for rule in after.rules()] == ["no", "yes"]
+    assert "answers 1 targets of 2" in refusal(model, ("       size: 1   1: 1", ""))
+
+
+# ------------------------------------------------------------------ conditions
+
+
+def test_a_threshold_may_move_where_the_rules_still_answer_every_row():
+    model = rules_edited_melons()
+    text = text_of(model).replace("sugar <= 0.25", "sugar <= 0.1").replace("> 0.25", "> 0.1")
+    after = revised(model, read_edited(text))
+    assert (after.trees[0].kind == Split.RULE).any()
+    rows = np.array([[0.2, 2, 9], [0.1, 2, 9], [np.nan, 2, 1]])
+    assert decide(after, sums(after, rows)).tolist() == ["no", "yes", "yes"]
+
+
+def test_a_row_that_no_rule_answers_is_named_and_fits_none():
+    model = rules_edited_melons()
+    blocks = text_of(model).split("\n\n")
+    listed = read_edited("\n\n".join(blocks[:3] + blocks[4:]))
+    with pytest.raises(ModelError, match=r"no rule answers a row of (.+); add a last") as caught:
+        revised(model, listed)
+    said = str(caught.value).partition(" row of ")[2].partition(";")[0]
+    row = dict(pair.split("=") for pair in said.split(", "))
+    cells = {column.name: _cell(column, row.get(column.name)) for column in COLUMNS}
+    assert not [rule for rule in listed if _fits(rule, cells)]
+
+
+def _cell(column: Column, said: str | None) -> float:
+    if said in (None, "missing"):
+        return np.nan
+    return float(column.levels.index(said) if column.levels else np.float32(said))
+
+
+def _fits(rule, cells) -> bool:
+    """Plainly: whether a row of floats and codes meets a rule."""
+    for c in rule.conditions:
+        x = cells[c.column]
+        if x != x:
+            met = c.missing
+        elif c.levels is not None:
+            met = c.known and COLUMNS[1].levels[int(x)] in c.levels
+        else:
+            met = c.known and c.low < x <= c.high
+        if not met:
+            return False
+    return True
+
+
+def test_a_rule_on_top_comes_before_all_others():
+    top = "rule 1\n  if size > 100\n  and colour is blue\n  then no\n\nrule 1 of 4, node 3"
+    after = edited(rules_edited_melons(), ("rule 1 of 4, node 3", top))
+    rows = np.array([[0.1, 2, 101], [0.1, 2, 100], [0.1, np.nan, 101]])
+    assert decide(after, sums(after, rows)).tolist() == ["no", "yes", "yes"]
+    assert len(after.rules()) == 5
+
+
+def test_rules_may_end_in_one_for_all_others():
+    model = rules_edited_melons()
+    head = text_of(model).split("\n\nrule 3")[0]
+    after = revised(model, read_edited(f"{head}\n\nrule\n  otherwise\n  then yes\n"))
+    assert [rule.label for rule in after.rules()] == ["no", "yes", "yes"]
+    assert after.rules().support.tolist() == [0, 0, 0]  # other rows may come to them
+
+
+def test_a_rule_behind_one_for_all_is_refused():
+    before = "rule\n  otherwise\n  then no\n\nrule 2 of 4, node 4"
+    assert "rule 2, not the last one, has no conditions" in refusal(
+        rules_edited_melons(), ("rule 2 of 4, node 4", before)
+    )
+
+
+def test_conditions_on_one_column_are_met_together():
+    after = edited(
+        rules_edited_melons(),
+        ("  and colour is red or green", "  and sugar > 0.1\n  and colour is red or green"),
+        ("rule 4 of 4, node 6\n  if  sugar > 0.25, or is missing\n  and size > 5, or is missing",
+         "rule\n  otherwise"),
+    )  # fmt: skip
+    (first, *_) = after.rules()
+    low = float(np.float32(0.1))
+    assert [(c.low, c.high) for c in first.conditions if c.column == "sugar"] == [(low, 0.25)]
+    said = refusal(rules_edited_melons(), ("  and colour is red or green", "  and sugar > 0.5"))
+    assert "no value meets all conditions on one column; delete the rule" in said
+
+
+def test_a_level_may_be_added():
+    after = edited(
+        rules_edited_melons(), ("colour is red or green", "colour is red, green or blue"),
+    )  # fmt: skip
+    rows = np.array([[0.1, 2, 1], [0.1, np.nan, 1]])
+    assert decide(after, sums(after, rows)).tolist() == ["no", "yes"]
+
+
+def test_other_trees_of_a_forest_answer_as_before():
+    root = build_tree(threshold("sugar", 0.5, leaf([2, 1]), leaf([0, 1])), SCHEMA)
+    model = make_model(SCHEMA, [rules_edited_melons().trees[0], root])
+    text = text_of(model).replace("sugar <= 0.5", "sugar <= 0.6").replace("> 0.5", "> 0.6")
+    after = revised(model, read_edited(text))
+    rows = np.array([[0.2, 2, 9], [0.55, 2, 9], [0.7, 1, 1], [np.nan, 1, 1]])
+    moved = rows.copy()
+    moved[1, 0] = 0.45
+    second = make_model(SCHEMA, [root])
+    first = make_model(SCHEMA, [rules_edited_melons().trees[0]])
+    shares = [
+        sums(one, some) / one.rules().unit_total for one, some in ((first, rows), (second, moved))
+    ]
+    assert sums(after, rows) / after.rules().unit_total == pytest.approx(sum(shares) / 2, abs=1e-6)
+    gone = text_of(model).partition("rule 5 of")[0]
+    with pytest.raises(ModelFileError, match="tree 2 of 2 has no rule left; give it one"):
+        read_edited(gone)
+
+
+def test_a_list_stays_one_when_it_is_edited_again():
+    listed = edited(
+        rules_edited_melons(), ("rule 1 of 4, node 3", "rule\n  if size > 9\n  then no\n\nrule 1")
+    )
+    again = edited(listed, ("size > 9", "size > 8"))
+    rows = np.array([[0.1, 2, 8.5], [0.1, 2, 8]])
+    assert decide(again, sums(again, rows)).tolist() == ["no", "yes"]
+    assert_same(revised(listed, read_edited(text_of(listed))), listed)
+
+
+def test_thresholds_that_were_rounded_are_taken_as_they_are_written():
+    root = threshold("sugar", float(np.float32(0.2517)), leaf([1, 0]), leaf([0, 1]))
+    model = make_model(SCHEMA, [build_tree(root, SCHEMA)])
+    rows = np.array([[0.1, 0, 0], [0.4, 0, 0]])
+    after = revised(model, read_edited(str(rounded(model.rules(), 1, rows))))
+    assert {c.high for c in after.rules()[0].conditions} == {float(np.float32(0.3))}
+    assert np.array_equal(sums(after, rows), sums(model, rows))
+
+
+def test_decisions_keep_the_shares_of_labels_that_stay():
+    model = rules_edited_melons()
+    text = str(model.rules(decisions=True))
+    assert_same(revised(model, read_edited(text)), model)
+    blocks = text.split("\n\n")
+    assert "then no" in blocks[2]
+    blocks[2] = blocks[2].replace("then no", "then yes").replace("no: 1", "yes: 1")
+    after = revised(model, read_edited("\n\n".join(blocks)))
+    same = (after.units == model.units).all(axis=1)
+    assert 0 < same.sum() < 4
+    assert (after.units[~same, 1] == model.rules().units_each).all()
+
+
+# ------------------------------------------------------------------ refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("colour is blue,", "color is blue,", "names 'color'.*did you mean 'colour'"),
+        ("is blue,", "is bleu,", "names 'bleu'.*did you mean 'blue'"),
+        ("  and size <= 5", "  und size <= 5", "begins with none of 'if', 'and', 'then'"),
+        ("  and size <= 5", "  and size <= five", "such are 'x <= 3', 'x > 3'"),
+        ("  and size <= 5", "  and size is red", "does not suit the kind"),
+        ("rule 3 of 4, node 5", "rule three", "'rule three' is no part of a rule"),
+        ("classes  no, yes", "classes  yes, no", "the targets of the edited rules are not those"),
+        ("missing  direction", "missing  error", "the policies of the edited rules"),
+        ("votes    16777216", "votes    7", "'votes    7' should be 'votes    16777216'"),
+        ("trees    1", "trees    2", "2 trees"),
+        ("treekit rules, format 2", "rules", "begins with"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_its_line(old, new, said):
+    text = "# checked\n\n# twice\n" + text_of(rules_edited_melons())
+    assert text.count(old) == 1
+    bad = text.replace(old, new)
+    with pytest.raises((DataError, ModelError, ModelFileError), match=said) as caught:
+        revised(rules_edited_melons(), read_edited(bad))
+    if "line" in str(caught.value):
+        at = int(str(caught.value).split("line ")[1].split(" ")[0])
+        if new.startswith(("color", "is bleu", "  und", "  and", "rule three", "votes")):
+            assert new in bad.split("\n")[at - 1]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "hello", "rule"])
+def test_a_text_without_rules_is_refused(text):
+    with pytest.raises(ModelFileError):
+        read_edited(text)
+
+
+def test_conditions_of_models_that_no_list_can_say_are_refused_by_name():
+    divided = rules_edited_melons(missing="fractional")
+    assert "missing='fractional'" in refusal(divided, ("rule 1 of 4, node 3\n  if  sugar <= 0.25",
+                                                        "rule\n  if  sugar <= 0.125"))  # fmt: skip
+    root = oblique({"sugar": 0.5, "size": -1.25}, 0.5, leaf([1, 0]), leaf([0, 1]))
+    slanted = make_model(SCHEMA, [build_tree(root, SCHEMA)])
+    top = "rule\n  if  size > 3\n  then no\n\nrule 1 of 2"
+    assert "tests of several columns" in refusal(slanted, ("rule 1 of 2", top))
+    after = revised(
+        divided, read_edited(text_of(divided).replace("yes   support 4   yes: 1", "no"))
+    )
+    assert np.array_equal(after.trees[0].kind, divided.trees[0].kind)
+
+
+def test_names_that_look_like_rules_are_edited_as_any_other():
+    name, level = "# otherwise\n", 'red or "then"'
+    schema = Schema(
+        (Column(name), Column("if", "nominal", (level, "is missing"))), classes=("then", "rule 1")
+    )
+    root = threshold(0, 1, subset(1, [level], leaf([1, 0]), leaf([0, 1])), leaf([1, 1]))
+    model = make_model(schema, [build_tree(root, schema)])
+    assert_same(revised(model, read_edited(text_of(model))), model)
+    after = edited(model, ('then "then"   support 1   "then": 1', 'then "rule 1"'))
+    assert after.rules()[0].label == "rule 1"
+
+
+# ------------------------------------------------------------------ the same as first match
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(data=st.data())
+def test_any_edit_answers_as_the_first_rule_of_the_text_that_fits(data):
+    model = data.draw(models(max_trees=1, kinds=("rules",)))
+    listed = model.rules(join=data.draw(st.booleans()))
+    chosen = data.draw(st.lists(st.integers(0, len(listed) - 1), max_size=6))
+    chosen = [at for at in chosen if listed[at].conditions]
+    mine = taken(listed, np.array([*chosen, 0], dtype=np.int64))
+    blocks = str(mine).split("\n\n")
+    last = blocks[-1].split("\n")
+    then = next(i for i, row in enumerate(last) if row.startswith("  then"))
+    blocks[-1] = "\n".join([last[0], "  otherwise", *last[then:]])
+    after = revised(model, read_edited("\n\n".join(blocks)))
+    rows = data.draw(matrices(model))
+    first = [next((i for i in chosen if _first(listed, i, row)), 0) for row in rows]
+    expected = np.ldexp(listed.units[first].astype(float), listed.exponent)
+    assert np.array_equal(np.ldexp(sums(after, rows).astype(float), after.exponent), expected)
+
+
+def _first(listed: RuleList, rule: int, row: np.ndarray) -> bool:
+    """Whether one rule alone fits a row, said plainly from its conditions."""
+    schema = listed.schema
+    for c in listed[rule].conditions:
+        at = schema.names.index(c.column)
+        column, x = schema.columns[at], row[at]
+        if column.kind == "nominal":
+            known = x == x and float(x).is_integer() and 0 <= x < len(column.levels)
+            met = c.known and column.levels[int(x)] in c.levels if known else c.missing
+        else:
+            with np.errstate(over="ignore"):
+                x = float(np.float32(x)) if schema.dtype == "float32" else float(x)
+            above = c.low == -np.inf or c.low < x
+            met = (c.known and above and x <= c.high) if x == x else c.missing
+        if not met:
+            return False
+    return True
+
+
+# ------------------------------------------------------------------ said and kept
+
+
+def test_what_was_edited_is_said_rule_by_rule():
+    model = rules_edited_melons()
+    text = text_of(model).replace("yes   support 4   yes: 1", "no")
+    found = revision(model, read_edited(text))[1]
+    assert list(edits(found.before, found.after)) == [
+        "- if sugar <= 0.25 and colour is blue, or is missing then yes (yes: 1)",
+        "+ if sugar <= 0.25 and colour is blue, or is missing then no (no: 1)",
+    ]
+
+
+@pytest.mark.parametrize("form", ["rules.txt", "rules.json"])
+def test_python_writes_edits_and_reads_back_in_three_lines(form, tmp_path):
+    model = rules_edited_melons()
+    path = treekit.write_rules(model, tmp_path / form)
+    assert_same(treekit.revise(model, path), model)
+    after = edited(model, ("rule 1 of 4, node 3", "rule\n  if size > 9\n  then no\n\nrule 1"))
+    after.save(tmp_path / "after.treekit")
+    again = treekit.load(tmp_path / "after.treekit")
+    assert_same(again, after)
+    assert again.provenance["revised"] is True
+    assert str(again.rules()) == str(after.rules())
+    assert str(rules(again)) == str(again.rules())
+
+
+# ------------------------------------------------------------------ what stands behind them
+
+ROWS = {
+    "sugar": [0.1, 0.1, 0.2, 0.5, 0.5, None],
+    "colour": ["red", "red", "blue", "red", "red", "red"],
+    "size": [1.0, 1.0, 1.0, 9.0, 9.0, 9.0],
+    "ripe": ["no", "yes", "yes", "no", "no", None],
+    "weight": [1.0, 3.0, 5.0, 7.0, 8.0, None],
+}
+
+
+def test_a_share_that_was_written_by_hand_is_no_confidence():
+    model = rules_edited_melons()
+    after = edited(model, ("no: 0.75, yes: 0.25", "no: 0.99, yes: 0.01"))
+    measures = training_measures(after.rules())
+    assert measures.confidence[0] == training_measures(model.rules()).confidence[0] == 0.75
+    assert after.predict_proba(ROWS)[0].tolist() != model.predict_proba(ROWS)[0].tolist()
+
+
+@pytest.mark.parametrize("model", [rules_edited_melons(), weights()])
+def test_rules_of_new_conditions_are_measured_by_nobody_until_rows_are_given(model):
+    old = "sugar <= 0.25"
+    text = text_of(model).replace(old, "sugar <= 0.125")
+    answer = "no" if model.schema.task == "classification" else "1"
+    text += f"\nrule\n  otherwise\n  then {answer}\n"
+    alone = training_measures(revised(model, read_edited(text)).rules())
+    assert not alone.weight.any()
+    for part in (alone.coverage, alone.confidence, alone.lift, alone.mean):
+        assert np.isnan(part).all()
+    listed = revised(model, read_edited(text), ROWS).rules()
+    told, wanted = training_measures(listed), measured(listed, ROWS)
+    reached = told.weight > 0
+    assert reached.any()
+    assert not reached.all()
+    for one, other in ((told.confidence, wanted.confidence), (told.mean, wanted.mean)):
+        assert np.array_equal(one[reached], other[reached], equal_nan=True)
+    assert np.array_equal(told.weight[reached], wanted.weight[reached])
+    targetless = {name: cells for name, cells in ROWS.items() if name in model.schema.names}
+    assert not revised(model, read_edited(text), targetless).rules().support.any()
+
+
+# ---------------------------------------------------------------- test rules changed
+
+RULES_CHANGED_COLUMNS = (Column("age"), Column("sugar"))
+CLASSES = Schema(RULES_CHANGED_COLUMNS, "ripe", "classification", classes=("no", "yes"))
+RULES_CHANGED_NUMBERS = Schema(RULES_CHANGED_COLUMNS, "weight", "regression")
+TABLE = {
+    "age": [1.0, 2.0, 3.0, 4.0],
+    "sugar": [0.0, 0.0, 1.0, 1.0],
+    "ripe": ["no", "yes", "yes", "yes"],
+    "weight": [1.0, 1.0, 5.0, 5.0],
+}
+
+
+def _classes(at: float) -> Model:
+    return make_model(
+        CLASSES, [build_tree(threshold("age", at, leaf([1, 0]), leaf([0, 1])), CLASSES)]
+    )
+
+
+def _numbers(high: float) -> Model:
+    tree = build_tree(threshold("age", 2.0, leaf(1.0), leaf(high)), RULES_CHANGED_NUMBERS)
+    return make_model(RULES_CHANGED_NUMBERS, [tree])
+
+
+def test_rows_that_switch_are_named_and_counted() -> None:
+    (change,) = changed(_classes(2.5), _classes(1.5), TABLE)
+    assert change.changed.tolist() == [1]
+    assert [(s.before, s.after, s.rows) for s in change.switches] == [("no", "yes", 1)]
+    assert (change.before, change.after) == (0.75, 1.0)
+
+
+def test_an_edit_that_changes_no_answer_says_so() -> None:
+    (change,) = changed(_classes(2.5), _classes(2.25), TABLE)
+    assert change.switches == ()
+    assert change.before == change.after == 0.75
+    assert change.lines()[0] == "ripe: 0 of 4 rows get another answer"
+
+
+def test_a_table_without_the_target_still_shows_what_switches() -> None:
+    (change,) = changed(_classes(3.5), _classes(1.5), {"age": [2.0, 3.0], "sugar": [None, None]})
+    assert change.changed.tolist() == [0, 1]
+    assert np.isnan(change.before)
+    assert len(change.lines()) == 2
+
+
+def test_rows_whose_target_is_missing_are_not_judged() -> None:
+    (change,) = changed(_classes(2.5), _classes(1.5), {**TABLE, "ripe": [None, "yes", None, "yes"]})
+    assert (change.before, change.after) == (0.5, 1.0)
+
+
+def test_numbers_say_how_far_they_moved() -> None:
+    (change,) = changed(_numbers(3.0), _numbers(5.0), TABLE)
+    assert change.changed.tolist() == [2, 3]
+    assert (change.largest, change.mean) == (2.0, 1.0)
+    assert change.after == 1.0 > change.before == 1.0 - 8 / 16
+
+
+def test_what_changed_is_told_in_chinese() -> None:
+    (change,) = changed(_classes(2.5), _classes(1.5), TABLE)
+    assert change.lines(language("zh"))[0] == "ripe：4 行中有 1 行的回答改变"
+
+
+def test_models_of_other_targets_cannot_be_compared() -> None:
+    with pytest.raises(DataError, match="other targets"):
+        changed(_classes(1.5), _numbers(1.0), TABLE)
+
+
+def test_names_and_labels_are_told_visibly() -> None:
+    schema = Schema(
+        RULES_CHANGED_COLUMNS, "t\x1b[2J", "classification", classes=("no\u202e", "yes\n")
+    )
+    models = [
+        make_model(schema, [build_tree(threshold("age", at, leaf([1, 0]), leaf([0, 1])), schema)])
+        for at in (1.5, 2.5)
+    ]
+    (change,) = changed(*models, {"age": [1.0, 2.0, 3.0], "sugar": [0.0] * 3})
+    told = change.lines()
+    assert all(line.isprintable() for line in told)
+    assert told[0].startswith('"t\\u001b[2J": 1 of 3 rows')

@@ -1,0 +1,1227 @@
+"""Rows, explanations, models and rules over plain JSON: for people, and for the page.
+
+Rules and contributions as outputs are the model's own, for every kind of model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
+from tests.serving import put_in_service
+from tests.strategies import ALL_KINDS, matrices, models
+from treekit.data.features import round_to
+from treekit.data.schema import Column, Output, Schema
+from treekit.errors import DataError, ModelError
+from treekit.explain import explain
+from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, subset, threshold
+from treekit.model.model import Model, make_model
+from treekit.model.scoring import leaf_indices
+from treekit.rules.extract import LeafRules, rules
+from treekit.serve.errors import InvalidRequestError, TooLargeError
+from treekit.serve.http import json_routes as plain_rules
+from treekit.serve.http.app import make_app
+from treekit.serve.http.json_routes import Answers
+from treekit.serve.http.json_rows import Rows, foreign_tensors, read_json
+from treekit.serve.http.openapi import plain_paths
+from treekit.serve.models import treekit_model as contributions
+from treekit.serve.models import treekit_model as reasons
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.tensors import Spec, Tensor
+from treekit.serve.models.treekit_model import Reasons, TreekitServed
+from treekit.serve.scheduling import Runner, Service
+from treekit.serve.settings import Limits
+
+# ---------------------------------------------------------------- test serve plain
+
+
+def pulse_model(**policies: Any) -> Model:
+    schema = Schema(
+        (Column("pulse"), Column("pain", "nominal", ("mild", "severe"))),
+        "where",
+        classes=("home", "ward"),
+    )
+    below = subset("pain", ["mild"], leaf([5, 1]), leaf([0, 6]), missing=1)
+    root = threshold("pulse", 60.5, leaf([9, 0]), below, missing=0)
+    return make_model(schema, [build_tree(root, schema)], **policies)
+
+
+def dose_model() -> Model:
+    """Two trees of a number."""
+    schema = Schema((Column("x"), Column("y")), "dose", task="regression")
+    trees = [threshold("x", at, leaf(1.5, 2), leaf(-2.0, 2)) for at in (0.5, 1.5)]
+    return make_model(schema, [build_tree(root, schema) for root in trees])
+
+
+def targets_model() -> Model:
+    schema = Schema(
+        (Column("x"),), "first", classes=("a", "b"), more=(Output("second", (1, 2, 3)),)
+    )
+    root = threshold("x", 0.5, leaf([6, 1, 2, 2, 3]), leaf([0, 5, 5, 0, 0]))
+    return make_model(schema, [build_tree(root, schema)])
+
+
+def weighted_model() -> Model:
+    """Three rules with weights, each a list of its own."""
+    schema = Schema((Column("x"),), classes=(False, True))
+    lists = [
+        rule([Surrogate("x", at, 1, above=-1, lost=1)], leaf([0, 1]), leaf([1, 1]))
+        for at in (1.0, 2.0, 3.0)
+    ]
+    return make_model(schema, [build_tree(own, schema) for own in lists])
+
+
+MODELS = {
+    "pulse": pulse_model,
+    "dose": dose_model,
+    "both": targets_model,
+    "weighted": weighted_model,
+    "forest": lambda: random_model(0, mixed_schema(), n_trees=4),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("models")
+    for name, make in MODELS.items():
+        make().save(place / f"{name}.treekit")
+    return place
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Service:
+    repository = Repository([folder])
+    repository.refresh()
+    return Service(repository, Runner(Limits(explained_rows=4, rows=3000)))
+
+
+def ask(
+    service: Service, method: str, path: str, value: Any = None, **other: Any
+) -> httpx.Response:
+    """One request; a value goes as JSON without a Content-Type."""
+
+    async def one() -> httpx.Response:
+        transport = httpx.ASGITransport(make_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            content = value if value is None or isinstance(value, bytes) else json.dumps(value)
+            return await client.request(method, path, content=content, **other)
+
+    return asyncio.run(asyncio.wait_for(one(), 30))
+
+
+def refusal(answer: httpx.Response, status: int = 400) -> str:
+    assert answer.status_code == status, answer.text
+    assert [*answer.json()] == ["error"]
+    text: str = answer.json()["error"]
+    return text
+
+
+# ------------------------------------------------------------------------------ /predict
+
+
+def test_rows_are_answered_with_the_rule_that_fired(service: Service, folder: Path) -> None:
+    rows = [{"pulse": 70, "pain": "mild"}, {"pain": "severe", "pulse": "70.0"}]
+    answer = ask(service, "POST", "/predict", {"model": "pulse", "rows": rows})
+    assert answer.status_code == 200
+    version = service.repository.get("pulse").version
+    given = answer.json()
+    assert (given["model"], given["version"]) == ("pulse", version)
+    shares = MODELS["pulse"]().predict_proba(rows).tolist()
+    assert given["rows"][0] == {
+        "label": "home",
+        "probabilities": {"home": shares[0][0], "ward": shares[0][1]},
+        "rule": "pulse > 60.5 and pain is mild",
+    }
+    assert given["rows"][1]["label"] == "ward"
+    assert given["rows"][1]["rule"] == "pulse > 60.5; and pain is severe, or is missing"
+
+
+def test_a_bare_list_names_its_model_in_the_url(service: Service) -> None:
+    rows = [{"pulse": None, "pain": None}]
+    answer = ask(service, "POST", "/predict?model=pulse", rows)
+    assert answer.json()["rows"][0]["rule"] == "pulse <= 60.5, or is missing"
+    version = service.repository.get("pulse").version
+    same = ask(service, "POST", f"/predict?model=pulse&version={version}", rows)
+    assert same.json() == answer.json()
+    said = refusal(ask(service, "POST", "/predict", rows))
+    assert "names no model" in said
+    assert "/predict?model=NAME" in said
+    body = {"model": "dose", "rows": rows}
+    assert "the URL says model" in refusal(ask(service, "POST", "/predict?model=pulse", body))
+
+
+def test_nan_is_null_and_infinity_a_number(service: Service) -> None:
+    """Python's json writes both where a dictionary holds them."""
+    rows = [{"pulse": math.nan, "pain": math.nan}, {"pulse": math.inf, "pain": "mild"}]
+    rows += [{"pulse": -math.inf, "pain": math.inf}]
+    given = ask(service, "POST", "/predict", {"model": "pulse", "rows": rows}).json()["rows"]
+    assert [row["label"] for row in given] == MODELS["pulse"]().predict(rows).tolist()
+    assert given[0]["rule"] == "pulse <= 60.5, or is missing"
+    for row in rows:
+        answer = ask(service, "POST", "/explain", {"model": "pulse", "row": row})
+        assert answer.status_code == 200
+        json.loads(answer.content, parse_constant=pytest.fail)
+    strict = Rows(pulse_model(missing="error"), "m")
+    nan = read_json(b'[{"pulse": NaN, "pain": "mild"}]')
+    with pytest.raises(InvalidRequestError, match="column 'pulse' holds a missing value"):
+        strict.batch(nan)
+
+
+def test_numbers_and_several_targets_have_shapes_of_their_own(service: Service) -> None:
+    rows = [{"x": 1, "y": 0}]
+    answer = ask(service, "POST", "/predict", {"model": "dose", "rows": rows})
+    assert answer.json()["rows"] == [{"value": -0.25}]
+    answer = ask(service, "POST", "/predict", {"model": "both", "rows": [{"x": 0}]})
+    (row,) = answer.json()["rows"]
+    assert row["targets"]["first"]["label"] == "a"
+    assert row["targets"]["second"]["label"] == 3
+    assert [*row["targets"]["second"]["probabilities"]] == ["1", "2", "3"]
+    assert row["rule"] == "x <= 0.5"
+
+
+def test_lists_with_weights_say_the_rules_that_fired(service: Service) -> None:
+    answer = ask(service, "POST", "/predict", {"model": "weighted", "rows": [{"x": 2.5}]})
+    (row,) = answer.json()["rows"]
+    assert row["label"] is True
+    assert row["rules"] == [{"tree": 1, "rule": "x > 1"}, {"tree": 2, "rule": "x > 2"}]
+
+
+def test_outputs_are_those_that_are_asked_for(service: Service) -> None:
+    outputs = ["leaf", "rule", "value", "contributions", "bias"]
+    body = {"model": "dose", "rows": [{"x": 1, "y": None}], "outputs": outputs}
+    (row,) = ask(service, "POST", "/predict", body).json()["rows"]
+    assert row["leaf"] == [2, 1]
+    assert [one["tree"] for one in row["rules"]] == [1, 2]
+    assert row["rules"][0]["rule"].startswith("x > 0.5")
+    assert row["bias"] + row["contributions"]["x"] + row["contributions"]["y"] == row["value"]
+    assert row["contributions"]["y"] == 0.0
+    body = {"model": "both", "rows": [{"x": 0}], "outputs": ["contributions", "label", "bias"]}
+    (row,) = ask(service, "POST", "/predict", body).json()["rows"]
+    second = row["targets"]["second"]
+    assert second["bias"]["2"] + second["contributions"]["x"]["2"] == pytest.approx(2 / 7)
+    assert "probabilities" not in second
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        (["lable"], "no output 'lable'; did you mean 'label'"),
+        (["label", "label"], "each output once"),
+        ([], "one at least"),
+        ([3], "no output 3"),
+        ([["label"]], "no output a list"),
+        ("label", "'outputs' is a list, not 'label'"),
+    ],
+)
+def test_outputs_that_are_none_are_refused(service: Service, outputs: Any, said: str) -> None:
+    body = {"model": "pulse", "rows": [{"pulse": 1, "pain": None}], "outputs": outputs}
+    assert said in refusal(ask(service, "POST", "/predict", body))
+
+
+def test_rules_are_left_out_of_more_rows_than_may_be_explained(service: Service) -> None:
+    row = {"pulse": 70, "pain": "mild"}
+    answer = ask(service, "POST", "/predict", {"model": "pulse", "rows": [row] * 5})
+    assert [*answer.json()["rows"][4]] == ["label", "probabilities"]
+    body = {"model": "pulse", "rows": [row] * 5, "outputs": ["rule"]}
+    assert "explains 4 at once" in refusal(ask(service, "POST", "/predict", body), 413)
+    body = {"model": "pulse", "rows": [row] * 3001}
+    assert "takes 3,000 at once" in refusal(ask(service, "POST", "/predict", body), 413)
+
+
+def test_bodies_of_far_too_many_objects_are_refused_before_they_are_read(
+    service: Service,
+) -> None:
+    unread = b"[" + b"{}," * 7001
+    assert "more objects than" in refusal(ask(service, "POST", "/predict", unread), 413)
+    assert "no JSON" in refusal(ask(service, "POST", "/predict", b"[" + b"{}," * 7000))
+
+
+def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        {"pulse": x, "pain": ["mild", "severe", None][k]}
+        for x, k in zip(rng.normal(60, 9, 2500).tolist(), rng.integers(0, 3, 2500), strict=True)
+    ]
+    assert len(json.dumps(rows)) > 1 << 16
+    answer = ask(service, "POST", "/predict?model=pulse", rows)
+    labels = [row["label"] for row in answer.json()["rows"]]
+    assert labels == MODELS["pulse"]().predict(rows).tolist()
+
+
+def test_one_row_without_its_list_is_told_of_the_list(service: Service) -> None:
+    said = refusal(ask(service, "POST", "/predict?model=pulse", ROW))
+    assert "write rows as a list, [{...}], also if it is one" in said
+    assert "did you mean 'rows'" in refusal(ask(service, "POST", "/predict", {"row": [ROW]}))
+    assert "the body is empty" in refusal(ask(service, "POST", "/predict?model=pulse"))
+
+
+def test_all_columns_that_a_row_lacks_are_named_at_once(service: Service) -> None:
+    said = refusal(ask(service, "POST", "/predict?model=pulse", [{}]))
+    assert "has no columns 'pulse', 'pain'" in said
+    assert "give null where a value is missing" in said
+
+
+ROW = {"pulse": 70, "pain": "mild"}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"pain": None}, "row 1 (counting from 0) has no column 'pulse'"),
+        ({"puls": 1, "pain": None}, "no column 'pulse' (it has 'puls'"),
+        (
+            {**ROW, "pian": 1},
+            "column 'pian', which model 'pulse' does not have; did you mean 'pain'",
+        ),
+        ({**ROW, "where": "home"}, "what the model predicts: leave it out"),
+        ({**ROW, "pulse": "fast"}, "row 1 (counting from 0): column 'pulse' holds the text 'fast'"),
+        ({**ROW, "pulse": "1_000"}, "holds the text '1_000'"),
+        ({**ROW, "pulse": "４１"}, "holds the text '４１'"),
+        ({**ROW, "pulse": True}, "column 'pulse' holds true"),
+        ({**ROW, "pulse": [1]}, "column 'pulse' holds a list"),
+        ({**ROW, "pain": {"a": 1}}, "column 'pain' holds an object"),
+        ({**ROW, "pulse": 10**400}, "beyond the largest"),
+        ({**ROW, "pain": 10**30}, "beyond 64 bits"),
+        ([1, 2], "row 1 (counting from 0) is a list; a row is an object"),
+        (None, "row 1 (counting from 0) is null"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_refused_by_row_column_and_value(
+    service: Service, row: Any, said: str
+) -> None:
+    answer = ask(service, "POST", "/predict", {"model": "pulse", "rows": [ROW, row]})
+    assert said in refusal(answer)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "the body is empty"),
+        (b'{"rows": [{"pulse": 1, "pai', "no JSON"),
+        (b"\xff\xfe{}", "no UTF-8 from byte 0 on"),
+        (b'{"rows": [{"pulse": nan}]}', "no JSON: Expecting value"),
+        (b'{"model": "pulse", "rows": [{"pulse": 1e999, "pain": null}]}', "beyond the largest"),
+        (b'[{"pulse": 1, "pain": null, "pulse": 2}]', "the key 'pulse' twice"),
+        (b'["\\ud800"]', "half a surrogate"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"rows": [{"pulse": ' + b"9" * 5000 + b"}]}", "thousands of digits"),
+        (b'"rows"', "the body is a JSON object, not 'rows'"),
+        (b"null", "not null"),
+        (b'{"model": "pulse"}', "no 'rows'"),
+        (b'{"model": "pulse", "rows": []}', "holds no row"),
+        (b'{"model": "pulse", "rows": {}}', "'rows' is a list"),
+        (b'{"model": 3, "rows": []}', "'model' is a text, not 3"),
+        (b'{"model": "pulse", "row": []}', "the body has no 'row'; did you mean 'rows'"),
+    ],
+)
+def test_a_body_that_is_no_request_is_refused(service: Service, body: bytes, said: str) -> None:
+    assert said in refusal(ask(service, "POST", "/predict", body))
+
+
+def test_models_and_versions_that_are_not_there_are_named(service: Service) -> None:
+    rows = [ROW]
+    answer = ask(service, "POST", "/predict", {"model": "pulze", "rows": rows})
+    assert "did you mean 'pulse'" in refusal(answer, 404)
+    answer = ask(service, "POST", "/predict", {"model": "pulse", "version": "7", "rows": rows})
+    assert "no version '7'" in refusal(answer, 404)
+    answer = ask(service, "POST", "/predict", {"model": "p" * 100_000, "rows": rows})
+    assert len(refusal(answer, 404)) < 200
+    assert "no parameter 'modell'" in refusal(ask(service, "POST", "/predict?modell=a", rows))
+    assert "given twice" in refusal(ask(service, "POST", "/predict?model=a&model=b", rows))
+    assert "cannot be read" in refusal(ask(service, "POST", "/predict?model=%ff", rows))
+
+
+def test_policies_that_refuse_name_the_cell() -> None:
+    strict = Rows(pulse_model(missing="error", unknown="error"), "m")
+    assert strict.batch([ROW]).rows == 1
+    for row, said in (
+        ({"pulse": None, "pain": "mild"}, "row 1 .* column 'pulse' holds a missing value"),
+        ({"pulse": "NA", "pain": "mild"}, "column 'pulse' holds a missing value"),
+        ({"pulse": 1, "pain": "?"}, "column 'pain' holds a missing value"),
+        ({"pulse": 1, "pain": "milt"}, "'pain' holds 'milt', a category .* did you mean 'mild'"),
+        ({"pulse": 1, "pain": 3}, "'pain' holds 3, a category"),
+    ):
+        with pytest.raises(InvalidRequestError, match=said):
+            strict.batch([ROW, row])
+
+
+# ------------------------------------------------------- rows as the library reads them
+
+COLUMNS = (
+    Column("number"),
+    Column("town", "nominal", ("Ulm", "", "NA", "3", "3.5", "True", "-1", "1e+30", "ü")),
+    Column("code", "nominal", ("0", "1", "2")),
+    Column("flag", "nominal", ("False", "True")),
+    Column("void", "nominal"),
+)
+MARKS = ["", "NA", "?", "-999", "nan", " x "]
+TEXTS = ["", " ", "NA", " NA ", "?", "-999", "-999 ", "x", " 41 ", "41", "4_1", "1e3", "nan"]
+TEXTS += ["NaN", "inf", "-Infinity", "0x1", "1e400", "3", "3.0", "3.5", "True", "true", "Ulm", "ü"]
+TEXTS += ["٣", "-0", "9" * 400, "+5", ".5", "5.", "--1", "1e+30", "\t7\n"]
+CELLS = st.one_of(
+    st.none(),
+    st.sampled_from(TEXTS),
+    st.text(max_size=4),
+    st.floats(allow_nan=False),
+    st.integers(-(2**63), 2**64 - 1),
+    st.integers(-5, 5),
+    st.floats(-5, 5).map(lambda x: round(x, 1)),
+)
+PLAIN = st.one_of(CELLS, st.booleans())
+ROWS = st.tuples(
+    st.one_of(st.floats(allow_nan=False), CELLS),
+    st.one_of(st.sampled_from(COLUMNS[1].levels), PLAIN),
+    st.one_of(st.sampled_from([0, 1.0, "2"]), PLAIN),
+    st.one_of(st.booleans(), PLAIN),
+    st.one_of(st.none(), st.none(), PLAIN),
+)
+
+
+def reading_model(dtype: Any, marks: list[str], missing: Any, unknown: Any) -> Model:
+    schema = Schema(COLUMNS, classes=(0, 1), dtype=dtype, missing_marks=tuple(marks))
+    root = threshold("number", 2.5, leaf([1, 2]), leaf([2, 1]))
+    return make_model(schema, [build_tree(root, schema)], missing=missing, unknown=unknown)
+
+
+@settings(max_examples=examples(300))
+@given(
+    ROWS,
+    st.sampled_from(["float32", "float64"]),
+    st.lists(st.sampled_from(MARKS), unique=True),
+    st.sampled_from(["direction", "error"]),
+    st.sampled_from(["missing", "error"]),
+)
+@example((" -999", 3.0, "NA", True, None), "float32", ["-999", "NA"], "direction", "missing")
+@example((16777217, "NA", 1, "True", "a"), "float32", ["NA"], "direction", "missing")
+@example((1 / 3e6, "3.5", 2, True, None), "float64", ["NA"], "direction", "missing")
+@example((2**64 - 1, 3, 1.0, False, ""), "float64", [""], "error", "error")
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_a_row_is_read_as_predict_reads_it(
+    cells: Any, dtype: Any, marks: list[str], missing: Any, unknown: Any
+) -> None:
+    model = reading_model(dtype, marks, missing, unknown)
+    row = dict(zip(model.schema.names, cells, strict=True))
+    expected: Any = None
+    try:
+        expected = model.scorer().rows([row])
+    except DataError:
+        with pytest.raises(InvalidRequestError):
+            Rows(model, "m").batch([row])
+        return
+    (matrix,) = Rows(model, "m").batch([row]).arrays
+    assert matrix.dtype == expected.dtype
+    assert matrix.shape == expected.shape
+    assert matrix.tobytes() == expected.tobytes() or np.array_equal(
+        matrix, expected, equal_nan=True
+    )
+
+
+@settings(max_examples=examples(50))
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_a_row_is_read_alike_whatever_stands_beside_it(several: list[Any]) -> None:
+    reader = Rows(reading_model("float64", ["NA"], "direction", "missing"), "m")
+    rows = [dict(zip((c.name for c in COLUMNS), cells, strict=True)) for cells in several]
+
+    def read(some: list[dict[str, Any]]) -> Any:
+        try:
+            return reader.batch(some).arrays[0].tolist()
+        except InvalidRequestError:
+            return None
+
+    alone = [read([row]) for row in rows]
+    together = read(rows)
+    if None in alone:
+        assert together is None
+    else:
+        assert repr(together) == repr([row for (row,) in alone])
+
+
+@given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@settings(max_examples=examples(60))
+def test_json_is_read_as_it_was_written(value: Any) -> None:
+    for ascii_only in (True, False):
+        text = json.dumps(value, ensure_ascii=ascii_only)
+        assert read_json(text.encode()) == value
+
+
+# ------------------------------------------------------------------------------ /explain
+
+
+def test_an_explanation_is_that_of_the_library(service: Service) -> None:
+    row = {"pulse": "70", "pain": "severe"}
+    body = {"model": "pulse", "row": row, "wish": "home", "fixed": ["pain"]}
+    answer = ask(service, "POST", "/explain", body)
+    assert answer.status_code == 200
+    given = answer.json()
+    assert given["version"] == service.repository.get("pulse").version
+    found = explain(MODELS["pulse"](), row, changes=1, wish="home", fixed=["pain"])
+    assert given["explanation"] == json.loads(json.dumps(found.plain()))
+    assert given["text"] == [list(line) for line in found.lines()]
+    assert any("pulse" in line and heading is False for line, heading in given["text"])
+    (cell,) = found.changes.single[0].cells  # type: ignore[union-attr]
+    assert (cell.column, cell.before) == ("pulse", "70")
+
+
+def test_an_explanation_speaks_the_reader_s_language_and_tells_one_tree(service: Service) -> None:
+    row = {"x": 1.0, "y": None}
+    body = {"model": "dose", "row": row, "lang": "zh", "tree": 2, "changes": 2, "wish": ">= 1"}
+    given = ask(service, "POST", "/explain", body).json()
+    assert given["explanation"]["tree"] == 1
+    assert given["explanation"]["changes"]["wish"] == ">= 1"
+    assert any("树" in line or "棵" in line for line, _ in given["text"])
+
+
+def test_rows_that_the_model_refuses_are_explained(tmp_path: Path) -> None:
+    pulse_model(missing="error").save(tmp_path / "strict.treekit")
+    repository = Repository([tmp_path])
+    repository.refresh()
+    answer = ask(Service(repository), "POST", "/explain", {"row": {"pulse": None, "pain": "mild"}})
+    assert answer.json()["explanation"]["refused"] is True
+    refused = ask(Service(repository), "POST", "/predict", [{"pulse": None, "pain": "mild"}])
+    assert "column 'pulse' holds a missing value" in refusal(refused)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"row": {"pulse": 70}}, "no column 'pain'"),
+        ({"row": {"pulse": "fast", "pain": None}}, "the text 'fast'"),
+        ({"row": None}, "no 'row'"),
+        ({"row": [ROW]}, "'row' is an object, not a list"),
+        ({"rows": [ROW]}, "the body has no 'rows'; did you mean 'row'"),
+        ({"lang": "fr"}, "no language 'fr'"),
+        ({"lang": "/etc/passwd.toml"}, "no language '/etc/passwd.toml'"),
+        ({"tree": 0}, "no tree 0; they are 1 to 1"),
+        ({"tree": True}, "'tree' is a whole number, not true"),
+        ({"changes": 3}, "'changes' is 0, 1 or 2, not 3"),
+        ({"wish": "hom"}, "'hom' is no class of 'where'; did you mean 'home'"),
+        ({"wish": "x" * 20_000}, "'wish' has more than"),
+        ({"target": "wher"}, "did you mean 'where'"),
+        ({"fixed": ["puls"]}, "did you mean 'pulse'"),
+        ({"fixed": [3]}, "'fixed' lists names of columns, and holds 3"),
+        ({"fixed": "pulse"}, "'fixed' is a list"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused(
+    service: Service, other: dict[str, Any], said: str
+) -> None:
+    assert said in refusal(ask(service, "POST", "/explain", {"model": "pulse", "row": ROW} | other))
+
+
+def test_rows_that_nobody_would_read_are_not_explained(service: Service) -> None:
+    body = {"model": "pulse", "row": {"pulse": 1, "pain": "x" * 600_000}}
+    assert "that can be explained" in refusal(ask(service, "POST", "/explain", body), 413)
+    body["row"]["pain"] = "x" * 1000  # type: ignore[index]
+    assert ask(service, "POST", "/explain", body).status_code == 200
+
+
+def test_an_explanation_that_takes_too_long_is_given_up(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    monkeypatch.setattr("treekit.explain.explain", lambda *_, **__: release.wait(20) and None)
+    hasty = Service(service.repository, Runner(Limits(seconds=0.2)))
+    try:
+        answer = ask(hasty, "POST", "/explain", {"model": "pulse", "row": ROW})
+        assert "took longer than 0.2 s" in refusal(answer, 503)
+    finally:
+        release.set()
+        hasty.runner.close()
+
+
+def test_a_server_that_closes_says_so(service: Service) -> None:
+    closed = Service(service.repository, Runner(Limits()))
+    closed.runner.close()
+    for method, path in (("GET", "/models"), ("GET", "/models/pulse/rules")):
+        assert "the server is closing" in refusal(ask(closed, method, path), 503)
+    answer = ask(closed, "POST", "/explain", {"model": "pulse", "row": ROW})
+    assert "the server is closing" in refusal(answer, 503)
+
+
+# ----------------------------------------------------------------------- /models and rules
+
+
+def test_models_are_told_with_their_columns_levels_and_thresholds(service: Service) -> None:
+    answer = ask(service, "GET", "/models").json()
+    assert [model["name"] for model in answer] == sorted(MODELS)
+    pulse = next(model for model in answer if model["name"] == "pulse")
+    version = service.repository.get("pulse").version
+    assert (pulse["version"], pulse["versions"]) == (version, [version])
+    assert pulse["targets"] == [{"name": "where", "classes": ["home", "ward"]}]
+    number = {"name": "pulse", "kind": "numeric", "levels": [], "low": 60.5, "high": 60.5}
+    levels = {"name": "pain", "kind": "nominal", "levels": ["mild", "severe"]}
+    assert pulse["columns"] == [number, levels | {"low": None, "high": None}]
+    facts = {key: pulse[key] for key in ("platform", "task", "dtype", "trees", "leaves", "depth")}
+    assert facts == {
+        "platform": "treekit",
+        "task": "classification",
+        "dtype": "float32",
+        "trees": 1,
+        "leaves": 3,
+        "depth": 2,
+    }
+    assert (pulse["state"], pulse["reason"]) == ("READY", "")
+    both = next(model for model in answer if model["name"] == "both")
+    assert [target["classes"] for target in both["targets"]] == [["a", "b"], ["1", "2", "3"]]
+
+
+def test_models_that_are_not_loaded_say_why(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        place = tmp_path / "pulse" / version
+        place.mkdir(parents=True)
+        pulse_model().save(place / "model.treekit")
+    (tmp_path / "bad.treekit").write_bytes(b"no model")
+    dose_model().save(tmp_path / "dose.treekit")
+    repository = Repository([tmp_path])
+    repository.refresh()
+    repository.unload("dose")
+    service = Service(repository)
+    bad, dose, pulse = ask(service, "GET", "/models").json()
+    assert (bad["state"], bad["versions"]) == ("UNAVAILABLE", [])
+    assert bad["reason"]
+    assert (dose["state"], dose["reason"]) == ("UNAVAILABLE", "unloaded")
+    assert "columns" not in dose
+    assert (pulse["version"], pulse["versions"]) == ("2", ["2", "1"])
+    assert refusal(ask(service, "GET", "/models/dose/rules"), 503)
+
+
+def test_rules_are_told_a_page_at_a_time_and_searched(service: Service) -> None:
+    page = ask(service, "GET", "/models/pulse/rules").json()
+    assert (page["model"], page["total"], page["found"]) == ("pulse", 3, 3)
+    assert page["version"] == service.repository.get("pulse").version
+    assert page["rules"][1] == {
+        "number": 2,
+        "tree": 1,
+        "conditions": ["pulse > 60.5", "pain is mild"],
+        "text": "pulse > 60.5 and pain is mild",
+        "says": "home",
+        "shares": "home: 0.8333333, ward: 0.1666667",
+        "weight": 6.0,
+    }
+    found = ask(service, "GET", "/models/pulse/rules?search=SEVERE").json()
+    assert [one["number"] for one in found["rules"]] == [3]
+    found = ask(service, "GET", "/models/pulse/rules", params={"search": "ward"}).json()
+    assert [one["number"] for one in found["rules"]] == [3], "shares are not searched"
+    chinese = ask(service, "GET", "/models/pulse/rules?lang=zh&search=pain%20为%20mild").json()
+    assert [one["text"] for one in chinese["rules"]] == ["pulse > 60.5 且 pain 为 mild"]
+    none = ask(service, "GET", "/models/pulse/rules?search=.*").json()
+    assert (none["found"], none["rules"]) == (0, [])
+
+
+def test_pages_of_a_forest_are_parts_of_its_rules(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_rules, "_BLOCK", 7)
+    model = MODELS["forest"]()
+    listed = model.rules()
+
+    def numbers(**query: Any) -> tuple[int, list[int]]:
+        page = ask(service, "GET", "/models/forest/rules", params=query).json()
+        assert page["total"] == len(listed)
+        return page["found"], [one["number"] for one in page["rules"]]
+
+    assert numbers(first=10, count=3) == (len(listed), [11, 12, 13])
+    assert numbers(first=len(listed))[1] == []
+    own = [i + 1 for i, rule in enumerate(listed) if rule.tree == 2]
+    assert numbers(tree=3, count=500) == (len(own), own)
+    text = "".join(listed.text()).split("\n\n")[-len(listed) :]
+    with_blue = [i + 1 for i, rule in enumerate(text) if "blue" in rule]
+    assert 0 < len(with_blue) < len(listed)
+    assert numbers(search="blue", count=500) == (len(with_blue), with_blue)
+    both = [i for i in with_blue if i in own]
+    assert numbers(search="BLUE", tree=3, count=500) == (len(both), both)
+    page = ask(service, "GET", "/models/forest/rules?first=4&count=1").json()["rules"][0]
+    block = text[4].split("\n")
+    assert page["conditions"] == [line[6:] for line in block[1:-1]]
+    assert block[-1].startswith(f"  then {page['says']}   support {page['weight']:g}")
+
+
+def test_lists_say_otherwise_and_several_targets_their_names(service: Service) -> None:
+    page = ask(service, "GET", "/models/weighted/rules").json()
+    assert [one["text"] for one in page["rules"][:2]] == ["x > 1", "otherwise"]
+    page = ask(service, "GET", "/models/both/rules?search=first%3A+b").json()
+    assert [one["says"] for one in page["rules"]] == ["first: b; second: 1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("count=0", 400, "'count' is 1 to 500, not '0'"),
+        ("count=501", 400, "'count' is 1 to 500"),
+        ("first=-1", 400, "'first' is 0 to"),
+        ("first=%D9%A3", 400, "'first' is 0 to"),
+        ("tree=2", 404, "no tree 2; they are 1 to 1"),
+        ("lang=x.toml", 400, "no language 'x.toml'"),
+        ("search=" + "a" * 201, 400, "more than 200 characters"),
+        ("serch=a", 400, "did you mean 'search'"),
+        ("version=9", 404, "no version '9'"),
+    ],
+)
+def test_pages_that_are_not_there_are_refused(
+    service: Service, query: str, status: int, said: str
+) -> None:
+    assert said in refusal(ask(service, "GET", f"/models/pulse/rules?{query}"), status)
+
+
+def test_rules_are_made_once_a_model_and_forgotten_in_turn(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Model] = []
+
+    def counted(model: Model) -> Any:
+        made.append(model)
+        return model.rules()
+
+    monkeypatch.setattr(plain_rules, "joined_rules", counted)
+    books = plain_rules.Books(most=2)
+    served = {name: service.repository.get(name) for name in MODELS}
+
+    def page(name: str, **asked: Any) -> dict[str, Any]:
+        return books.page(served[name], plain_rules.Asked(**asked))
+
+    page("pulse")
+    page("pulse", lang="zh", search="mild")
+    page("dose")
+    page("pulse")
+    assert len(made) == 2
+    page("both")  # takes the place of dose
+    page("pulse")
+    assert len(made) == 3
+    page("dose")
+    assert len(made) == 4
+    assert len(books._books) == 2
+
+
+def test_models_of_too_many_rules_are_not_listed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_rules, "_MOST_CONDITIONS", 5)
+    assert "too many" in refusal(ask(service, "GET", "/models/pulse/rules"), 413)
+
+
+def test_a_search_beyond_what_is_kept_finds_the_same(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_rules, "_BLOCK", 7)
+    served = service.repository.get("forest")
+    asked = plain_rules.Asked(search="blue", most=500)
+    expected = plain_rules.Books().page(served, asked)
+    monkeypatch.setattr(plain_rules, "_KEPT", 3000)
+    books = plain_rules.Books()
+    assert books.page(served, asked) == books.page(served, asked) == expected
+    edition = books._book(served)._edition["en"]
+    assert 0 < sum(len(text) for own in edition._kept.values() for text in own) <= 3000
+
+
+# ----------------------------------------------------------------------------- hostility
+
+
+def test_hostile_names_are_texts_of_json_and_nothing_else(tmp_path: Path) -> None:
+    column, level, label = '"}], <script>\u202e', "a; and b > 1\n", "</script>"
+    schema = Schema(
+        (Column(column), Column("\x00\u2028", "nominal", (level, "b"))), classes=(label, "ok")
+    )
+    below = subset(1, [level], leaf([5, 1]), leaf([0, 6]), missing=1)
+    root = threshold(0, 1.5, leaf([9, 0]), below, missing=0)
+    name = "__proto__ <b>"
+    make_model(schema, [build_tree(root, schema)]).save(tmp_path / f"{name}.treekit")
+    repository = Repository([tmp_path])
+    repository.refresh()
+    service = Service(repository)
+    row = {column: 2, "\x00\u2028": level}
+    answer = ask(service, "POST", "/predict", {"model": name, "rows": [row]})
+    assert answer.headers["content-type"] == "application/json"
+    (said,) = answer.json()["rows"]
+    assert said["label"] == label
+    assert "\n" not in said["rule"]
+    assert "\u202e" not in said["rule"]
+    (model,) = ask(service, "GET", "/models").json()
+    assert [one["name"] for one in model["columns"]] == [column, "\x00\u2028"]
+    assert model["name"] == name
+    page = ask(service, "GET", "/models/__proto__%20%3Cb%3E/rules")
+    assert page.json()["total"] == 3
+    text = ask(service, "POST", "/explain", {"row": row}).json()["text"]
+    assert not any("\n" in line or "\u202e" in line for line, _ in text)
+    assert "<script>" in refusal(ask(service, "POST", "/predict", [{}]))
+
+
+def test_methods_that_are_not_there_are_refused_as_json(service: Service) -> None:
+    for method, path in (("GET", "/predict"), ("POST", "/models"), ("PUT", "/explain")):
+        assert refusal(ask(service, method, path), 405)
+
+
+# ------------------------------------------------------------------------- other models
+
+
+class Foreign(Served):
+    """A model that is not treekit's: doubles a number, and says whether a text is long."""
+
+    platform = "onnxruntime_onnx"
+
+    def __init__(self, *inputs: Spec) -> None:
+        self.name, self.version, self.digest = "foreign", "1", "f" * 64
+        self.inputs = inputs
+        self.outputs = (Spec("double", "FP32", (-1, 1)), Spec("long", "BOOL", (-1,)))
+        self.usual = ("double", "long")
+
+    def read(self, tensors: Any) -> Batch:
+        arrays: tuple[npt.NDArray[Any], ...] = tuple(tensor.cells for tensor in tensors)
+        return Batch(len(arrays[0]), arrays)
+
+    def answer(self, batch: Batch, wanted: Any) -> list[Tensor]:
+        number, text = batch.arrays
+        cells = {"double": 2 * number, "long": np.array([len(t) > 3 for t in text])}
+        return [Tensor(name, "FP32", cells[name]) for name in wanted]
+
+
+def foreign_service(folder: Path, *inputs: Spec) -> Service:
+    path = folder / "foreign.onnx"
+    path.touch()
+    repository = Repository([path], lambda *_: Foreign(*inputs))
+    repository.refresh()
+    return Service(repository)
+
+
+NUMBER, TEXT = Spec("number", "FP32", (-1, 1)), Spec("text", "BYTES", (-1,))
+
+
+def test_rows_of_foreign_models_go_by_the_names_of_inputs(tmp_path: Path) -> None:
+    service = foreign_service(tmp_path, NUMBER, TEXT)
+    rows = [{"text": "abcd", "number": 1.5}, {"number": 2, "text": ""}]
+    answer = ask(service, "POST", "/predict?model=foreign", rows)
+    assert answer.json() == {
+        "model": "foreign",
+        "version": "1",
+        "rows": [{"double": [3.0], "long": True}, {"double": [4.0], "long": False}],
+    }
+    body = {"model": "foreign", "rows": rows, "outputs": ["long"]}
+    assert ask(service, "POST", "/predict", body).json()["rows"][0] == {"long": True}
+    for other, said in (
+        ([{"number": "1", "text": ""}], "input 'number' holds '1', and its type is FP32"),
+        ([{"number": 10**400, "text": ""}], "its type is FP32"),
+        ([{"number": 1, "text": 3}], "input 'text' holds 3, and its type is BYTES"),
+        ([{"number": 1}], "has no 'text', an input of model 'foreign'"),
+        ([{"number": 1, "text": "", "txt": 1}], "'txt', which is no input .* did you mean 'text'"),
+    ):
+        with pytest.raises(InvalidRequestError, match=said):
+            foreign_tensors(Foreign(NUMBER, TEXT), other)
+    refused = ask(service, "POST", "/predict", body | {"outputs": ["lng"]})
+    assert "no output 'lng'" in refusal(refused)
+    explained = ask(service, "POST", "/explain", {"model": "foreign", "row": rows[0]})
+    assert "cannot explain" in refusal(explained)
+    assert "does not know" in refusal(ask(service, "GET", "/models/foreign/rules"))
+
+
+def test_whole_numbers_and_truth_of_foreign_inputs_are_checked_and_nulls_kept() -> None:
+    small, truth = Spec("small", "INT8", (-1,)), Spec("truth", "BOOL", (-1, 1))
+    served = Foreign(small, truth)
+    whole, flags = foreign_tensors(served, [{"small": -128, "truth": True}])
+    assert (whole.cells.dtype, whole.cells.tolist()) == (np.int8, [-128])
+    assert (flags.cells.dtype, flags.cells.tolist()) == (np.bool_, [[True]])
+    whole, flags = foreign_tensors(served, [{"small": None, "truth": None}])
+    assert math.isnan(whole.cells[0])
+    assert flags.cells.tolist() == [[None]]
+    for row in ({"small": 128, "truth": True}, {"small": 1.0, "truth": True}):
+        with pytest.raises(InvalidRequestError, match=r"'small' holds .* its type is INT8"):
+            foreign_tensors(served, [row])
+    with pytest.raises(InvalidRequestError, match="'truth' holds 1, and its type is BOOL"):
+        foreign_tensors(served, [{"small": 1, "truth": 1}])
+
+
+def test_foreign_inputs_that_are_no_columns_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    service = foreign_service(tmp_path, Spec("image", "FP32", (-1, 28, 28)))
+    answer = ask(service, "POST", "/predict", [{"image": 1}])
+    assert "POST /v2/models/foreign/infer" in refusal(answer)
+    (model,) = ask(service, "GET", "/models").json()
+    assert (model["name"], model["platform"]) == ("foreign", "onnxruntime_onnx")
+    assert model["inputs"] == [{"name": "image", "datatype": "FP32", "shape": [-1, 28, 28]}]
+
+
+# --------------------------------------------------------------------------- description
+
+
+def test_the_answers_keep_to_the_description(service: Service) -> None:
+    paths = plain_paths()
+
+    def schema(path: str, method: str) -> Any:
+        own = paths[path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+        return jsonschema_rs.Draft202012Validator(own)
+
+    body = paths["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    asks = jsonschema_rs.Draft202012Validator(body)
+    rows = {"pulse": [ROW], "dose": [{"x": 1, "y": 1}], "both": [{"x": 1}]}
+    rows["weighted"] = [{"x": 2.5}]
+    names = ["leaf", "rule", "contributions", "bias"]
+    for name, own in rows.items():
+        for outputs in (None, names):
+            asked = {"model": name, "rows": own, "outputs": outputs}
+            asks.validate(asked)
+            answer = ask(service, "POST", "/predict", asked)
+            assert answer.status_code == 200
+            schema("/predict", "post").validate(answer.json())
+        answer = ask(service, "POST", "/explain", {"model": name, "row": own[0]})
+        schema("/explain", "post").validate(answer.json())
+        answer = ask(service, "GET", f"/models/{name}/rules")
+        schema("/models/{model_name}/rules", "get").validate(answer.json())
+    schema("/models", "get").validate(ask(service, "GET", "/models").json())
+
+
+def test_a_reloaded_model_is_read_and_told_anew(tmp_path: Path) -> None:
+    path = tmp_path / "m.treekit"
+    pulse_model().save(path)
+    repository = Repository([path])
+    repository.refresh()
+    service = Service(repository)
+    app = make_app(service)
+
+    async def talk(method: str, url: str, value: Any = None) -> Any:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            content = None if value is None else json.dumps(value)
+            return (await client.request(method, url, content=content)).json()
+
+    async def both() -> tuple[list[Any], list[Any]]:
+        told = []
+        for row in (ROW, {"x": 1, "y": 1}):
+            told.append(
+                [
+                    await talk("POST", "/predict", [row]),
+                    await talk("GET", "/models"),
+                    await talk("GET", "/models/m/rules"),
+                ]
+            )
+            dose_model().save(tmp_path / "other")
+            shutil.move(tmp_path / "other", path)
+            repository.refresh()
+        return told[0], told[1]
+
+    before, after = asyncio.run(both())
+    versions = [{before[0]["version"], before[1][0]["version"], before[2]["version"]}]
+    versions.append({after[0]["version"], after[1][0]["version"], after[2]["version"]})
+    assert [len(own) for own in versions] == [1, 1]
+    assert versions[0] != versions[1]
+    assert after[0]["rows"] == [{"value": -0.25}]
+    assert after[1][0]["task"] == "regression"
+    assert after[2]["rules"][0]["says"] in ("1.5", "-2")
+
+
+def test_only_short_rules_are_told_unasked() -> None:
+    assert Answers(pulse_model()).rule_is_short
+    assert Answers(weighted_model()).rule_is_short
+    assert not Answers(dose_model()).rule_is_short
+
+
+# ---------------------------------------------------------------- test serve reasons
+
+NAN = math.nan
+
+
+def serve_reasons_pulse_model(**policies: Any) -> Model:
+    """One tree: ``pulse <= 60``, then ``pain is mild``."""
+    schema = Schema(
+        (Column("pulse"), Column("pain", "nominal", ("mild", "severe"))), classes=("home", "ward")
+    )
+    below = subset("pain", ["mild"], leaf([5, 1]), leaf([0, 6]), missing=1)
+    root = threshold("pulse", 60.5, leaf([9, 0]), below, missing=0)
+    return make_model(schema, [build_tree(root, schema)], **policies)
+
+
+def rule_texts(model: Model, *rows: list[float]) -> list[list[str]]:
+    matrix = np.array(rows, dtype=model.schema.dtype)
+    texts: list[list[str]] = Reasons(model).output("rule", matrix).cells.tolist()
+    return texts
+
+
+# --------------------------------------------------------------------------------- rules
+
+
+def test_a_rule_is_said_with_exact_numerals() -> None:
+    said = rule_texts(serve_reasons_pulse_model(), [60.5, 0], [61.0, 0], [61.0, 1], [61.0, NAN])
+    assert said[0] == ["pulse <= 60.5, or is missing"]
+    assert said[1] == ["pulse > 60.5 and pain is mild"]
+    assert said[2] == ["pulse > 60.5; and pain is severe, or is missing"]
+    assert said[3] == said[2]
+
+
+def test_a_tree_of_one_leaf_always_answers() -> None:
+    schema = Schema((Column("x"),), classes=("a", "b"))
+    model = make_model(schema, [build_tree(leaf([1, 2]), schema)] * 2)
+    assert rule_texts(model, [3.0]) == [["always", "always"]]
+
+
+def test_a_list_says_the_rule_that_fired_or_otherwise() -> None:
+    schema = Schema((Column("x"), Column("y")), classes=(0, 1))
+    second = rule([Surrogate("y", 9.0, -1, above=1, lost=-1)], leaf([5, 1]), leaf([2, 3]))
+    chain = rule([Surrogate("x", 2.5, 1, above=-1, lost=1)], leaf([1, 8]), second)
+    model = make_model(schema, [build_tree(chain, schema)])
+    said = rule_texts(model, [3.0, 0.0], [1.0, 9.0], [1.0, 9.5])
+    assert said == [["x > 2.5"], ["y <= 9, or is missing"], ["otherwise"]]
+    large = LeafRules(model, most=0)
+    assert [*large.texts({0: model.trees[0].leaves.tolist()}).values()] == [own for (own,) in said]
+
+
+def test_sums_of_columns_and_surrogates_are_told_in_full() -> None:
+    schema = Schema((Column("x"), Column("y")), task="regression")
+    root = oblique({"x": 0.1, "y": -2.0}, 1.25, leaf(1.0), leaf(2.0), missing=0)
+    model = make_model(schema, [build_tree(root, schema)])
+    ((below,), (above,)) = rule_texts(model, [0.0, 0.0], [90.0, 0.0])
+    assert below == "(0.1 * x + -2 * y <= 1.25) holds, or is unknown"
+    assert above == "(0.1 * x + -2 * y <= 1.25) fails"
+    other = threshold(
+        "x", 30.5, leaf(1.0), leaf(2.0), missing=1, surrogates=[Surrogate("y", 3.5, 1)]
+    )
+    model = make_model(schema, [build_tree(other, schema)], missing="surrogate")
+    ((first,), (second,)) = rule_texts(model, [0.0, 0.0], [NAN, 1.0])
+    assert first == "(x <= 30.5; if that is unknown: y > 3.5) holds"
+    assert second == "(x <= 30.5; if that is unknown: y > 3.5) fails, or is unknown"
+
+
+def test_a_row_that_divides_says_its_largest_part() -> None:
+    model = serve_reasons_pulse_model(missing="fractional")
+    whole, divided = rule_texts(model, [50.0, NAN], [NAN, 1.0])
+    assert "of the row" not in whole[0]
+    assert divided[0].startswith("pulse > 60.5, or is missing: 7190235 to 16777216 (57.1%); and")
+    share = 100 * 12 / 21  # of the training rows
+    assert divided[0].endswith(f" [{share:.3g}% of the row, its largest part]")
+
+
+CONDITION = re.compile(r"  (?:if  |and )(.*)")
+
+
+def lines_of(model: Model) -> dict[tuple[int, int], list[str]]:
+    """The conditions of each leaf as the text of the rules has them, by tree and node."""
+    found: dict[tuple[int, int], list[str]] = {}
+    listed = rules(model)
+    for number, block in enumerate("".join(listed.text()).split("\n\n")[-len(listed) :]):
+        lines = block.split("\n")[1:]
+        own = [match[1] for line in lines if (match := CONDITION.fullmatch(line))]
+        found[int(listed.tree[number]), int(listed.leaf[number])] = own
+    return found
+
+
+@settings(max_examples=examples(30))
+@given(st.data())
+def test_each_leaf_has_the_conditions_of_the_text_of_the_rules(data: st.DataObject) -> None:
+    model = data.draw(models(kinds={"fractional", "outputs", "rules"}))
+    wanted = {t: tree.leaves.tolist() for t, tree in enumerate(model.trees)}
+    said = LeafRules(model).texts(wanted)
+    expected = lines_of(model)
+    assert said.keys() == expected.keys()
+    for pair, conditions in expected.items():
+        joined = {between.join(conditions) for between in (" and ", "; and ")}
+        assert said[pair] in (joined if conditions else {"always", "otherwise"})
+
+
+@settings(max_examples=examples(30))
+@given(st.data())
+def test_a_tree_cut_to_its_ways_says_the_same_rules(data: st.DataObject) -> None:
+    model = data.draw(models(kinds=ALL_KINDS))
+    matrix = data.draw(matrices(model))
+    wanted = {t: sorted(set(own.tolist())) for t, own in enumerate(leaf_indices(model, matrix).T)}
+    assert LeafRules(model, most=0).texts(wanted) == LeafRules(model).texts(wanted)
+
+
+def test_texts_are_kept_within_bounds_and_said_again() -> None:
+    model = random_model(0, mixed_schema(), n_trees=5)
+    rows = np.random.default_rng(0).normal(size=(40, model.schema.n_features)) * 3
+    matrix = rows.astype(np.float32)
+    free, tight = Reasons(model), Reasons(model, kept=5000)
+    expected = free.rules(matrix)
+    for _ in range(2):
+        assert (tight.rules(matrix) == expected).all()
+        assert 0 < sum(map(len, tight._texts.values())) == tight._size <= 5000
+
+
+def test_threads_that_ask_at_once_get_the_same() -> None:
+    model = random_model(0, mixed_schema(), n_trees=8)
+    matrix = (np.random.default_rng(0).normal(size=(60, model.schema.n_features)) * 3).astype("f4")
+    expected = Reasons(model).rules(matrix).tolist()
+    added = Reasons(model).output("contributions", matrix).cells
+    own = Reasons(model, kept=2000)
+    right: list[bool] = []
+
+    def ask(start: int) -> None:
+        for i in [*range(start, 60), *range(start)]:
+            same = own.rules(matrix[i : i + 1]).tolist() == expected[i : i + 1]
+            parts = own.output("contributions", matrix[i : i + 1]).cells
+            right.append(same and bool((parts == added[i : i + 1]).all()))
+
+    threads = [threading.Thread(target=ask, args=(10 * k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(right) == 360
+    assert all(right)
+
+
+# ------------------------------------------------------------------------- contributions
+
+
+def text_cells(model: Model, row: np.ndarray) -> dict[str, Any]:
+    return dict(zip(model.schema.names, text_row(model.schema, row.tolist()), strict=True))
+
+
+@settings(max_examples=examples(30))
+@given(st.data())
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_contributions_are_those_of_the_explanation(data: st.DataObject) -> None:
+    model = data.draw(models(kinds=ALL_KINDS))
+    matrix = data.draw(matrices(model, 3))
+    why = Reasons(model)
+    bias = why.output("bias", matrix).cells
+    added = why.output("contributions", matrix).cells
+    assert added.shape == (len(matrix), model.schema.n_features, model.schema.n_values)
+    for row, own, first in zip(matrix, added, bias, strict=True):
+        found = explain(model, text_cells(model, row), changes=0)
+        for k, one in enumerate(found.sums):
+            assert first[k] == one.number(one.bias)
+            said = dict.fromkeys(model.schema.names, 0.0)
+            said |= {name: one.number(units) for name, units in one.columns}
+            assert own[:, k].tolist() == list(said.values())
+
+
+def margins_model() -> Model:
+    schema = Schema((Column("x"), Column("y")), classes=("a", "b", "c"))
+    deep = threshold("y", 2.5, leaf([0.3, -1.25, 4.0], 2), leaf([0.1, 0.7, -3.0]), missing=0)
+    trees = [threshold("x", at, leaf([-1.5, 0.1, 0.2], 5), deep) for at in (0.5, 1.5, 7.5)]
+    built = [build_tree(root, schema, margins=True) for root in trees]
+    return make_model(schema, built, combine="sum", link="softmax")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        margins_model(),
+        random_model(9, mixed_schema(()), combine="sum", link="exp"),
+        random_model(7, mixed_schema((), dtype="float64"), missing="fractional"),
+        random_model(3, mixed_schema(("a", "b", "c")), voting="hard", missing="fractional"),
+    ],
+    ids=["margins", "link", "divided numbers", "divided votes"],
+)
+def test_contributions_of_sums_are_told_before_the_link(model: Model) -> None:
+    rows = round_to(np.array(probe_rows(model, 4)[-8:]), model.schema.dtype)
+    why = Reasons(model)
+    bias, added = (why.output(name, rows).cells for name in ("bias", "contributions"))
+    for row, own, first in zip(rows, added, bias, strict=True):
+        for k, one in enumerate(explain(model, text_cells(model, row), changes=0).sums):
+            assert first[k] == one.number(one.bias)
+            said = {name: one.number(units) for name, units in one.columns}
+            names = model.schema.names
+            assert own[:, k].tolist() == [said.get(name, 0.0) for name in names]
+            total = one.number(one.total)
+            assert first[k] + own[:, k].sum() == pytest.approx(total, abs=1e-6, rel=1e-6)
+
+
+@settings(max_examples=examples(30))
+@given(st.data())
+def test_climbing_all_trees_at_once_adds_what_walking_each_row_does(data: st.DataObject) -> None:
+    model = data.draw(models(kinds={"outputs", "hard", "costs"}))
+    matrix = data.draw(matrices(model))
+    added = contributions.Added(model)
+    assert added._climb is not None
+    assert (added._climb.climbed(matrix) == added._walked(matrix)).all()
+
+
+def test_contributions_of_a_hand_made_tree_are_the_changes_along_the_way() -> None:
+    model = serve_reasons_pulse_model()
+    why = Reasons(model)
+    matrix = np.array([[70.0, 1.0]], dtype=np.float32)
+    (bias,) = why.output("bias", matrix).cells.tolist()
+    (added,) = why.output("contributions", matrix).cells.tolist()
+    # The mean of the leaves: 9 of 21 rows are home; of the 12 others 5/6 of 6.
+    below = 5 / 12
+    assert bias == pytest.approx([14 / 21, 7 / 21], abs=1e-6)
+    assert added[0] == pytest.approx([below - 14 / 21, 14 / 21 - below], abs=1e-6)
+    assert added[1] == pytest.approx([-below, below], abs=1e-6)
+    total = np.array(bias) + np.array(added).sum(axis=0)
+    assert total == pytest.approx(model.predict_proba([{"pulse": 70, "pain": "severe"}])[0])
+
+
+def test_contributions_that_do_not_add_up_are_never_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = serve_reasons_pulse_model()
+    added = contributions.Added(model)
+    climb = added._climb
+    assert climb is not None
+    monkeypatch.setattr(climb, "_change", climb._change + 1)
+    with pytest.raises(ModelError, match="a fault of treekit"):
+        added.contributions(np.array([[70.0, 1.0]], dtype=np.float32))
+
+
+def test_sums_beyond_64_bits_are_walked_in_whole_numbers() -> None:
+    model = random_model(8, mixed_schema(()))
+    units = contributions.Added(model)._units
+    assert contributions._is_plain(model, units)
+    assert not contributions._is_plain(model, [own * 0 + (1 << 60) for own in units])
+
+
+# ---------------------------------------------------------------------- as outputs served
+
+
+def test_answers_that_would_be_huge_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = serve_reasons_pulse_model()
+    matrix = np.zeros((3, 2), np.float32)
+    monkeypatch.setattr(reasons, "_MOST_TEXT", 60)
+    monkeypatch.setattr(reasons, "_MOST_CELLS", 11)
+    for name in ("rule", "contributions"):
+        with pytest.raises(TooLargeError, match="fewer rows"):
+            Reasons(model).output(name, matrix)
+        Reasons(model).output(name, matrix[:2])
+    with pytest.raises(InvalidRequestError, match="no reason 'rules'"):
+        Reasons(model).output("rules", matrix)
+
+
+def test_the_protocol_answers_reasons_that_are_asked_for_within_their_bound() -> None:
+    served = TreekitServed("pulse", "1", "d" * 64, serve_reasons_pulse_model())
+    service = Service(one_model(served), Runner(Limits(explained_rows=2)))
+
+    async def ask(rows: int, *names: str) -> httpx.Response:
+        transport = httpx.ASGITransport(make_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            inputs = [
+                {"name": "pulse", "datatype": "FP32", "shape": [rows], "data": [70.0] * rows},
+                {"name": "pain", "datatype": "BYTES", "shape": [rows], "data": ["mild"] * rows},
+            ]
+            outputs = [{"name": name} for name in names]
+            content = json.dumps({"inputs": inputs, "outputs": outputs})
+            return await client.post("/v2/models/pulse/infer", content=content)
+
+    answer = asyncio.run(ask(2, "rule", "bias", "contributions", "label"))
+    assert answer.status_code == 200
+    outputs = {output["name"]: output for output in answer.json()["outputs"]}
+    assert outputs["rule"]["shape"] == [2, 1]
+    assert outputs["rule"]["data"] == ["pulse > 60.5 and pain is mild"] * 2
+    assert outputs["contributions"]["shape"] == [2, 2, 2]
+    assert outputs["bias"]["shape"] == [2, 2]
+    parts = np.array(outputs["contributions"]["data"]).reshape(2, 2, 2).sum(axis=1)
+    total = parts + np.array(outputs["bias"]["data"]).reshape(2, 2)
+    assert total == pytest.approx(np.array([[5 / 6, 1 / 6]] * 2))
+    assert outputs["label"]["data"] == ["home", "home"]
+    for name in ("rule", "bias", "contributions"):
+        refused = asyncio.run(ask(3, name))
+        assert refused.status_code == 413
+        assert name in refused.json()["error"]
+
+
+def one_model(served: TreekitServed) -> Repository:
+    """A repository that holds one model and no file."""
+    repository = Repository([])
+    put_in_service(repository, served)
+    return repository

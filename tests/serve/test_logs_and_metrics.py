@@ -1,0 +1,782 @@
+"""A server's lines: what they say, that none can be forged, and that stderr holds nobody up.
+
+What Prometheus reads of a server, by its own parser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.serving_gate import INFER, Lines, Twice, ask, ask_async, gated, rows, service_of
+from treekit.errors import SettingError
+from treekit.serve.http.logs import Log, LogHandler, Writer, configure_logging
+from treekit.serve.http.metrics import Metrics, Record, kind_of
+from treekit.serve.models.repository import Change, Repository
+from treekit.serve.scheduling import Service
+
+# ---------------------------------------------------------------- test serve gate logs
+
+TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+HOSTILE = [
+    "x\n2026-01-01T00:00:00.000Z info forged",
+    "x\r\nforged",
+    "\x1b[2J\x1b[31mred",
+    "\x9b31mC1",
+    "a\x7f\x08b",
+    "a\u2028b\u2029c\x85d",
+    "\u202eevil",
+    '","status":200,"x":"',
+    "\ud800",
+    "名前",
+]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Any:
+    made = service_of(Twice(), folder=tmp_path)
+    yield made
+    made.runner.close()
+
+
+def _record(**facts: Any) -> Record:
+    async def send(message: Any) -> None:
+        pass
+
+    record = Record(send, "id-1", "POST", {})
+    record.status = 200
+    for name, value in facts.items():
+        setattr(record, name, value)
+    return record
+
+
+def test_a_request_is_a_line_of_json(service: Any) -> None:
+    lines = Lines()
+    app = gated(service, lines, log="json")
+    ask(app, "POST", INFER + "?secret=1", json=rows(1, 2, 3), headers={"X-Request-Id": "r-1"})
+    ask(app, "GET", "/v2", host="evil.example")
+    ask(app, "GET", "/v2/models/none")
+    good, bad, none = lines.json
+    assert TIME.fullmatch(good.pop("time"))
+    assert 0 < good.pop("ms") < 10_000
+    assert good == {
+        "level": "info",
+        "event": "request",
+        "id": "r-1",
+        "method": "POST",
+        "path": INFER,
+        "status": 200,
+        "client": "192.0.2.7",
+        "model": "twice",
+        "version": "1",
+        "rows": 3,
+    }
+    assert (bad["level"], bad["status"]) == ("warning", 403)
+    assert "'evil.example' is no name of this server" in bad["error"]
+    assert none["status"] == 404
+    assert "there is no model 'none'" in none["error"]
+
+
+def test_a_request_is_a_line_for_people(service: Any) -> None:
+    lines = Lines()
+    app = gated(service, lines, log="text")
+    ask(app, "POST", INFER, json=rows(1), headers={"X-Request-Id": "r-1"})
+    ask(app, "GET", "/v2", headers={"X-Request-Id": "r-2"})
+    first, second = lines.text
+    stamp, rest = first.split(" ", 1)
+    assert TIME.fullmatch(stamp)
+    assert re.fullmatch(
+        r"info    200 POST /v2/models/twice/infer \d+\.\d ms 1 row by twice 1 \[192\.0\.2\.7 r-1\]",
+        rest,
+    )
+    assert re.search(r"info    200 GET /v2 \d+\.\d ms \[192\.0\.2\.7 r-2\]$", second)
+
+
+def test_a_quiet_log_has_failures_and_changes_alone(service: Any) -> None:
+    lines = Lines()
+    log = lines.log("quiet")
+    for status in (200, 404, 429, 503):
+        log.request(_record(status=status), "GET", b"/v2", "", 0.1)
+    assert lines.text == []
+    log.request(_record(status=500), "GET", b"/v2", "", 0.1)
+    log.changed([Change("m", "abc", "replaced")])
+    assert [line.split(" ", 1)[1][:7] for line in lines.text] == ["error  ", "info   "]
+
+
+@pytest.mark.parametrize("mode", ["json", "text"])
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nothing_of_a_stranger_forges_a_line_or_moves_a_terminal(hostile: str, mode: str) -> None:
+    lines = Lines()
+    log = lines.log(mode)
+    path = hostile.encode("utf-8", "surrogatepass")
+    record = _record(model=hostile, version=hostile, error=hostile)
+    log.request(record, hostile, path, hostile, 0.1)
+    log("event", "a message", model=hostile)
+    log.changed([Change(hostile, hostile, "kept", hostile)])
+    lines.writer.flush()
+    text = lines.data.decode()
+    assert all(c == "\n" or c.isprintable() for c in text), ascii(text)
+    if mode == "json":
+        assert text.isascii()
+        request, event, change = map(json.loads, text.splitlines())
+        assert (request["status"], request["model"], event["model"]) == (200, hostile, hostile)
+        assert change["reason"] == hostile
+    else:
+        # A further line is indented, so that it cannot be taken for one of its own.
+        starts = [line for line in text.splitlines() if not line.startswith("    ")]
+        assert len(starts) == 3
+        assert all(TIME.match(line) for line in starts)
+
+
+def test_a_long_path_is_cut() -> None:
+    lines = Lines()
+    lines.log().request(_record(), "GET", b"/" + b"a" * 100_000, "", 0.1)
+    assert 300 < len(lines.text[0]) < 1000
+
+
+def test_changes_of_models_are_lines(service: Any) -> None:
+    lines = Lines()
+    gated(service, lines, log="json")
+    service.repository.unload("twice")
+    service.repository.load("twice")
+    assert [(line["event"], line["model"], line["version"]) for line in lines.json] == [
+        ("model-unloaded", "twice", "1"),
+        ("model-loaded", "twice", "1"),
+    ]
+    log = lines.log("json")
+    log.changed([Change("m", "v1", "kept", "it is no model")])
+    line = lines.json[-1]
+    assert (line["level"], line["reason"]) == ("error", "it is no model")
+    assert line["message"] == "model 'm' v1 goes on as it was: it is no model"
+
+
+def test_a_log_of_another_kind_is_refused() -> None:
+    with pytest.raises(SettingError, match="text, json, quiet"):
+        Log("xml")
+
+
+# ------------------------------------------------------------------------ Python's loggers
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """What `configure_logging` makes, writing to `Lines`; undone after the test."""
+    root, lines = logging.getLogger(), Lines()
+    before = root.handlers[:]
+    monkeypatch.setattr("treekit.serve.http.logs._stderr", lines.writer)
+
+    def configure(mode: str) -> Lines:
+        configure_logging(mode)
+        return lines
+
+    yield configure
+    logging.captureWarnings(False)
+    root.handlers[:] = before
+
+
+@pytest.mark.parametrize("mode", ["json", "text"])
+def test_tracebacks_and_warnings_are_lines_of_the_same_form(joined: Any, mode: str) -> None:
+    lines = joined(mode)
+    assert joined(mode) is lines
+    assert sum(isinstance(h, LogHandler) for h in logging.getLogger().handlers) == 1
+    try:
+        raise ValueError("first\n2026-01-01T00:00:00.000Z info second")
+    except ValueError:
+        logging.getLogger("uvicorn.error").exception("Exception in\nASGI application\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("a warning\nof two lines", UserWarning, stacklevel=1)
+    logging.getLogger("uvicorn.error").info("Started")
+    (handler,) = [h for h in logging.getLogger().handlers if isinstance(h, LogHandler)]
+    handler.handle(logging.LogRecord("x", logging.WARNING, "", 1, "%d", ("no number",), None))
+    if mode == "json":
+        error, warning, odd = lines.json
+        assert (error["level"], error["logger"]) == ("error", "uvicorn.error")
+        assert "Traceback" in error["message"]
+        assert (warning["level"], warning["logger"]) == ("warning", "py.warnings")
+        assert "a warning\nof two lines" in warning["message"]
+        assert odd["message"] == "%d"
+    else:
+        starts = [line for line in lines.text if not line.startswith("    ")]
+        assert len(starts) == 3
+        assert all(TIME.match(line) for line in starts)
+        assert "ASGI application" in lines.data.decode()
+        assert "info second" in lines.data.decode()
+
+
+def test_treekits_warnings_are_said_without_lines_of_its_source(joined: Any) -> None:
+    lines = joined("json")
+    (handler,) = [h for h in logging.getLogger().handlers if isinstance(h, LogHandler)]
+    for text in ("/a/b.py:53: TreekitWarning: so: it is\n  warn()\n", "/a/b.py:5: UserWarning: w"):
+        handler.handle(logging.LogRecord("py.warnings", 30, "", 1, "%s", (text,), None))
+    assert [line["message"] for line in lines.json] == ["so: it is", "/a/b.py:5: UserWarning: w"]
+
+
+def test_a_quiet_log_has_no_warnings_of_loggers(joined: Any) -> None:
+    lines = joined("quiet")
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    logging.getLogger("uvicorn.error").error("broken")
+    assert len(lines.text) == 1
+
+
+def test_uvicorn_writes_no_lines_of_requests(joined: Any) -> None:
+    joined("json")
+    assert not logging.getLogger("uvicorn.access").hasHandlers()
+
+
+# ------------------------------------------------------------------------------ the writer
+
+
+def test_lines_are_gathered_and_there_soon() -> None:
+    calls: list[tuple[float, bytes]] = []
+    writer = Writer(lambda data: calls.append((time.monotonic(), data)) or len(data), delay=0.2)
+    start = time.monotonic()
+    for number in range(50):
+        writer.put(b"%d\n" % number)
+    while not calls:
+        time.sleep(0.01)
+        assert time.monotonic() - start < 2
+    assert b"".join(data for _, data in calls) == b"".join(b"%d\n" % n for n in range(50))
+    assert len(calls) == 1
+    assert calls[0][0] - start > 0.15
+
+
+def test_an_error_is_written_at_once() -> None:
+    calls: list[float] = []
+    writer = Writer(lambda data: calls.append(time.monotonic()) or len(data), delay=5)
+    writer.put(b"one\n")
+    start = time.monotonic()
+    writer.put(b"two\n", at_once=True)
+    while not calls:
+        time.sleep(0.005)
+        assert time.monotonic() - start < 2
+    assert writer.flush(1)
+
+
+def test_a_line_that_cannot_be_made_is_lost_alone() -> None:
+    pieces: list[bytes] = []
+
+    def take(data: bytes) -> int:
+        pieces.append(data)
+        return len(data)
+
+    def broken() -> list[bytes]:
+        raise ValueError("no line")
+
+    writer = Writer(take, delay=0.0)
+    for line in (b"one\n", broken, lambda: [b"two\n"]):
+        writer.put(line)
+    assert writer.flush()
+    assert b"one\ntwo\n" in b"".join(pieces).replace(b"warning: 1 log lines were lost\n", b"")
+    assert b"1 log lines were lost" in b"".join(pieces)
+    writer.put(b"three\n")
+    assert writer.flush()
+    assert pieces[-1] == b"three\n"
+
+
+def test_lines_are_written_whole_in_pieces_that_a_pipe_takes_whole() -> None:
+    calls: list[bytes] = []
+    writer = Writer(lambda data: calls.append(data) or len(data), delay=0.01)
+    for _ in range(200):
+        writer.put(b"x" * 99 + b"\n")
+    assert writer.flush(2)
+    assert len(b"".join(calls)) == 20_000
+    assert all(len(data) <= 4096 and data.endswith(b"\n") for data in calls)
+
+
+@pytest.mark.parametrize("length", [10, 200, 5000])
+def test_lines_of_many_requests_are_whole_in_their_order_and_in_pieces(length: int) -> None:
+    pieces: list[bytes] = []
+
+    def take(data: bytes) -> int:
+        pieces.append(data)
+        return len(data)
+
+    log = Log("text", Writer(take, delay=0.01))
+    for number in range(100):
+        log.request(_record(id=f"r{number}", error="x" * length), "GET", b"/", "192.0.2.7", 0.001)
+    log.close()
+    lines = b"".join(pieces).decode().splitlines()
+    assert [line.rpartition(" ")[2] for line in lines] == [f"r{number}]" for number in range(100)]
+    assert all(piece.endswith(b"]\n") for piece in pieces)
+    assert all(len(piece) <= 4096 or piece.count(b"\n") == 1 for piece in pieces)
+
+
+def test_lines_of_requests_that_are_lost_are_counted_once() -> None:
+    go, pieces = threading.Event(), []
+
+    def take(data: bytes) -> int:
+        go.wait(20)
+        pieces.append(data)
+        return len(data)
+
+    log = Log("text", Writer(take, delay=0.0, most=5))
+    for number in range(1003):
+        log.request(_record(id=f"r{number}"), "GET", b"/", "192.0.2.7", 0.001)
+    go.set()
+    log.close()
+    text = b"".join(pieces).decode()
+    lost = sum(int(found) for found in re.findall(r"(\d+) lines were lost", text))
+    assert text.count("[192.0.2.7 r") + lost == 1003
+    assert 0 < lost < 1003
+
+
+def test_a_reader_that_is_slow_gets_what_waits_at_the_end() -> None:
+    pieces = []
+
+    def take(data: bytes) -> int:
+        time.sleep(0.005)
+        pieces.append(data)
+        return len(data)
+
+    log = Log("text", Writer(take, delay=0.0))
+    for number in range(2000):
+        log.request(_record(id=f"r{number}"), "GET", b"/", "192.0.2.7", 0.001)
+    log.close()
+    assert b"".join(pieces).count(b"\n") == 2000
+
+
+def test_what_is_written_in_part_goes_on_where_it_ended() -> None:
+    taken = bytearray()
+
+    def some(data: bytes) -> int:
+        if len(taken) % 3 == 2:
+            taken.extend(data[:1])
+            raise_once()
+            return 1
+        taken.extend(data[:2])
+        return min(2, len(data))
+
+    turns = iter([True] + [False] * 1000)
+
+    def raise_once() -> None:
+        if next(turns):
+            del taken[-1]
+            raise BlockingIOError
+
+    writer = Writer(some, delay=0.01)
+    writer.put(b"0123456789abcdef\n")
+    assert writer.flush(2)
+    assert bytes(taken) == b"0123456789abcdef\n"
+
+
+def test_a_stderr_that_blocks_costs_lines_alone_and_says_how_many() -> None:
+    lines, gate = Lines(), threading.Event()
+
+    def blocks(data: bytes) -> int:
+        assert gate.wait(10)
+        return lines._take(data)
+
+    writer = Writer(blocks, delay=0.01, most=100)
+    log = Log("json", writer)
+    start = time.monotonic()
+    for _ in range(1000):
+        log("event", "m")
+    assert not writer.flush(0.05)
+    assert time.monotonic() - start < 2
+    gate.set()
+    assert writer.flush(2)
+    told = [json.loads(line) for line in lines.data.splitlines()]
+    kept = sum(line["event"] == "event" for line in told)
+    lost = next(line for line in told if line["event"] == "lost")
+    assert 100 <= kept < 300
+    assert lost["message"].startswith(f"{1000 - kept} lines were lost")
+
+
+def test_a_stderr_that_is_closed_costs_lines_alone() -> None:
+    reader, pipe = os.pipe()
+    os.close(reader)
+    writer = Writer(lambda data: os.write(pipe, data), delay=0.01)
+    for _ in range(3):
+        writer.put(b"x\n", at_once=True)
+        assert writer.flush(2)
+    os.close(pipe)
+
+
+SCRIPT = """
+import os, sys, time
+from treekit.serve.http.logs import configure_logging
+log = configure_logging("json")
+log("before", "parent")
+log.close()
+{work}
+log.close()
+"""
+
+
+def _run(work: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(work=work)], timeout=60, check=False, **how
+    )
+
+
+@pytest.mark.system
+def test_what_waits_is_written_when_the_process_ends() -> None:
+    done = _run("log('last', 'word'); sys.exit(0)", stderr=subprocess.PIPE)
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["before", "last"]
+
+
+@pytest.mark.system
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX alone forks")
+def test_a_fork_writes_its_own_lines_and_not_its_parents() -> None:
+    work = """
+log("waits", "parent")
+child = os.fork()
+if not child:
+    log("child", "child")
+    log.close()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    done = _run(work, stderr=subprocess.PIPE)
+    events = sorted(json.loads(line)["event"] for line in done.stderr.splitlines())
+    assert events == ["before", "child", "waits"]
+
+
+@pytest.mark.system
+def test_a_process_that_was_begun_without_stderr_writes_into_nothing_else(tmp_path: Path) -> None:
+    # Descriptor 2 is what is opened first, then.
+    script = SCRIPT.format(work="log('event', 'x')")
+    path = tmp_path / "file"
+    code = f"stream = open({str(path)!r}, 'w'); assert stream.fileno() == 2, stream.fileno()"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, code + script],
+        timeout=60,
+        check=False,
+        stdout=subprocess.PIPE,
+    )
+    assert done.returncode == 0
+    assert path.read_bytes() == b""
+
+
+# ---------------------------------------------------------------- test serve gate metrics
+
+NAMES = ['a"b', "a\\b", "a\nb", '{x="y"}', "名前"]
+
+
+@pytest.fixture
+def serve_gate_metrics_service(tmp_path: Path) -> Any:
+    made = service_of(Twice(), folder=tmp_path)
+    yield made
+    made.runner.close()
+
+
+def samples(text: str, families: Any = text_string_to_metric_families) -> dict[Any, float]:
+    """Values by name and labels."""
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families(text)
+        for sample in family.samples
+    }
+
+
+def value(found: dict[Any, float], name: str, **labels: str) -> float | None:
+    return found.get((name, *sorted(labels.items())))
+
+
+def record(model: str = "", version: str = "", rows: int = 0, status: int = 200) -> Record:
+    async def send(message: Any) -> None:
+        pass
+
+    made = Record(send, "id", "POST", {})
+    made.model, made.version, made.rows, made.status = model, version, rows, status
+    return made
+
+
+def test_requests_rows_errors_and_models_are_counted(serve_gate_metrics_service: Any) -> None:
+    app = gated(serve_gate_metrics_service)
+    for count in (1, 2, 3):
+        ask(app, "POST", INFER, json=rows(*range(count)))
+    ask(app, "POST", INFER, content=b"{")
+    ask(app, "POST", "/v2/models/absent/infer", json=rows(1))
+    ask(app, "GET", "/v2/models/twice")
+    ask(app, "GET", "/v2", host="evil.example")
+    answer = ask(app, "GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = samples(answer.text)
+    count = "treekit_request_duration_seconds_count"
+    assert value(found, count, endpoint="infer", model="twice") == 3
+    assert value(found, count, endpoint="infer", model="") == 2
+    assert value(found, count, endpoint="model", model="") == 1
+    total = value(found, "treekit_request_duration_seconds_sum", endpoint="infer", model="twice")
+    assert total is not None
+    assert 0 < total < 10
+    top = value(
+        found, "treekit_request_duration_seconds_bucket", endpoint="infer", model="twice", le="+Inf"
+    )
+    assert top == 3
+    assert value(found, "treekit_rows_total", model="twice", version="1") == 6
+    errors = "treekit_request_errors_total"
+    assert value(found, errors, endpoint="infer", status="400") == 1
+    assert value(found, errors, endpoint="infer", status="404") == 1
+    assert value(found, errors, endpoint="server", status="403") == 1
+    labels = {"model": "twice", "version": "1", "digest": "d" * 64, "platform": "treekit"}
+    assert value(found, "treekit_model_info", **labels) == 1
+    assert value(found, "treekit_ready") == 1
+    assert value(found, "treekit_requests_in_progress") == 1  # this one
+    assert (value(found, "process_resident_memory_bytes") or 1) > 0
+    assert any(name == "treekit_build_info" for name, *_ in found)
+
+
+def test_times_fall_into_their_buckets(serve_gate_metrics_service: Any) -> None:
+    metrics = Metrics(serve_gate_metrics_service)
+    for seconds in (0.0001, 0.001, 0.0011, 60.0):
+        metrics.observe("infer", record("m", "1", 1), seconds)
+    found = samples(metrics.render()[0].decode())
+    name, labels = "treekit_request_duration_seconds", {"endpoint": "infer", "model": "m"}
+    assert value(found, f"{name}_sum", **labels) == pytest.approx(60.0022)
+    reached = [
+        value(found, f"{name}_bucket", le=bound, **labels)
+        for bound in ("0.00025", "0.001", "0.0025", "30.0", "+Inf")
+    ]
+    assert reached == [1, 2, 3, 3, 4]
+
+
+def test_requests_in_the_works_are_seen(serve_gate_metrics_service: Any) -> None:
+    hold = threading.Event()
+    next(serve_gate_metrics_service.repository.served).meanwhile = lambda: hold.wait(10)
+    app = gated(serve_gate_metrics_service)
+
+    async def run() -> tuple[str, str]:
+        held = asyncio.create_task(ask_async(app, "POST", INFER, json=rows(1)))
+        while not app._working.count:
+            await asyncio.sleep(0.01)
+        during = (await ask_async(app, "GET", "/metrics")).text
+        hold.set()
+        await held
+        return during, (await ask_async(app, "GET", "/metrics")).text
+
+    during, after = (samples(text) for text in asyncio.run(run()))
+    assert value(during, "treekit_requests_in_progress") == 2
+    assert value(after, "treekit_requests_in_progress") == 1
+
+
+def test_changes_of_models_are_counted(serve_gate_metrics_service: Any) -> None:
+    app = gated(serve_gate_metrics_service)
+    serve_gate_metrics_service.repository.unload("twice")
+    after_unload = samples(ask(app, "GET", "/metrics").text)
+    assert not any(name == "treekit_model_info" for name, *_ in after_unload)
+    serve_gate_metrics_service.repository.load("twice")
+    found = samples(ask(app, "GET", "/metrics").text)
+    for outcome in ("unloaded", "loaded"):
+        name = "treekit_model_changes_total"
+        assert value(found, name, model="twice", outcome=outcome) == 1
+    assert any(name == "treekit_model_info" for name, *_ in found)
+
+
+def test_a_file_that_cannot_be_used_is_seen_until_it_is_mended(tmp_path: Path) -> None:
+    (tmp_path / "bad.treekit").write_bytes(b"no model")
+    repository = Repository([tmp_path])
+    repository.refresh()
+    app = gated(Service(repository))
+    assert 'treekit_model_refused{model="bad",version=""} 1.0' in ask(app, "GET", "/metrics").text
+    (tmp_path / "bad.treekit").unlink()
+    repository.refresh()
+    assert "treekit_model_refused{" not in ask(app, "GET", "/metrics").text
+    answer = ask(app, "POST", "/predict", json=[{"x": 1}])
+    assert (answer.status_code, "no model on this server yet" in answer.text) == (404, True)
+
+
+def test_openmetrics_is_given_where_it_is_asked_for(serve_gate_metrics_service: Any) -> None:
+    app = gated(serve_gate_metrics_service)
+    ask(app, "POST", INFER, json=rows(1, 2))
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    answer = ask(app, "GET", "/metrics", headers=accept)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    found = samples(answer.text, open_families)
+    assert value(found, "treekit_rows_total", model="twice", version="1") == 2
+    for hostile in ("", ";;,,=", "application/openmetrics-text; version=x", "é"):
+        answer = ask(app, "GET", "/metrics", headers={"Accept": hostile.encode()})
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_models_stay_labels(serve_gate_metrics_service: Any, name: str) -> None:
+    metrics = Metrics(serve_gate_metrics_service)
+    metrics.observe("infer", record(name, "1", 2), 0.1)
+    found = samples(metrics.render()[0].decode())
+    assert value(found, "treekit_rows_total", model=name, version="1") == 2
+
+
+def test_a_stranger_makes_no_labels(serve_gate_metrics_service: Any) -> None:
+    app = gated(serve_gate_metrics_service)
+    ask(app, "GET", "/metrics")
+    before = samples(ask(app, "GET", "/metrics").text)
+    for number in range(50):
+        ask(app, "GET", f"/v2/models/m{number}")
+        ask(app, "POST", f"/v2/models/m{number}/versions/{number}/infer", json=rows(1))
+        ask(app, "GET", f"/{number}")
+        ask(app, "GET", f"/v2/models/twice/{number}")
+        ask(app, "GET", "/v2", host=f"h{number}.example")
+    new = {key for key in samples(ask(app, "GET", "/metrics").text) if key not in before}
+    assert {value for _, *labels in new for name, value in labels if name == "model"} == {""}
+    assert {value for _, *labels in new for name, value in labels if name == "endpoint"} == {
+        "infer", "model", "other", "server"
+    }  # fmt: skip
+
+
+def test_a_model_that_is_made_anew_for_ever_keeps_a_bounded_number_of_versions(
+    serve_gate_metrics_service: Any,
+) -> None:
+    metrics = Metrics(serve_gate_metrics_service)
+    for number in range(1000):
+        metrics.observe("infer", record("m", f"v{number}", 1), 0.1)
+    found = samples(metrics.render()[0].decode())
+    kept = [key for key in found if key[0] == "treekit_rows_total"]
+    assert len(kept) == 64
+    assert value(found, "treekit_rows_total", model="m", version="v999") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (INFER, "infer"),
+        ("/v2/models/m/versions/1/infer", "infer"),
+        ("/v2/models/m/ready", "ready"),
+        ("/v2/models/m/versions/2", "model"),
+        ("/v2/health/live", "health"),
+        ("/v2/repository/index", "repository"),
+        ("/v2", "server"),
+        ("/predict", "predict"),
+        ("/explain", "explain"),
+        ("/models", "models"),
+        ("/models/m/rules", "rules"),
+        ("/metrics", "metrics"),
+        ("/models/m/tree.svg", "picture"),
+        ("/openapi.json", "description"),
+        ("/page.js", "page"),
+        ("/page/form.js", "page"),
+        ("/etc/passwd", "other"),
+    ],
+)
+def test_paths_are_of_few_kinds(path: str, kind: str) -> None:
+    assert kind_of(path) == kind
+
+
+WORKER = """
+import json, sys
+from pathlib import Path
+from tests.serving_gate import Twice, service_of
+from treekit.serve.http.metrics import Metrics
+from treekit.serve.http.metrics import Record
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.repository import Change
+service = service_of(Twice(), folder=Path(sys.argv[1]))
+metrics = Metrics(service)
+working = service.working
+working.inc()
+for number in range(70):
+    record = Record(None, "id", "POST", {})
+    record.model, record.version = "m", f"v{number % int(sys.argv[2])}"
+    record.rows, record.status = 2, 200
+    metrics.observe("infer", record, 0.01)
+metrics.changed([Change("m", "v1", "replaced")])
+print("ready", flush=True)
+for line in sys.stdin:
+    print(json.dumps(metrics.render()[0].decode()), flush=True)
+"""
+
+
+@pytest.mark.system
+@pytest.mark.skipif(sys.platform != "linux", reason="of processes Linux alone tells here")
+def test_workers_add_up_their_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from treekit.serve.http.metrics import FOLDER, forget_process, shared_metrics
+
+    monkeypatch.delenv(FOLDER, raising=False)
+    models = tmp_path / "models"
+    models.mkdir()
+    with shared_metrics(1):
+        assert FOLDER not in os.environ
+    with shared_metrics(2):
+        folder = Path(os.environ[FOLDER])
+        env = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-c", WORKER, str(models), versions],
+                env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            for versions in ("1", "70")
+        ]  # fmt: skip
+        try:
+            for worker in workers:
+                assert worker.stdout is not None
+                assert worker.stdout.readline() == "ready\n"
+            found = _asked(workers[0])
+            name = "treekit_request_duration_seconds_count"
+            assert value(found, name, endpoint="infer", model="m") == 140
+            assert value(found, "treekit_rows_total", model="m", version="v0") == 142
+            assert value(found, "treekit_rows_total", model="m", version="") == 12
+            assert value(found, "treekit_requests_in_progress") == 2
+            assert value(found, "treekit_model_changes_total", model="m", outcome="replaced") == 2
+            assert any(name == "treekit_model_info" for name, *_ in found)
+            memory = sum(_resident(worker.pid) for worker in workers)
+            told = value(found, "process_resident_memory_bytes")
+            assert told == pytest.approx(memory, rel=0.1)
+            workers[1].kill()
+            workers[1].wait()
+            forget_process(workers[1].pid)
+            found = _asked(workers[0])
+            assert value(found, "treekit_requests_in_progress") == 1
+            assert value(found, name, endpoint="infer", model="m") == 140
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.communicate()
+    assert not folder.exists()
+    assert FOLDER not in os.environ
+
+
+def _asked(worker: Any) -> dict[Any, float]:
+    worker.stdin.write("?\n")
+    worker.stdin.flush()
+    return samples(json.loads(worker.stdout.readline()))
+
+
+def _resident(pid: int) -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@pytest.mark.system
+def test_a_missing_library_is_named_with_its_extra() -> None:
+    code = """
+import importlib, sys
+for pair in sys.argv[1:]:
+    library, module = pair.split(":")
+    sys.modules[library] = None
+    try:
+        importlib.import_module(f"treekit.serve.{module}")
+    except ImportError as error:
+        print(library, type(error).__name__, error)
+    del sys.modules[library]
+"""
+    missing = {
+        "prometheus_client": "web.app",
+        "starlette.routing": "web.app",
+        "uvicorn": "process.connections",
+        "httptools": "process.connections",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(":".join, missing.items())],
+        env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    for library, told in zip(missing, done.stdout.splitlines(), strict=True):
+        assert told.startswith(f"{library} MissingExtraError")
+        assert "treekit-ml[serve]" in told

@@ -1,0 +1,736 @@
+"""The model repository over HTTP, and what models say of themselves.
+
+The description at /openapi.json: schemathesis finds the server as it says.
+
+tritonclient over HTTP against a running server: what it gets is what the model says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.serving import client_of, models, numbers, on_a_port, people, save_models, service_of
+from treekit.serve.http.app import make_app, routes
+from treekit.serve.http.metrics import Metrics, metrics_route
+from treekit.serve.http.page import page_paths
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.scheduling import Service
+
+# ---------------------------------------------------------------- test serve wire control
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    models()["texts"].save(tmp_path / "texts.treekit")
+    for version, name in (("1", "ints"), ("12", "bools")):
+        place = tmp_path / "many" / version
+        place.mkdir(parents=True)
+        models()[name].save(place / "model.treekit")
+    return tmp_path
+
+
+def asked(service: Service, method: str, path: str, body: bytes = b"") -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with client_of(make_app(service)) as client:
+            return await client.request(method, path, content=body)
+
+    return asyncio.run(ask())
+
+
+def changed(service: Service, name: str, what: str, body: bytes = b"") -> httpx.Response:
+    return asked(service, "POST", f"/v2/repository/models/{name}/{what}", body)
+
+
+def index(service: Service, body: bytes = b"") -> Any:
+    return asked(service, "POST", "/v2/repository/index", body).json()
+
+
+def test_the_index_has_every_version_and_says_why_one_does_not_answer(folder: Path) -> None:
+    (folder / "broken.treekit").write_bytes(b"no model")
+    service = service_of(folder)
+    lines = {(line["name"], line["version"]): line for line in index(service)}
+    assert {name for name, _ in lines} == {"texts", "many", "broken"}
+    assert lines["many", "12"]["state"] == "READY"
+    assert lines["broken", ""]["state"] == "UNAVAILABLE"
+    assert "broken.treekit" in lines["broken", ""]["reason"]
+    ready = {line["name"] for line in index(service, b'{"ready": true}')}
+    assert ready == {"texts", "many"}
+    assert asked(service, "GET", "/v2/health/ready").status_code == 503
+    refused = asked(service, "GET", "/v2/models/broken/ready")
+    assert (refused.status_code, refused.json()) == (503, {"name": "broken", "ready": False})
+
+
+def test_metadata_tell_versions_and_digest(folder: Path) -> None:
+    service = service_of(folder)
+    found = asked(service, "GET", "/v2/models/many").json()
+    assert found["versions"] == ["12", "1"]
+    path = folder / "many" / "1" / "model.treekit"
+    first = asked(service, "GET", "/v2/models/many/versions/1").json()
+    assert first["parameters"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert {out["name"]: out["datatype"] for out in first["outputs"]}["label"] == "INT64"
+    assert {out["name"]: out["datatype"] for out in found["outputs"]}["label"] == "BOOL"
+
+
+def test_each_version_answers_as_itself(folder: Path) -> None:
+    service = service_of(folder)
+    given = {"name": "input", "shape": [1, 4], "datatype": "FP32", "data": [0.1, 0.2, 0.3, 0.4]}
+    body = json.dumps({"inputs": [given]}).encode()
+    newest, first = ("12", bool), ("1", int)
+    for path, (version, kind) in {
+        "": newest,
+        "/versions/12": newest,
+        "/versions/1": first,
+    }.items():
+        answer = asked(service, "POST", f"/v2/models/many{path}/infer", body).json()
+        assert answer["model_version"] == version
+        assert type(answer["outputs"][0]["data"][0]) is kind
+
+
+def test_control_is_refused_unless_the_server_allows_it(folder: Path) -> None:
+    service = service_of(folder)
+    for what in ("load", "unload"):
+        answer = changed(service, "texts", what, b"no JSON at all")
+        assert answer.status_code == 403
+        assert "--control" in answer.json()["error"]
+    assert service.repository.get("texts")
+
+
+def test_a_model_that_appears_is_loaded(folder: Path) -> None:
+    service = service_of(folder, control=True)
+    shutil.copy(folder / "texts.treekit", folder / "fresh.treekit")
+    assert asked(service, "GET", "/v2/models/fresh").status_code == 404
+    answer = changed(service, "fresh", "load", b'{"parameters": {"unload_dependents": false}}')
+    assert answer.json() == {"name": "fresh", "versions": [service.repository.get("fresh").version]}
+    assert asked(service, "GET", "/v2/models/fresh").status_code == 200
+
+
+def test_a_file_that_is_no_model_any_more_leaves_the_old_one_serving(folder: Path) -> None:
+    service = service_of(folder, control=True)
+    (folder / "texts.treekit").write_bytes(b"no model")
+    answer = changed(service, "texts", "load")
+    assert answer.status_code == 400
+    assert "'texts' was not loaded" in answer.json()["error"]
+    assert asked(service, "GET", "/v2/models/texts/ready").status_code == 200
+
+
+def test_two_files_of_one_name_do_not_keep_others_from_being_loaded(folder: Path) -> None:
+    service = service_of(folder, control=True)
+    models()["texts"].save(folder / "twin.treekit")
+    (folder / "twin.onnx").write_bytes(b"another of that name")
+    assert changed(service, "texts", "load").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"[]", "no request to the model repository: Expected `object`"),
+        (b"{", "truncated"),
+        (b"\xff", "malformed"),
+        (b'{"parameters": {"config": "{}"}}', "'config' is not for this server"),
+        (b'{"parameters": {"file:1/model.onnx": "AA=="}}', "'file:1/model.onnx' is not for"),
+        (b'{"parameters": {"unload_dependents": 1}}', "'unload_dependents' is 1"),
+        (b'{"parameters": 7}', "Expected `object"),
+    ],
+)
+def test_control_requests_of_another_form_are_refused(
+    folder: Path, body: bytes, words: str
+) -> None:
+    service = service_of(folder, control=True)
+    for what in ("load", "unload"):
+        answer = changed(service, "texts", what, body)
+        assert answer.status_code == 400
+        assert words in answer.json()["error"]
+    assert asked(service, "GET", "/v2/models/texts/ready").status_code == 200
+
+
+def test_unloading_twice_or_a_stranger(folder: Path) -> None:
+    service = service_of(folder, control=True)
+    assert changed(service, "texts", "unload").json() == {"name": "texts", "versions": []}
+    assert changed(service, "texts", "unload").status_code == 200
+    assert changed(service, "nobody", "unload").status_code == 404
+    assert {line["reason"] for line in index(service) if line["name"] == "texts"} == {"unloaded"}
+
+
+# ---------------------------------------------------------------- test serve wire description
+
+SECONDS = 15
+"""Of schemathesis; it takes as long again where the machine is busy."""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return a_service(tmp_path, control=True)
+
+
+def a_service(tmp_path: Path, *, control: bool) -> Service:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for name in ("texts", "mixed", "spare"):
+        models()["texts" if name == "spare" else name].save(folder / f"{name}.treekit")
+    return service_of(folder, control=control, body_bytes=1 << 20)
+
+
+def fetched(service: Service) -> Any:
+    async def ask() -> Any:
+        async with client_of(make_app(service)) as client:
+            return (await client.get("/openapi.json")).json()
+
+    return asyncio.run(ask())
+
+
+def operations(document: Any) -> dict[tuple[str, str], Any]:
+    return {
+        (path, method): item[method]
+        for path, item in document["paths"].items()
+        for method in ("get", "post")
+        if method in item
+    }
+
+
+def test_every_path_of_the_server_is_described_and_no_other(service: Service) -> None:
+    served = {
+        (re.sub(r"{(name|version)}", r"{model_\1}", route.path), method.lower())
+        for route in (*routes(service), metrics_route(Metrics(service)))
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    described = set(operations(fetched(service)))
+    pictures = {"/models/{model_name}/tree.svg", *page_paths()}
+    assert served - described == {(path, "get") for path in {"/openapi.json", "/v2/", *pictures}}
+    assert described <= served
+
+
+def test_the_refusals_that_the_specification_leaves_out_are_there(service: Service) -> None:
+    found = operations(fetched(service))
+    for (path, method), operation in found.items():
+        assert {"401", "403", "408", "413", "429", "503"} <= operation["responses"].keys()
+        named = "{model_name}" in path
+        asked = path in ("/predict", "/explain")  # name a model in their bodies, or none
+        searched = path.endswith("/rules")
+        assert ("400" in operation["responses"]) == (method == "post" or searched), path
+        assert ("404" in operation["responses"]) == (named or asked), path
+    ids = [operation["operationId"] for operation in found.values()]
+    assert len(set(ids)) == len(ids) == 17
+
+
+def test_every_reference_leads_somewhere(service: Service) -> None:
+    document = fetched(service)
+    references = set(re.findall(r'"\$ref":\s*"#/([^"]+)"', json.dumps(document)))
+    assert len(references) > 20
+    for reference in references:
+        place = document
+        for step in reference.split("/"):
+            place = place[step]
+    assert all(
+        f"components/schemas/{name}" in references or name == "parameters"
+        for name in document["components"]["schemas"]
+    )
+
+
+def name_texts(operation: Any, version: str) -> None:
+    """Have an operation ask the model "texts", in its query and in its body."""
+    known = {"model": {"enum": ["texts"]}, "version": {"enum": [version]}}
+    for parameter in operation["parameters"]:
+        parameter["schema"] = known[parameter["name"]]
+    body = operation["requestBody"]["content"]["application/json"]["schema"]
+    for form in body.get("anyOf", [body]):
+        if "properties" in form:
+            form["properties"] |= known
+            form["required"] = [*form["required"], "model"]
+
+
+def of_these_models(document: Any, service: Service) -> Any:
+    """The description with the names that are there, and requests that are right.
+
+    Names alone would be random, and nothing but 404 seen.
+    """
+    version = service.repository.get("texts").version
+    good = {
+        "id": "7",
+        "inputs": [{"name": "input", "shape": [1, 4], "datatype": "FP32", "data": [0.5] * 4}],
+        "outputs": [{"name": "probabilities"}],
+    }
+    for path, item in document["paths"].items():
+        for parameter in item.get("parameters", ()):
+            if parameter["name"] == "model_name":
+                name = "spare" if "/repository/" in path else "texts"
+                parameter["schema"] = {"enum": [name]}
+            if parameter["name"] == "model_version":
+                parameter["schema"] = {"enum": [version]}
+        if path in ("/predict", "/explain"):
+            name_texts(item["post"], version)
+        if path.endswith("/infer"):
+            content = item["post"]["requestBody"]["content"]
+            content["application/json"]["examples"] = {"one": {"value": good}}
+    return document
+
+
+CONFIGURATION = """\
+# What a schema cannot say (names of columns, shapes against data) is refused with 400.
+[[operations]]
+include-path-regex = "/infer$"
+checks.positive_data_acceptance.expected-statuses = ["2XX", "400", "413"{more}]
+[[operations]]
+include-path-regex = "^/(predict|explain)$"
+checks.positive_data_acceptance.expected-statuses = ["2XX", "400", "404", "413"]
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("names", ["known", "any"])
+def test_schemathesis_finds_no_server_error_and_no_violation(tmp_path: Path, names: str) -> None:
+    # Where it may name any model, it finds those that are there, and would unload them.
+    service = a_service(tmp_path, control=names == "known")
+    document = fetched(service)
+    if names == "known":
+        document = of_these_models(document, service)
+    description = tmp_path / "openapi.json"
+    description.write_text(json.dumps(document))
+    configuration = tmp_path / "schemathesis.toml"
+    configuration.write_text(CONFIGURATION.replace("{more}", ', "404"' if names == "any" else ""))
+    examples, phases = {
+        "known": ("12", "examples,coverage,fuzzing"),
+        "any": ("4", "fuzzing"),
+    }[names]
+    with on_a_port(service) as address:
+        command = [
+            *(sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"),
+            *("--config-file", str(configuration), "run", str(description)),
+            *("--url", f"http://{address}", "--seed", "8", "--checks", "all"),
+            *("--max-examples", examples, "--phases", phases, "--no-color"),
+        ]
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=12 * SECONDS, check=False
+        )
+    report = done.stdout + done.stderr
+    assert done.returncode == 0, report[-6000:]
+    passed = re.search(r"(\d+) generated, (\d+) passed", report)
+    assert passed, report[-3000:]
+    assert int(passed[1]) == int(passed[2]) > (20 if names == "any" else 150)
+    if names == "known":
+        assert "Missing test data" not in report  # the models were reached
+
+
+# ---------------------------------------------------------------- test serve wire triton
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # gevent's and its own, on import
+    from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
+    from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+ROWS = 23
+
+
+class Client(InferenceServerClient):
+    """One that is closed by who opened it."""
+
+    def __del__(self) -> None:
+        """Nothing: garbage may be collected in the server's thread, where gevent refuses."""
+
+
+@pytest.fixture(scope="module")
+def serve_wire_triton_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def client(serve_wire_triton_folder: Path) -> Iterator[InferenceServerClient]:
+    with on_a_port(service_of(serve_wire_triton_folder)) as address, client_at(address) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def client_at(address: str) -> Iterator[InferenceServerClient]:
+    found = Client(address)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def given(name: str, cells: np.ndarray, binary: bool) -> InferInput:
+    made = InferInput(name, list(cells.shape), np_to_triton_dtype(cells.dtype))
+    return made.set_data_from_numpy(cells, binary_data=binary)
+
+
+def one_tensor(columns: dict[str, np.ndarray], dtype: Any = np.float32) -> np.ndarray:
+    return np.column_stack([column[:ROWS] for column in columns.values()]).astype(dtype)
+
+
+def same(got: np.ndarray, wanted: Any) -> None:
+    """Equal in shape and, to the bit, in value; texts come as bytes."""
+    wanted = np.asarray(wanted)
+    if wanted.dtype.kind in "OU":
+        assert [cell if isinstance(cell, str) else cell.decode() for cell in got.ravel()] == list(
+            wanted.ravel()
+        )
+        return
+    assert got.shape == wanted.shape
+    assert got.astype(wanted.dtype).tobytes() == wanted.tobytes()
+    np.testing.assert_array_equal(got, wanted)
+
+
+# ------------------------------------------------------------------------ metadata
+
+
+def test_the_server_says_what_it_is(client: InferenceServerClient) -> None:
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    metadata = client.get_server_metadata()
+    assert metadata["name"] == "treekit"
+    assert {"binary_tensor_data", "model_repository"} <= set(metadata["extensions"])
+
+
+def test_a_model_says_what_it_takes_and_gives(client: InferenceServerClient) -> None:
+    found = client.get_model_metadata("texts")
+    assert found["inputs"] == [{"name": "input", "datatype": "FP32", "shape": [-1, 4]}]
+    default = {out["name"]: out["parameters"]["default"] for out in found["outputs"]}
+    assert {"label": True, "probabilities": True, "leaf": False}.items() <= default.items()
+    assert "x0 FP32 [-1], x1 FP32 [-1]" in found["parameters"]["other_inputs"]
+    assert found["parameters"]["sha256"].startswith(found["versions"][0])
+    mixed = client.get_model_metadata("mixed")
+    assert [spec["datatype"] for spec in mixed["inputs"]] == ["FP32", "BYTES", "BYTES"]
+
+
+def test_metadata_and_readiness_have_versions(client: InferenceServerClient) -> None:
+    (version,) = client.get_model_metadata("texts")["versions"]
+    assert client.get_model_metadata("texts", version) == client.get_model_metadata("texts")
+    assert client.is_model_ready("texts")
+    assert client.is_model_ready("texts", version)
+    assert not client.is_model_ready("texts", "7")
+    assert not client.is_model_ready("nobody")
+
+
+# ------------------------------------------------------------------------- answers
+
+
+@pytest.mark.parametrize("binary_out", [True, False])
+@pytest.mark.parametrize("binary_in", [True, False])
+@pytest.mark.parametrize("name", ["texts", "ints", "floats", "bools", "wide"])
+def test_labels_of_every_type_are_the_models(
+    client: InferenceServerClient, name: str, binary_in: bool, binary_out: bool
+) -> None:
+    model = models()[name]
+    rows = one_tensor(numbers(), model.schema.dtype)
+    outputs = [
+        InferRequestedOutput(output, binary_data=binary_out)
+        for output in ("probabilities", "label")
+    ]
+    found = client.infer(name, [given("input", rows, binary_in)], outputs=outputs)
+    same(found.as_numpy("label"), model.predict(rows))
+    same(found.as_numpy("probabilities"), model.predict_proba(rows))
+    assert [output["name"] for output in found.get_response()["outputs"]] == [
+        "probabilities",
+        "label",
+    ]
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("name", ["value", "values"])
+def test_numbers_are_the_models(client: InferenceServerClient, name: str, binary: bool) -> None:
+    rows = one_tensor(numbers())
+    outputs = [InferRequestedOutput("value", binary_data=binary)]
+    found = client.infer(name, [given("input", rows, binary)], outputs=outputs)
+    same(found.as_numpy("value"), models()[name].predict(rows))
+
+
+def test_each_of_several_targets_has_its_outputs(client: InferenceServerClient) -> None:
+    model = models()["classes"]
+    rows = one_tensor(numbers())
+    found = client.infer("classes", [given("input", rows, True)])
+    labels, shares = model.predict(rows), model.predict_proba(rows)
+    for place in range(2):
+        same(found.as_numpy(f"label_{place}"), labels[:, place].astype(int))
+        same(found.as_numpy(f"probabilities_{place}"), shares[place])
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_a_column_is_an_input_with_missing_cells_and_texts(
+    client: InferenceServerClient, binary: bool
+) -> None:
+    model = models()["mixed"]
+    known = {name: column[:ROWS].copy() for name, column in people().items()}
+    known["age"] = np.nan_to_num(known["age"], nan=33.5).astype(np.float32)
+    known["town"][[town is None for town in known["town"]]] = "nowhere seen"
+    found = client.infer("mixed", [given(name, known[name], binary) for name in known])
+    same(found.as_numpy("label"), model.predict(known))
+    same(found.as_numpy("probabilities"), model.predict_proba(known))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nan_is_a_missing_number_and_infinity_a_number(
+    client: InferenceServerClient, binary: bool, dtype: Any
+) -> None:
+    rows = one_tensor(numbers(), dtype)
+    rows[::3, 0] = np.nan
+    rows[1::3, 1] = np.inf
+    rows[2::3, 2] = -np.inf
+    found = client.infer("texts", [given("input", rows, binary)])
+    same(found.as_numpy("label"), models()["texts"].predict(rows))
+    same(found.as_numpy("probabilities"), models()["texts"].predict_proba(rows))
+
+
+def test_texts_of_a_whole_table_are_read_as_a_csv_file_is(client: InferenceServerClient) -> None:
+    texts = np.array([["38.5", "Ulm", "True"], ["", "Bonn", ""]], dtype=object)
+    rows = {
+        "age": np.array([38.5, np.nan]),
+        "town": np.array(["Ulm", "Bonn"], dtype=object),
+        "member": np.array(["True", None], dtype=object),
+    }
+    found = client.infer("mixed", [given("input", texts, True)])
+    same(found.as_numpy("probabilities"), models()["mixed"].predict_proba(rows))
+
+
+NUMBERS = [name for name in DATATYPES if name not in ("BOOL", "BYTES")]
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("datatype", NUMBERS)
+def test_a_column_of_numbers_comes_in_any_datatype(
+    client: InferenceServerClient, datatype: str, binary: bool
+) -> None:
+    columns = {name: np.abs(x[:ROWS] * 2) for name, x in numbers().items()}
+    columns["x1"] = columns["x1"].astype(DATATYPES[datatype])
+    found = client.infer("wide", [given(name, columns[name], binary) for name in columns])
+    same(found.as_numpy("probabilities"), models()["wide"].predict_proba(columns))
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_compressed_requests_are_answered(client: InferenceServerClient, coding: str) -> None:
+    rows = one_tensor(numbers())
+    for binary in (True, False):
+        found = client.infer(
+            "texts",
+            [given("input", rows, binary)],
+            request_compression_algorithm=coding,
+            response_compression_algorithm=coding,
+        )
+        same(found.as_numpy("probabilities"), models()["texts"].predict_proba(rows))
+
+
+# --------------------------------------------------------- ids, versions, parameters
+
+
+def test_the_id_comes_back_and_the_version_is_named(client: InferenceServerClient) -> None:
+    rows = one_tensor(numbers())
+    (version,) = client.get_model_metadata("texts")["versions"]
+    answer = client.infer(
+        "texts", [given("input", rows, True)], model_version=version, request_id="é 7"
+    ).get_response()
+    assert (answer["id"], answer["model_version"]) == ("é 7", version)
+    assert "id" not in client.infer("texts", [given("input", rows, True)]).get_response()
+
+
+def test_parameters_that_are_not_known_change_nothing(client: InferenceServerClient) -> None:
+    rows = one_tensor(numbers())
+    plain = client.infer("texts", [given("input", rows, True)])
+    more = client.infer(
+        "texts",
+        [given("input", rows, True)],
+        parameters={"colour": "red", "depth": 7, "sure": True},
+        sequence_id=4,
+        priority=1,
+        timeout=10,
+    )
+    same(more.as_numpy("probabilities"), plain.as_numpy("probabilities"))
+
+
+def test_some_outputs_come_as_bytes_and_some_as_json(client: InferenceServerClient) -> None:
+    rows = one_tensor(numbers())
+    outputs = [
+        InferRequestedOutput("leaf", binary_data=True),
+        InferRequestedOutput("label", binary_data=False),
+        InferRequestedOutput("probabilities", binary_data=True),
+    ]
+    found = client.infer("texts", [given("input", rows, False)], outputs=outputs)
+    said = {output["name"]: output for output in found.get_response()["outputs"]}
+    assert "data" in said["label"]
+    assert said["leaf"]["parameters"] == {"binary_data_size": ROWS * 7 * 4}
+    same(found.as_numpy("label"), models()["texts"].predict(rows))
+    same(found.as_numpy("probabilities"), models()["texts"].predict_proba(rows))
+    assert found.as_numpy("leaf").shape == (ROWS, 7)
+
+
+# -------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "cells", "options", "status", "words"),
+    [
+        ("nobody", "", np.zeros((1, 4), np.float32), {}, 404, "no model 'nobody'"),
+        ("texts", "7", np.zeros((1, 4), np.float32), {}, 404, "no version '7'"),
+        ("texts", "", np.zeros((1, 5), np.float32), {}, 400, r"\[1, 5\].*\[rows, 4\]"),
+        (
+            "texts",
+            "",
+            np.zeros((1, 4), np.float32),
+            {"outputs": ["colour"]},
+            400,
+            "no output 'colour'; it has: label",
+        ),
+    ],
+)
+def test_errors_reach_the_client_in_words(
+    client: InferenceServerClient,
+    name: str,
+    version: str,
+    cells: np.ndarray,
+    options: dict[str, Any],
+    status: int,
+    words: str,
+) -> None:
+    outputs = [InferRequestedOutput(output) for output in options.get("outputs", ())]
+    with pytest.raises(InferenceServerException, match=words) as caught:
+        client.infer(
+            name, [given("input", cells, True)], model_version=version, outputs=outputs or None
+        )
+    assert caught.value.status() == str(status)
+
+
+def test_classification_and_shared_memory_are_refused_by_name(
+    client: InferenceServerClient,
+) -> None:
+    rows = one_tensor(numbers())
+    best = [InferRequestedOutput("probabilities", class_count=2)]
+    with pytest.raises(InferenceServerException, match=r"'probabilities'.*'classification'"):
+        client.infer("texts", [given("input", rows, True)], outputs=best)
+    shared = InferInput("input", [1, 4], "FP32").set_shared_memory("region", 16)
+    with pytest.raises(InferenceServerException, match=r"'input'.*'shared_memory_region'"):
+        client.infer("texts", [shared])
+
+
+def test_bf16_is_refused_by_name(client: InferenceServerClient) -> None:
+    halves = InferInput("input", [1, 4], "BF16").set_data_from_numpy(np.zeros((1, 4), np.float32))
+    with pytest.raises(InferenceServerException, match=r"'input' has datatype 'BF16'.*as FP32"):
+        client.infer("texts", [halves])
+
+
+# ---------------------------------------------------------------------- repository
+
+
+def test_models_are_indexed_and_not_altered_without_control(
+    client: InferenceServerClient,
+) -> None:
+    found = {entry["name"]: entry for entry in client.get_model_repository_index()}
+    assert found.keys() == models().keys()
+    assert found["texts"]["state"] == "READY"
+    for change in (client.load_model, client.unload_model):
+        with pytest.raises(InferenceServerException, match="--control") as caught:
+            change("texts")
+        assert caught.value.status() == "403"
+    assert client.is_model_ready("texts")
+
+
+def test_models_are_unloaded_and_loaded_with_control(serve_wire_triton_folder: Path) -> None:
+    rows = given("input", one_tensor(numbers()), True)
+    with (
+        on_a_port(service_of(serve_wire_triton_folder, control=True)) as address,
+        client_at(address) as client,
+    ):
+        before = client.infer("texts", [rows])
+        client.unload_model("texts", unload_dependents=True)
+        assert not client.is_model_ready("texts")
+        assert client.is_server_ready()
+        states = {one["name"]: one["state"] for one in client.get_model_repository_index()}
+        assert (states["texts"], states["ints"]) == ("UNAVAILABLE", "READY")
+        with pytest.raises(InferenceServerException, match="'texts' is not loaded"):
+            client.infer("texts", [rows])
+        client.load_model("texts")
+        after = client.infer("texts", [rows])
+        same(after.as_numpy("probabilities"), before.as_numpy("probabilities"))
+        with pytest.raises(InferenceServerException, match="no file of a model 'nobody'"):
+            client.load_model("nobody")
+        with pytest.raises(InferenceServerException, match=r"'config'.*leave it out"):
+            client.load_model("texts", config="{}")
+
+
+# --------------------------------------------------------- every datatype, both ways
+
+
+class Echo(Served):
+    """Answers what it is asked: an output of each datatype."""
+
+    name, version, digest, platform = "echo", "1", "0" * 64, "none"
+    inputs = outputs = tuple(Spec(name, name, (-1, 2)) for name in DATATYPES)
+    usual = tuple(DATATYPES)
+
+    def read(self, tensors: Sequence[Tensor]) -> Batch:
+        return Batch(len(tensors[0].cells), tuple(tensor.cells for tensor in tensors))
+
+    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+        found = dict(zip(DATATYPES, batch.arrays, strict=True))
+        return [Tensor(name, name, found[name]) for name in wanted]
+
+
+EXTREME: dict[str, list[Any]] = {
+    "BOOL": [True, False],
+    "FP16": [65504.0, -6e-8],
+    "FP32": [np.float32(3.4028235e38), np.float32(-1e-45)],
+    "FP64": [1.7976931348623157e308, 0.1],
+    "BYTES": ["", '"\\ \u0000\n é 树 🌳'],
+}
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InferenceServerClient]:
+    path = tmp_path_factory.mktemp("echo") / "echo.treekit"
+    path.write_text("")
+
+    def read(path: Path, name: str, version: str | None, digest: str) -> Served:
+        return Echo()
+
+    repository = Repository([path], read)
+    repository.refresh()
+    with on_a_port(Service(repository)) as address, client_at(address) as client:
+        yield client
+
+
+@pytest.mark.parametrize("binary_out", [True, False])
+@pytest.mark.parametrize("binary_in", [True, False])
+def test_every_datatype_goes_in_and_comes_out_whole(
+    echo: InferenceServerClient, binary_in: bool, binary_out: bool
+) -> None:
+    tensors = {}
+    for name, dtype in DATATYPES.items():
+        ends = [np.iinfo(dtype).min, np.iinfo(dtype).max] if dtype.kind in "iu" else EXTREME[name]
+        tensors[name] = np.array([ends, ends[::-1]], dtype=dtype)
+    outputs = [InferRequestedOutput(name, binary_data=binary_out) for name in reversed(tensors)]
+    inputs = [given(name, cells, binary_in) for name, cells in tensors.items()]
+    found = echo.infer("echo", inputs, outputs=outputs)
+    for name, cells in tensors.items():
+        got = found.as_numpy(name)
+        assert got.shape == (2, 2)
+        same(got, cells)
+
+
+def test_what_json_cannot_say_is_null_and_counted(echo: InferenceServerClient) -> None:
+    tensors = {name: np.zeros((1, 2), dtype) for name, dtype in DATATYPES.items()}
+    tensors["BYTES"] = np.array([["a", "b"]], dtype=object)
+    for name in ("FP16", "FP32", "FP64"):
+        tensors[name] = np.array([[np.inf, 1]], tensors[name].dtype)
+    inputs = [given(name, cells, True) for name, cells in tensors.items()]
+    wanted = [
+        InferRequestedOutput("FP64", binary_data=False),
+        InferRequestedOutput("FP32", binary_data=True),
+    ]
+    found = echo.infer("echo", inputs, outputs=wanted)
+    assert found.get_output("FP64")["data"] == [None, 1.0]
+    assert found.get_output("FP64")["parameters"] == {"not_finite": 1}
+    same(found.as_numpy("FP32"), tensors["FP32"])

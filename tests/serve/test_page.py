@@ -1,0 +1,850 @@
+"""The page at `/` in a real browser: it asks, explains, compares, and trusts no name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote, urlencode
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+
+from tests.export.test_all_targets import HOSTILE
+from tests.reference.browser import Browser
+from tests.runtimes import need
+from treekit.data.schema import Column, Output, Schema
+from treekit.export.render import shipped_folders
+from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
+from treekit.model.model import make_model
+from treekit.rules.language import language
+from treekit.serve.http.app import make_app
+from treekit.serve.http.page import MOST_BOXES, PAGE_POLICY, page_paths
+from treekit.serve.models.repository import Repository
+from treekit.serve.scheduling import Service
+
+FOLDER = shipped_folders()[0] / "serve"
+PICTURE = "document.querySelectorAll('#picture svg > g > rect[stroke-width=\"3\"]').length"
+NAMES = [
+    name[:300]
+    for name in dict.fromkeys((*HOSTILE, "<img src=/x onerror=alert(1)>"))
+    if name.strip()
+]
+EVIL = "<img src=x onerror=alert(1)>\u202e\"'&amp;{lang}"
+TOWNS = tuple(f"town {k:02d}" for k in range(40))
+
+MELON = Schema(
+    (
+        Column("density"),
+        Column("colour", "nominal", ("green", "black", "white")),
+        Column("town", "nominal", TOWNS),
+        Column("sugar"),
+    ),
+    target="good",
+    classes=("no", "yes"),
+)
+
+
+def melon(at=0.375, **policies):
+    low = subset("colour", ["green", "black"], leaf([8, 1]), leaf([1, 3]))
+    high = threshold(
+        "sugar", -1.5, leaf([2, 2]), subset("town", TOWNS[:9], leaf([0, 9]), leaf([1, 4]))
+    )
+    return make_model(MELON, [build_tree(threshold("density", at, low, high), MELON)], **policies)
+
+
+def forest():
+    trees = [
+        threshold(
+            "density", at, leaf([6, 2]), threshold("sugar", at + 1, leaf([1, 2]), leaf([0, 5]))
+        )
+        for at in (0.25, 0.375, 0.5, 0.75, 0.875)
+    ]
+    return make_model(MELON, [build_tree(tree, MELON) for tree in trees])
+
+
+def price():
+    schema = Schema((Column("rooms"), Column("floor")), target="price", task="regression")
+    first = float(np.float32(2.7))
+    roots = [threshold("rooms", first, leaf([1 / 3 + k]), leaf([1e6 / 7])) for k in range(3)]
+    return make_model(schema, [build_tree(root, schema) for root in roots])
+
+
+def hostile():
+    names = (*NAMES, "n" * 10_000)
+    columns = (*map(Column, names), Column("levels", "nominal", names))
+    outputs = (Output("second " + NAMES[0], names),)
+    schema = Schema(columns, target=NAMES[1], classes=names, more=outputs)
+    ones = [leaf(np.tile(weights, 2).tolist()) for weights in np.eye(len(names))]
+    root = ones[-1]
+    for k in range(len(names) - 1, -1, -1):
+        root = threshold(k, 0.5, subset("levels", names[k : k + 2], ones[k], root), ones[k])
+    return make_model(schema, [build_tree(root, schema)])
+
+
+class Moods:
+    """An application that answers some paths otherwise, and remembers who asked for what."""
+
+    def __init__(self, app):
+        self.app, self.answers, self.asked, self.token = app, {}, [], None
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            brought = dict(scope["headers"]).get(b"authorization")
+            self.asked.append((scope["path"], brought))
+            if self.token and scope["path"] not in page_paths() and brought != self.token:
+                return await self.say(send, 401, {"error": "this server asks for a token"}, [])
+            if scope["path"] in self.answers:
+                return await self.say(send, *self.answers[scope["path"]])
+        return await self.app(scope, receive, send)
+
+    @staticmethod
+    async def say(send, status, body, headers):
+        headers = [(b"content-type", b"application/json"), *headers]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+
+
+@contextlib.contextmanager
+def listening(app):
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    end = time.monotonic() + 20
+    while not server.started:
+        assert time.monotonic() < end, "the server did not start"
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(20)
+    listener.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    models = {"melon": melon(), "forest": forest(), "price": price(), EVIL: hostile()}
+    models["strict"] = melon(missing="error", unknown="error")
+    models["double"] = melon()
+    for name, model in models.items():
+        model.save(folder / f"{name}.treekit")
+    repository = Repository([folder])
+    repository.refresh()
+    service = Service(repository)
+    moods = Moods(make_app(service))
+    with listening(moods) as address:
+        yield SimpleNamespace(
+            address=address, moods=moods, repository=repository, folder=folder, models=models
+        )
+    service.runner.close()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    need("chromium")
+    made = Browser(tmp_path_factory.mktemp("browser"), online=True)
+    yield made
+    made.close()
+
+
+class Page:
+    """What a person does on the page."""
+
+    def __init__(self, browser, served):
+        self.browser, self.served = browser, served
+        self.ask, self.wait, self.press = browser.ask, browser.wait, browser.press
+
+    def open(self, model, width=1280, dark=False, wait=True, **parts):
+        self.browser.show(width, 900, dark=dark)
+        self.browser.open(
+            f"{self.served.address}/#{urlencode({'model': model, 'lang': 'en'} | parts)}"
+        )
+        if wait:
+            self.settle()
+        return self
+
+    def settle(self, *, to_the_end=False):
+        """Wait for the answer and its reasons; the search for changes comes after them."""
+        but = "" if to_the_end else ":not(#change-part)"
+        self.wait(
+            f"document.querySelector('#answer .is') && !document.querySelector('[aria-busy]{but}')"
+        )
+        return self
+
+    def text(self, selector):
+        return self.ask(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''").strip()
+
+    def texts(self, selector):
+        return self.ask(
+            f"[...document.querySelectorAll({json.dumps(selector)})].map((n) => n.innerText)"
+        )
+
+    def seen(self, selector):
+        return self.ask(f"document.querySelector({json.dumps(selector)}).checkVisibility()")
+
+    def click(self, selector):
+        self.ask(f"document.querySelector({json.dumps(selector)}).click()")
+
+    def fill(self, at, text):
+        """Write into a field, and wait for the answer that follows of itself."""
+        self.ask(f"document.getElementById('field-{at}').select()")
+        self.browser.type(text) if text else self.press("Backspace")
+        self.answered()
+
+    def choose(self, at, value):
+        field = f"document.getElementById('field-{at}')"
+        self.ask(f"{field}.value = '{value}', {field}.dispatchEvent(new Event('change'))")
+        self.answered()
+
+    def answered(self):
+        time.sleep(0.3)  # longer than the page waits for who types
+        self.settle()
+
+    def shares(self):
+        cells = "document.querySelectorAll('#answer .shares td.n:not(.delta)')"
+        return self.ask(f"[...{cells}].map((cell) => Number(cell.title))")
+
+
+@pytest.fixture
+def page(browser, served):
+    made = Page(browser, served)
+    yield made
+    served.moods.answers.clear()
+    served.moods.token = None
+    browser.online(True)
+    others = [one for one in browser.requests if not one.startswith((served.address, "data:"))]
+    assert others == [], "the page asked somebody else"
+    assert browser.complaints == []
+
+
+@pytest.fixture
+def faulty(page, browser):
+    """A page that is to see errors: the console names each of them."""
+    yield page
+    assert all("Failed to load resource" in complaint for complaint in browser.complaints)
+    browser.complaints.clear()
+
+
+def shares_of(model, **row):
+    return model.predict_proba([row])[0].tolist()
+
+
+ROW = {"density": 0.4, "colour": "green", "town": "town 00", "sugar": -1.5}
+
+
+# ---------------------------------------------------------------- files, headers, words
+
+
+def test_the_policy_allows_the_page_its_own_files_and_nothing_else(served):
+    rules = dict(rule.strip().split(" ", 1) for rule in PAGE_POLICY.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert {rules[f"{kind}-src"] for kind in ("script", "style", "img", "connect")} == {"'self'"}
+    assert {rules[k] for k in ("base-uri", "form-action", "frame-ancestors")} == {"'none'"}
+    assert "unsafe" not in PAGE_POLICY
+    assert {"/", "/page.css", "/page.js", "/page/words.json"} <= page_paths()
+    for path in page_paths():
+        reply = httpx.get(served.address + path)
+        assert reply.status_code == 200
+        assert reply.headers["content-security-policy"] == PAGE_POLICY
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        again = httpx.get(served.address + path, headers={"If-None-Match": reply.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_files_of_the_page_hold_no_inline_code_and_no_address_of_others():
+    html = (FOLDER / "page.html").read_text()
+    assert not re.search(r"\sstyle=|\son\w+=|<style|<script(?![^>]*\bsrc=)", html)
+    for file in FOLDER.rglob("*.*"):
+        text = file.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", text), file
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text), (
+            file
+        )
+
+
+def test_every_phrase_of_the_page_stands_in_both_languages_and_is_used():
+    source = "".join(file.read_text() for file in FOLDER.rglob("*.*"))
+    used = set(re.findall(r"\"((?:serve|explain|if)_[a-z_]+)\"", source))
+    used |= {f"serve_{kind}_{policy}" for kind in ("missing", "unknown") for policy in ("error",)}
+    used |= {"serve_missing_direction", "serve_missing_fractional", "serve_missing_surrogate"}
+    used |= {"serve_unknown_missing"}
+    english, chinese = language("en").phrases, language("zh").phrases
+    assert used <= set(english)
+    own = {key for key in english if key.startswith("serve_")}
+    assert own == used - {key for key in used if not key.startswith("serve_")}
+    assert all(chinese[key] != english[key] for key in own - {"serve_move", "serve_votes_of"})
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def picture(served, name="melon", **query):
+    return httpx.get(f"{served.address}/models/{quote(name)}/tree.svg", params=query)
+
+
+def test_a_picture_marks_the_way_and_can_do_nothing(served):
+    tree = served.models["melon"].trees[0]
+    reply = picture(served, path=str(tree.leaves[-1]), lang="zh")
+    assert reply.headers["content-type"].startswith("image/svg+xml")
+    policy = reply.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none';")
+    assert policy.endswith("; sandbox")
+    assert reply.text.count('stroke-width="3"') >= 4
+    assert "或缺失" in reply.text
+    assert 'stroke-width="3"' not in picture(served).text
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ({"tree": "0"}, 400, "'tree' is 1 to 1, not '0'"),
+        ({"tree": "2"}, 400, "'tree' is 1 to 1, not '2'"),
+        ({"tree": "²"}, 400, "'tree' is 1 to 1, not '²'"),
+        ({"tree": ["1", "1"]}, 400, "'tree' is given twice"),
+        ({"trees": "1"}, 400, "did you mean 'tree'?"),
+        ({f"p{k}": "" for k in range(30)}, 400, "cannot be read"),
+        ({"path": "99"}, 400, "there is no node 99"),
+        ({"path": "-1"}, 400, "'path' is 0 to"),
+        ({"path": ",".join(["1"] * 501)}, 400, "at most 500"),
+        ({"view": "<b>"}, 400, "give auto or way"),
+        ({"view": "way"}, 400, "'way' with marked nodes"),
+        ({"lang": "../en"}, 400, "there is no language"),
+        ({"version": "1"}, 404, "has no version '1'"),
+    ],
+)
+def test_a_picture_that_cannot_be_is_refused_by_name(served, query, status, said):
+    reply = picture(served, **query)
+    assert (reply.status_code, said in reply.json()["error"]) == (status, True), reply.text
+
+
+def test_a_picture_that_nobody_could_read_is_refused(served):
+    levels = tuple(f"level {k}" for k in range(MOST_BOXES + 1))
+    schema = Schema((Column("x", "nominal", levels),), classes=("a", "b"))
+    root = multiway("x", {level: leaf([1, k]) for k, level in enumerate(levels)})
+    path = served.folder / "wide.treekit"
+    make_model(schema, [build_tree(root, schema)]).save(path)
+    served.repository.refresh()
+    try:
+        reply = picture(served, "wide")
+        assert reply.status_code == 413
+        assert "402 boxes" in reply.json()["error"]
+    finally:
+        path.unlink()
+        served.repository.refresh()
+
+
+# ---------------------------------------------------------------- a row and its answer
+
+
+@pytest.mark.system
+def test_the_form_is_made_from_the_schema_and_filled_in(page):
+    page.open("melon")
+    assert page.texts(".field-head label:first-child") == ["density", "colour", "town", "sugar"]
+    kinds = page.ask(
+        "[...document.querySelectorAll('.field > [id^=field]')].map((n) => n.localName)"
+    )
+    assert kinds[:2] == ["input", "p"]  # a hint has an identifier, too
+    assert page.ask("document.getElementById('field-0').inputMode") == "decimal"
+    assert page.ask("document.getElementById('field-3').inputMode") == "text", "of minus signs"
+    assert page.texts("#field-1 option") == [
+        "green",
+        "black",
+        "white",
+        "missing",
+        "another value …",
+    ]
+    assert page.ask("document.getElementById('field-2').list.options.length") == len(TOWNS)
+    row = {"density": 0.375, "colour": "green", "town": "town 00", "sugar": -1.5}
+    assert page.shares() == shares_of(page.served.models["melon"], **row)
+    assert "4" in page.text("#facts")
+    assert page.text("#facts").count("no, yes") == 1
+
+
+@pytest.mark.system
+def test_answers_follow_as_one_types_and_are_the_models_own(page):
+    page.open("melon")
+    for text, number in ((" 3.8e-1 ", 0.38), ("-.5", -0.5), ("-1e999", -np.inf), ("+7", 7.0)):
+        page.fill(0, text)
+        assert page.shares() == shares_of(page.served.models["melon"], **ROW | {"density": number})
+    page.choose(1, "missing")
+    assert page.shares() == shares_of(
+        page.served.models["melon"], **ROW | {"density": 7.0, "colour": None}
+    )
+
+
+@pytest.mark.system
+def test_missing_can_be_chosen_or_left_empty(page):
+    page.open("melon", row=json.dumps({"density": "9"}))
+    expected = shares_of(page.served.models["melon"], **ROW | {"density": None})
+    page.click("#field-0-gone")
+    page.answered()
+    assert page.shares() == expected
+    page.click("#field-0-gone")
+    page.answered()
+    assert page.ask("document.getElementById('field-0').value") == "9"
+    page.fill(0, "")
+    assert page.ask("document.getElementById('field-0-gone').checked")
+    assert page.shares() == expected
+
+
+@pytest.mark.system
+def test_values_that_training_did_not_see_are_taken_where_the_model_takes_them(page):
+    page.open("melon", row=json.dumps({"density": "0.1"}))
+    page.choose(1, "other")
+    page.ask("document.querySelector('.other').focus()")
+    page.browser.type("violet")
+    page.answered()
+    melons = page.served.models["melon"]
+    assert page.shares() == shares_of(melons, **ROW | {"density": 0.1, "colour": "violet"})
+    assert '"violet", a category that training did not see' in page.text("#rule")
+    page.open("strict")
+    assert page.texts("#field-1 option") == ["green", "black", "white"]
+    assert page.ask("document.querySelector('.gone') === null")
+    page.ask("document.getElementById('field-2').select()")
+    page.browser.type("nowhere")
+    page.wait("document.getElementById('field-2').ariaInvalid === 'true'")
+    assert "refuses categories" in page.text("#field-2-fault")
+
+
+@pytest.mark.system
+def test_what_is_no_number_is_told_at_its_field_and_sent_nowhere(page):
+    page.open("melon").settle(to_the_end=True)
+    before = len(page.served.moods.asked)
+    page.ask("document.getElementById('field-0').select()")
+    page.browser.type("1,5")
+    page.press("Enter", "\r")
+    page.wait("document.activeElement.ariaInvalid === 'true'")
+    assert page.text("#field-0-fault") == "This is no number; write one as 12.5 or 1e-3."
+    assert len(page.served.moods.asked) == before
+
+
+# ---------------------------------------------------------------- reasons
+
+
+@pytest.mark.system
+def test_the_rule_the_way_and_the_picture_are_those_of_the_row(page):
+    page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
+    assert page.texts("#rule .clauses li") == [
+        "density > 0.375, or is missing",
+        "sugar > -1.5, or is missing",
+        "town is one of {" + ", ".join(f'"{town}"' for town in TOWNS[:6]) + " and 3 more}",
+    ]
+    explained = page.served.models["melon"].explain(ROW | {"density": 0.5, "sugar": 2.0}, changes=0)
+    steps = page.texts("#steps .step bdi:first-child")
+    assert [step.split(" ")[0] for step in steps] == ["density", "sugar", "town"]
+    page.wait(f"{PICTURE} === {len(explained.path) + 1}")
+    assert "then good is yes" in page.text("#rule .then")
+    assert page.texts("#adds td.n")[-1] == f"{explained.says[0].shares[1][1]:.4f}"
+    assert page.ask("document.querySelector('#picture svg script, #picture svg style')") is None
+
+
+@pytest.mark.system
+def test_what_columns_add_is_told_in_figures_that_add_up(page):
+    page.open("forest", row=json.dumps({"density": "0.6", "sugar": "3"}))
+    figures = [float(text.replace("−", "-")) for text in page.texts("#adds td.n")]
+    assert sum(figures[:-1]) == pytest.approx(figures[-1], abs=1e-9)
+    ask = "document.getElementById('adds-class')"
+    label = page.ask(f"{ask}.selectedOptions[0].textContent")
+    assert label == page.text("#answer .is")
+    page.ask(
+        f"{ask}.value = String(1 - Number({ask}.value)), {ask}.dispatchEvent(new Event('change'))"
+    )
+    other = float(page.texts("#adds td.n")[-1])
+    assert other == pytest.approx(1 - figures[-1], abs=1e-4)
+
+
+@pytest.mark.system
+def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
+    page.open("forest", row=json.dumps({"density": "0.6", "sugar": "9"}))
+    assert page.texts("#votes td.n") == ["3 of 5", "2 of 5"]
+    page.wait(f"{PICTURE} === 3")
+    page.ask(
+        "(() => { const tree = document.getElementById('tree'); tree.value = 5;"
+        " tree.dispatchEvent(new Event('input')); })()"
+    )
+    page.answered()
+    page.wait(f"{PICTURE} === 2")
+    assert page.texts("#rule .clauses li") == ["density <= 0.875"]
+    assert page.text("#rule-title") == "The rule of tree 5"
+    page.wait("location.hash.includes('tree=5')")
+
+
+@pytest.mark.system
+def test_a_number_is_answered_exactly(page):
+    page.open("price", row=json.dumps({"rooms": "3"}))
+    value = float(page.served.models["price"].predict([{"rooms": 3.0, "floor": 0.0}])[0])
+    assert float(page.text("#answer .is")) == value
+    assert page.text("#field-0-hint") == "decides at 2.7", "in single precision, to the last digit"
+    assert not page.seen("#change-part")
+    page.fill(0, "1")
+    assert float(page.text("#answer .is")) == pytest.approx(4 / 3)
+
+
+@pytest.mark.system
+def test_the_nearest_change_can_be_tried(page):
+    page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
+    before = page.settle(to_the_end=True).text("#answer .is")
+    promised = page.text("#change li strong")
+    page.click("#change li button")
+    page.answered()
+    assert before != promised
+    assert page.text("#answer .is") == promised
+    assert page.text("#answer .was") == before
+
+
+@pytest.mark.system
+def test_a_kept_answer_is_compared_with_what_follows(page):
+    page.open("melon", row=json.dumps({"density": "0.1"}))
+    page.click("#pin")
+    kept = page.shares()
+    assert "is kept" in page.text("#compared")
+    page.fill(0, "2.5")
+    after = page.shares()
+    assert page.texts("#compared li") == ["density: 0.1 → 2.5"]
+    assert page.ask("document.querySelector('.field').classList.contains('changed')")
+    told = [float(text.replace("−", "-")) for text in page.texts("#answer .delta")]
+    assert told == pytest.approx([b - a for a, b in zip(kept, after, strict=True)], abs=1e-4)
+    page.click("#back")
+    page.answered()
+    assert page.shares() == kept
+    assert page.ask("document.getElementById('field-0').value") == "0.1"
+    page.click("#unpin")
+    assert not page.seen("#compared")
+    assert page.texts("#answer .delta") == []
+
+
+# ---------------------------------------------------------------- rules
+
+
+@pytest.mark.system
+def test_rules_are_searched_and_turned_over(page):
+    page.open("forest")
+    page.wait("document.querySelectorAll('#rules > li').length === 10")
+    assert page.text("#rules-count") == "1 to 10 of 15 rules"
+    page.click("#rules-after")
+    page.wait("document.querySelectorAll('#rules > li').length === 5")
+    assert page.ask("document.getElementById('rules-after').disabled")
+    page.ask("document.getElementById('rules-search').focus()")
+    page.browser.type("0.875")
+    page.wait("document.getElementById('rules-count').textContent.includes('found')")
+    assert all("0.875" in text for text in page.texts("#rules .clauses"))
+    page.ask("document.getElementById('rules-search').select()")
+    page.browser.type("nothing of the kind")
+    page.wait("document.getElementById('rules-count').textContent === 'No rule matches.'")
+    assert page.texts("#rules > li") == []
+
+
+# ---------------------------------------------------------------- languages, links, keys
+
+
+@pytest.mark.system
+def test_the_language_changes_in_place_and_is_remembered(page):
+    page.open("melon", row=json.dumps({"density": "0.25"}))
+    before = page.shares()
+    page.click("#languages button:nth-child(2)")
+    page.answered()
+    assert page.ask("document.documentElement.lang") == "zh-Hans"
+    assert page.text("#predict") == "预测"
+    assert page.texts("#field-1 option")[-2:] == ["缺失", "其他值 …"]
+    assert page.ask("document.getElementById('field-0').value") == "0.25"
+    assert page.shares() == before
+    assert "概率" in page.text("#said")
+    page.wait("location.hash.includes('lang=zh')")
+    page.browser.open(f"{page.served.address}/#model=melon")
+    page.settle()
+    assert page.text("#predict") == "预测", "it was chosen before"
+    page.click("#languages button:nth-child(1)")
+    page.answered()
+
+
+@pytest.mark.system
+def test_an_address_brings_back_the_model_and_the_row(page):
+    row = {"density": None, "colour": "violet", "sugar": "1e1", "__proto__": "x", "nobody": "1"}
+    page.open("melon", row=json.dumps(row))
+    assert page.ask("document.getElementById('field-0-gone').checked")
+    assert page.ask("document.querySelector('.other').value") == "violet"
+    assert page.ask("document.getElementById('field-3').value") == "1e1"
+    page.fill(3, "12.5")
+    page.wait("location.hash.includes('12.5')")
+    shares, address = page.shares(), page.ask("location.href")
+    page.browser.open(address)
+    page.settle()
+    assert page.shares() == shares
+    page.ask("location.hash = '#model=price'")
+    page.wait("document.title.startsWith('price')")
+    page.settle()
+    page.wait("location.hash.includes('row=')")  # the page has finished with this entry
+    page.ask("history.back()")
+    page.wait("document.title.startsWith('melon')")
+    page.settle()
+
+
+@pytest.mark.system
+def test_an_address_of_nothing_is_answered_with_what_there_is(page):
+    page.open("no<b>body", wait=False, row="{")
+    page.wait("!document.getElementById('empty').hidden")
+    assert "There is no model no<b>body here" in page.text("#empty")
+    page.click("#model-list a")
+    page.settle()
+
+
+@pytest.mark.system
+def test_the_keyboard_alone_reaches_everything_and_leaves_it_again(page):
+    page.open("melon").settle(to_the_end=True)
+    focused, rings = [], []
+    for _ in range(60):
+        page.press("Tab")
+        if page.ask("document.activeElement === document.body"):
+            break
+        focused.append(page.ask("document.activeElement.id || document.activeElement.textContent"))
+        rings.append(page.ask("getComputedStyle(document.activeElement).outlineStyle"))
+    else:
+        pytest.fail("the keyboard does not get out of the page")
+    assert focused[0] == "skip"
+    assert set(rings) == {"solid"}
+    controls = page.ask(
+        "[...document.querySelectorAll('main :is(input, select, button, summary)')]"
+        ".filter((node) => node.checkVisibility() && !node.disabled)"
+        ".map((node) => node.id || node.textContent)"
+    )
+    assert len(controls) >= 14
+    assert [name for name in controls if name not in focused] == []
+    assert "picture" in focused, "it scrolls"
+
+
+@pytest.mark.system
+def test_keys_alone_ask_and_read_the_answer(page):
+    page.open("melon")
+    page.press("Tab")
+    page.press("Enter", "\r")
+    assert page.ask("document.activeElement.id") == "main"
+    while page.ask("document.activeElement.id") != "field-0":
+        page.press("Tab")
+    page.ask("document.activeElement.select()")
+    page.browser.type("0.1")
+    page.press("Enter", "\r")
+    page.settle()
+    assert page.ask("document.activeElement.id") == "field-0"
+    assert page.shares() == shares_of(page.served.models["melon"], **ROW | {"density": 0.1})
+
+
+@pytest.mark.system
+def test_every_input_has_a_label_and_the_answer_is_announced(page):
+    page.open("forest")
+    unnamed = page.ask(
+        "[...document.querySelectorAll('input, select')].filter((node) => !node.ariaLabel &&"
+        " ![...node.labels].some((label) => label.textContent.trim())).map((node) => node.id)"
+    )
+    assert unnamed == []
+    assert page.ask("document.getElementById('said').ariaLive") == "polite"
+    assert page.text("#said").startswith("good is ")
+    twice = page.ask("[...document.querySelectorAll('[id]')].map((node) => node.id)")
+    assert len(twice) == len(set(twice))
+
+
+# ---------------------------------------------------------------- hostile names, small screens
+
+
+@pytest.mark.system
+def test_hostile_names_are_text_and_nothing_else(page):
+    page.open(EVIL)
+    assert (
+        page.ask("document.querySelectorAll('img, iframe, object, main b, main script').length")
+        == 0
+    )
+    assert "\\u202e" in page.text("#name")
+    shown = "\n".join(page.texts("main, nav"))
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08\x7f]", shown)
+    assert (
+        page.ask(
+            "Math.max(...[...document.querySelectorAll('.name')].map((n) => n.textContent.length))"
+        )
+        < 200
+    )
+    page.click("#schema summary")
+    page.fill(0, "7")
+    assert page.ask("document.querySelectorAll('img').length") == 0
+    page.click("#languages button:nth-child(2)")
+    page.answered()
+    page.click("#languages button:nth-child(1)")
+    page.answered()
+
+
+@pytest.mark.system
+def test_the_browser_refuses_what_a_script_would_make_of_text(page):
+    page.open("melon")
+    refused = page.ask(
+        "(() => { try { document.body.innerHTML = '<b>x</b>'; return ''; }"
+        " catch (e) { return e.name; } })()"
+    )
+    assert refused == "TypeError"
+    assert page.browser.complaints.pop().startswith("This document requires 'TrustedHTML'")
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", ["melon", "forest", "price", EVIL])
+def test_a_telephone_shows_all_without_scrolling_sideways(page, name):
+    for dark, lang in ((False, "en"), (True, "zh")):
+        page.open(name, width=375, dark=dark, lang=lang)
+        page.click("#schema summary")
+        page.click("#pin")
+        assert page.ask("document.documentElement.scrollWidth") == 375
+        outside = page.ask(
+            "[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility() &&"
+            " !node.closest('.picture, .wide, .unseen, .skip') &&"
+            " node.getBoundingClientRect().right > 375.5).map((node) => node.outerHTML)"
+        )
+        assert outside == []
+    assert page.ask("getComputedStyle(document.body).color") == "rgb(229, 232, 234)", "dark"
+
+
+@pytest.mark.system
+def test_print_hides_what_is_for_the_screen(page):
+    page.open("melon")
+    page.browser.show(1280, 900, media="print")
+    assert [
+        one for one in ("#predict", "#pin", ".top", "#models", "#rules-form") if page.seen(one)
+    ] == []
+    assert page.seen("#answer .is")
+    page.browser.show(1280, 900)
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.system
+def test_a_server_that_is_gone_is_named_and_tried_again(faulty):
+    faulty.open("melon")
+    faulty.browser.online(False)
+    faulty.ask("document.getElementById('field-0').select()")
+    faulty.browser.type("0.1")
+    faulty.wait("!document.getElementById('trouble').hidden")
+    assert "does not answer" in faulty.text("#trouble")
+    faulty.browser.online(True)
+    faulty.click("#trouble button")
+    faulty.settle()
+    assert not faulty.seen("#trouble")
+    assert faulty.shares() == shares_of(faulty.served.models["melon"], **ROW | {"density": 0.1})
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("status", "headers", "said"),
+    [(429, [(b"retry-after", b"7")], "again in 7 s"), (503, [], "again in a moment")],
+)
+def test_a_busy_server_is_to_be_tried_again(faulty, status, headers, said):
+    answers = faulty.served.moods.answers
+    answers["/predict"] = (status, {"error": "256 requests are in the works"}, headers)
+    faulty.open("melon", wait=False)
+    faulty.wait("!document.getElementById('trouble').hidden")
+    assert said in faulty.text("#trouble")
+    assert "256 requests" in faulty.text("#trouble")
+    answers.clear()
+    faulty.click("#trouble button")
+    faulty.settle()
+    assert not faulty.seen("#trouble")
+
+
+@pytest.mark.system
+def test_a_refusal_marks_the_field_that_it_names(faulty):
+    error = "row 0 (counting from 0): column 'sugar' holds <b>too much</b>"
+    faulty.served.moods.answers["/predict"] = (400, {"error": error}, [])
+    faulty.open("melon", wait=False)
+    faulty.wait("!document.getElementById('trouble').hidden")
+    assert faulty.text("#field-3-fault") == error
+    faulty.click("#trouble button")
+    assert faulty.ask("document.activeElement.id") == "field-3"
+    assert faulty.ask("document.activeElement.ariaInvalid") == "true"
+
+
+@pytest.mark.system
+def test_a_replaced_model_is_read_again_and_the_row_stays(page):
+    page.open("double", row=json.dumps({"density": "0.45"}))
+    version, before = page.text("#facts dd"), page.shares()
+    melon(at=0.5).save(page.served.folder / "double.treekit")
+    page.served.repository.refresh()
+    page.click("#predict")
+    page.wait("!document.getElementById('changed').hidden")
+    page.settle()
+    assert f"version {version} is now" in page.text("#changed")
+    assert page.text("#facts dd") != version
+    assert page.shares() == shares_of(melon(at=0.5), **ROW | {"density": 0.45}) != before
+    assert page.text("#field-0-hint") == "decides at 0.5"
+
+
+@pytest.mark.system
+def test_a_model_that_was_unloaded_meanwhile_is_told_so(faulty):
+    faulty.open("double")
+    faulty.served.repository.unload("double")
+    try:
+        faulty.click("#predict")
+        faulty.wait("!document.getElementById('changed').hidden")
+        assert "no longer loaded" in faulty.text("#changed")
+        assert not faulty.seen("#work")
+    finally:
+        faulty.served.repository.load("double")
+
+
+@pytest.mark.system
+def test_a_token_is_asked_for_and_kept_in_this_tab_alone(faulty):
+    moods = faulty.served.moods
+    moods.token = b"Bearer s3cret"
+    faulty.open("melon", wait=False)
+    faulty.wait("document.activeElement.id === 'token-text'")
+    faulty.browser.type("wrong")
+    faulty.press("Enter", "\r")
+    faulty.wait(
+        "document.getElementById('token').checkVisibility() &&"
+        " document.getElementById('token-text').value === ''"
+    )
+    time.sleep(0.2)
+    faulty.ask("document.getElementById('token-text').focus()")
+    faulty.browser.type("s3cret")
+    faulty.press("Enter", "\r")
+    faulty.settle()
+    faulty.wait("document.querySelector('#picture svg') !== null")
+    assert not faulty.seen("#token")
+    assert faulty.ask("JSON.stringify(localStorage).includes('s3cret')") is False
+    assert "s3cret" not in faulty.ask("document.documentElement.outerHTML + location.href")
+    assert {path for path, brought in moods.asked if brought == b"Bearer s3cret"} >= {
+        "/models", "/predict", "/explain", "/models/melon/tree.svg", "/models/melon/rules"
+    }  # fmt: skip
+    faulty.ask("sessionStorage.clear()")
+
+
+@pytest.mark.system
+def test_a_model_of_another_tool_shows_its_inputs_and_where_to_ask(page):
+    answers = page.served.moods.answers
+    one = {"name": "x<b>", "version": "1", "versions": ["1"], "state": "READY", "reason": ""}
+    answers["/models"] = (200, [one | {"platform": "onnxruntime_onnx"}], [])
+    spec = {"name": "in<put>", "datatype": "FP32", "shape": [-1, 4]}
+    answers["/v2/models/x<b>"] = (200, {"inputs": [spec], "outputs": [spec | {"name": "out"}]}, [])
+    page.open("x<b>", wait=False)
+    page.wait("document.querySelectorAll('#foreign .specs li').length === 2")
+    assert page.texts("#foreign .specs li")[0].split() == ["in<put>", "FP32", "[-1,", "4]"]
+    assert "POST /v2/models/x%3Cb%3E/infer" in page.text("#foreign")
+    assert not page.seen("#work")
+
+
+@pytest.mark.system
+def test_a_model_that_is_not_loaded_says_why(page):
+    one = {
+        "name": "bad",
+        "version": "",
+        "versions": [],
+        "state": "UNAVAILABLE",
+        "reason": "no <i>zip</i>",
+    }
+    page.served.moods.answers["/models"] = (200, [one], [])
+    page.open("bad", wait=False)
+    page.wait("document.querySelector('#foreign').checkVisibility()")
+    assert "no <i>zip</i>" in page.text("#foreign")
+    assert Path(FOLDER, "page.html").is_file()

@@ -1,0 +1,697 @@
+"""``treekit serve`` from its start to its end: checks, what it says, signals, workers, TLS.
+
+What signals do to a server that runs in the main thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import httpx
+import pytest
+from tritonclient.grpc import InferenceServerClient
+
+from tests.serving import (
+    ROOT,
+    ServerProcess,
+    children,
+    infer_body,
+    save_forest,
+    server_process,
+    server_thread,
+)
+from treekit.cli import main
+from treekit.errors import SettingError
+from treekit.serve.process.run import stopping
+from treekit.serve.process.startup_log import Start, bind, is_loopback, listen, soon_said, url_of
+from treekit.serve.settings import ServeSettings
+
+# ---------------------------------------------------------------- test serve run
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+ONE_ROW = infer_body((0.5, 0.25))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "said.treekit"
+    save_forest(path)
+    return path
+
+
+def connect(url: str, timeout: float = 20) -> Any:
+    """A connection that is kept alive, for a `with`."""
+    place = url.removeprefix("http://")
+    return contextlib.closing(http.client.HTTPConnection(place, timeout=timeout))
+
+
+def ask(connection: http.client.HTTPConnection, body: bytes = ONE_ROW) -> tuple[int, Any, bool]:
+    """Status and JSON of an answer, and whether the server closes the connection after it."""
+    connection.request("POST", "/v2/models/said/infer", body)
+    answer = connection.getresponse()
+    closing = answer.getheader("connection") == "close"
+    return answer.status, json.loads(answer.read()), closing
+
+
+def ask_once(url: str) -> tuple[int, Any]:
+    with connect(url) as connection:
+        return ask(connection)[:2]
+
+
+def wait_until(happens: Any, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def serve_refused(*args: object) -> str:
+    """What `treekit serve` says when it does not start."""
+    done = click.testing.CliRunner().invoke(main, ["serve", *map(str, args)])
+    assert done.exit_code == 2, done.output
+    return done.stderr
+
+
+def test_help_has_examples_and_exit_codes():
+    done = click.testing.CliRunner().invoke(main, ["serve", "--help"])
+    assert done.exit_code == 0
+    for told in (
+        "treekit serve iris.treekit",
+        "/v2/models/iris/infer",
+        "Exit codes: 0",
+        "--control",
+        "/predict -d",
+    ):
+        assert told in done.output
+
+
+def test_help_says_the_limits_that_hold():
+    from treekit.serve.settings import Limits
+
+    told = click.testing.CliRunner().invoke(main, ["serve", "--help"]).output
+    for name, flag in zip(
+        Limits.__struct_fields__,
+        ("body", "rows", "explained", "seconds", "requests"),
+        strict=True,
+    ):
+        option = " ".join(told.split(f"--max-{flag} ")[1].split("\n  --")[0].split())
+        assert f"[default: {getattr(Limits(), name):.0f}]" in option
+
+
+def test_help_is_one_paragraph_without_gaps():
+    told = click.testing.CliRunner().invoke(main, ["serve", "--help"]).output
+    about = told.split("  A folder holds")[1].split("Examples:")[0]
+    assert "   " not in " ".join(line.strip() for line in about.splitlines())
+
+
+def test_the_command_line_becomes_settings():
+    from treekit.cli.serve import serve_command, settings_of
+
+    line = (
+        "m --port 9 --workers 3 --batch-delay 5 --max-body 7 --max-seconds 1.5 --allow-host a "
+        "--allow-host b --log json --control --grpc-port 0"
+    )
+    context = serve_command.make_context("serve", line.split())
+    sources = context.params.pop("sources")
+    settings = settings_of(sources, context.params)
+    assert settings.sources == ("m",)
+    assert (settings.port, settings.workers, settings.grpc_port) == (9, 3, 0)
+    assert settings.batch_delay == 0.005
+    assert (settings.limits.body_bytes, settings.limits.seconds) == (7, 1.5)
+    assert settings.limits.rows == ServeSettings(("m",)).limits.rows
+    assert settings.allow_hosts == ("a", "b")
+    assert (settings.log, settings.control) == ("json", True)
+
+
+def test_without_options_the_settings_are_their_own_defaults():
+    from treekit.cli.serve import serve_command, settings_of
+
+    context = serve_command.make_context("serve", ["m"])
+    sources = context.params.pop("sources")
+    assert settings_of(sources, context.params) == ServeSettings(("m",))
+
+
+# ------------------------------------------------------------------- refusals
+
+
+def test_what_is_not_there_is_refused_by_name(tmp_path, model):
+    gone = tmp_path / "gone.treekit"
+    assert f"there is no model file or folder {str(gone)!r}" in serve_refused(model, gone)
+
+
+def test_what_is_no_model_is_refused_with_the_reason(tmp_path, model):
+    other = tmp_path / "notes.txt"
+    other.write_text("no model")
+    assert "is no model: give .treekit or .onnx files" in serve_refused(other)
+    bad = tmp_path / "bad.treekit"
+    bad.write_bytes(model.read_bytes()[:1000])
+    said = serve_refused(model, bad, "--port", 0)
+    assert str(bad) in said
+    assert "Error:" in said
+
+
+def test_two_models_of_one_name_are_refused(tmp_path, model):
+    twin = tmp_path / model.name
+    shutil.copy(model, twin)
+    assert "are both model 'said'; rename one" in serve_refused(model, twin)
+
+
+def test_a_port_that_is_taken_is_told(model):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"port {port} of 127.0.0.1 is in use" in serve_refused(model, "--port", port)
+        said = serve_refused(model, "--port", port, "--workers", 2)
+        assert said.count("is in use") == 1
+
+
+def test_a_host_that_is_none_of_this_machine_is_told(model):
+    assert "no address of this machine" in serve_refused(model, "--host", "192.0.2.1")
+    assert "has no address" in serve_refused(model, "--host", "nobody.invalid")
+    # An unset variable of a script must not open a server to all.
+    assert "the host is empty" in serve_refused(model, "--host", "")
+
+
+def test_a_folder_that_stays_empty_is_refused(tmp_path):
+    assert "nothing would load one" in serve_refused(tmp_path, "--reload", 0)
+
+
+def test_http_and_grpc_need_two_ports(model):
+    assert "both to listen on port 18599" in serve_refused(
+        model, "--port", 18599, "--grpc-port", 18599
+    )
+
+
+@pytest.mark.system
+def test_an_install_without_extras_names_the_extra(model):
+    script = """
+import importlib.abc, sys
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError(name)
+import importlib.util
+ABSENT = {"starlette", "uvicorn", "httptools", "prometheus_client", "grpc"}
+sys.meta_path.insert(0, Absent())
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *own: None if name in ABSENT else found(name, *own)
+from treekit.cli import main
+main(["serve", *sys.argv[1:]], prog_name="treekit")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(model), "--port", "0"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pip install 'treekit-ml[serve]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("library", "extra"), [("uvicorn", "serve"), ("grpc", "grpc")])
+def test_a_library_that_is_absent_is_told_with_its_extra(model, monkeypatch, library, extra):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == library else real(name)
+    )
+    assert f"pip install 'treekit-ml[{extra}]'" in serve_refused(model, "--grpc-port", 0)
+
+
+# ------------------------------------------------------------------ its words
+
+
+def told_of(**settings: Any) -> list[dict[str, Any]]:
+    """What a server of these settings says at its start."""
+    lines: list[dict[str, Any]] = []
+
+    def say(event: str, message: str, *, level: str = "info", **facts: Any) -> None:
+        lines.append({"event": event, "message": message, "level": level} | facts)
+
+    asked = ServeSettings(("m",), **settings)
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        Start(asked, [opened]).tell(
+            say, [{"name": "m", "version": "1", "platform": "treekit", "trees": 1}], 5
+        )
+    return lines
+
+
+@pytest.mark.system
+def test_a_server_says_its_models_its_page_that_it_listens_and_that_it_has_stopped(model):
+    with server_process(model) as running:
+        url = running.url
+        assert running.end() == 0
+    said = [line.split(maxsplit=2)[1:] for line in running.lines]
+    said = [one for one in said if "are being loaded" not in one[1]]  # a machine that is slow
+    assert [level for level, _ in said] == ["info"] * 4
+    assert re.fullmatch(r"model 'said' [0-9a-f]{12}: 5 trees", said[0][1])
+    assert [message for _, message in said[1:]] == [
+        f"the page is {url}/",
+        f"listening on {url}",
+        "the server has stopped",
+    ]
+
+
+def test_who_opens_a_server_without_a_token_is_warned():
+    open_to_all = [line for line in told_of(host="0.0.0.0") if line["level"] == "warning"]
+    assert [line["event"] for line in open_to_all] == ["open"]
+    assert "--token-file" in open_to_all[0]["message"]
+    for host, token in (("0.0.0.0", "token"), ("127.0.0.1", None), ("::1", None)):
+        lines = told_of(host=host, token_file=token)
+        assert not [line for line in lines if line["level"] == "warning"]
+
+
+def test_the_page_of_a_server_on_all_addresses_can_be_opened():
+    lines = {line["event"]: line for line in told_of(host="0.0.0.0")}
+    assert lines["page"]["url"].startswith("http://127.0.0.1:")
+    assert lines["listening"]["url"].startswith("http://0.0.0.0:")
+    assert lines["listening-grpc"]["port"] == 5
+
+
+def test_addresses_are_written_as_clients_write_them():
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port = opened.getsockname()[1]
+        six = ServeSettings(("m",), host="::1", tls_cert="c", tls_key="k")
+        assert url_of(six, [opened]) == f"https://[::1]:{port}"
+    assert is_loopback("127.0.0.9")
+    assert is_loopback("localhost")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("nobody.invalid")
+
+
+def test_all_addresses_of_a_host_have_one_port(monkeypatch):
+    here = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2")]
+    monkeypatch.setattr("treekit.serve.process.startup_log._addresses", lambda host, port: here)
+    sockets = bind("both", 0)
+    try:
+        (one, port), (other, same) = (opened.getsockname() for opened in sockets)
+        assert (one, other) == ("127.0.0.1", "127.0.0.2")
+        assert port == same != 0
+    finally:
+        for opened in sockets:
+            opened.close()
+
+
+@pytest.mark.system
+def test_lines_of_json_are_for_programs(model):
+    with server_process(model, "--log", "json") as running:
+        lines = [json.loads(line) for line in running.lines]
+        lines = [line for line in lines if line["event"] != "loading"]  # a machine that is slow
+        assert running.end() == 0
+        assert json.loads(running.lines[-1])["event"] == "stopped"
+    assert [line["event"] for line in lines] == ["model", "page", "listening"]
+    assert lines[0]["trees"] == 5
+    assert lines[2]["url"].startswith("http://127.0.0.1:")
+    assert {line["level"] for line in lines} == {"info"}
+    assert all(line["time"].endswith("Z") for line in lines)
+
+
+@pytest.mark.system
+def test_calls_over_grpc_have_lines_and_are_counted(model):
+    with server_process(model, "--log", "json", "--grpc-port", 0) as running:
+        port = running.wait_for('"event": "listening-grpc", "port": ([0-9]+)')[1]
+        with InferenceServerClient(f"127.0.0.1:{port}") as client:
+            assert client.get_model_metadata("said").name == "said"
+        line = json.loads(running.wait_for('^.*"path":"ModelMetadata".*$')[0])
+        counted = httpx.get(f"{running.url}/metrics").text
+    assert (line["method"], line["status"], line["client"]) == ("gRPC", 200, "127.0.0.1")
+    assert 'seconds_count{endpoint="ModelMetadata",model=""} 1.0' in counted
+
+
+# -------------------------------------------------------- folders at the start
+
+
+@pytest.mark.system
+def test_a_bad_file_in_a_folder_keeps_readiness_away_and_not_the_others(tmp_path, model):
+    shutil.copy(model, tmp_path / "said.treekit")
+    (tmp_path / "bad.treekit").write_text("no model")
+    with server_process(tmp_path, "--reload", 0.05) as running:
+        assert "error   model 'bad' is refused: " in running.said
+        assert httpx.get(f"{running.url}/v2/health/live").status_code == 200
+        assert httpx.get(f"{running.url}/v2/health/ready").status_code == 503
+        assert ask_once(running.url)[0] == 200
+        (tmp_path / "bad.treekit").unlink()
+        wait_until(lambda: httpx.get(f"{running.url}/v2/health/ready").status_code == 200)
+        running.wait_for("model 'bad'  ?is removed")
+
+
+@pytest.mark.system
+def test_an_empty_folder_waits_for_its_first_model(tmp_path, model):
+    with server_process(tmp_path, "--reload", 0.05) as running:
+        assert "warning there is no model yet" in running.said
+        assert httpx.get(f"{running.url}/v2/health/ready").status_code == 503
+        shutil.copy(model, tmp_path / ".draft")
+        (tmp_path / ".draft").rename(tmp_path / "said.treekit")
+        wait_until(lambda: httpx.get(f"{running.url}/v2/health/ready").status_code == 200)
+        assert ask_once(running.url)[0] == 200
+
+
+# ------------------------------------------------------------------------ TLS
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two self-made certificates, and an encrypted key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificates")
+    folder = tmp_path_factory.mktemp("tls")
+    for name in ("one", "two"):
+        line = (
+            f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+            f"-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 "
+            f"-keyout {folder}/{name}.key -out {folder}/{name}.pem"
+        )
+        subprocess.run(line.split(), check=True, capture_output=True)
+    line = f"openssl ec -in {folder}/one.key -aes128 -passout pass:secret -out {folder}/locked.key"
+    subprocess.run(line.split(), check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.system
+def test_a_server_with_a_certificate_serves_https(model, certificates):
+    cert, key = certificates / "one.pem", certificates / "one.key"
+    with server_process(model, "--tls-cert", cert, "--tls-key", key) as running:
+        assert running.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=str(cert))
+        answer = httpx.get(f"{running.url}/v2/models/said", verify=trusted)
+        assert answer.json()["name"] == "said"
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{running.url}/v2/models/said", verify=ssl.create_default_context())
+        assert running.end() == 0
+
+
+@pytest.mark.system
+def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path):
+    cert, key = certificates / "one.pem", certificates / "one.key"
+    assert "there is a TLS certificate alone; give --tls-key" in serve_refused(
+        model, "--tls-cert", cert
+    )
+    assert "there is a TLS key alone; give --tls-cert" in serve_refused(model, "--tls-key", key)
+    for pair in (
+        (cert, certificates / "two.key"),
+        (cert, certificates / "locked.key"),
+        (key, cert),
+    ):
+        said = serve_refused(model, "--tls-cert", pair[0], "--tls-key", pair[1])
+        assert "are no certificate and its key" in said
+    gone = tmp_path / "gone.pem"
+    said = serve_refused(model, "--tls-cert", gone, "--tls-key", key)
+    assert f"cannot read {str(gone)!r}: No such file" in said
+
+
+# -------------------------------------------------------------------- the end
+
+
+@pytest.mark.system
+@posix
+def test_ctrl_c_ends_a_server_with_exit_code_0(model):
+    with server_process(model) as running:
+        assert ask_once(running.url)[0] == 200
+        running.process.send_signal(signal.SIGINT)
+        assert running.wait() == 0
+        assert "Traceback" not in running.said
+
+
+@pytest.mark.system
+@posix
+def test_clients_at_work_lose_no_answer_when_a_server_ends(model):
+    """Each learns with an answer that the connection closes after it."""
+    trouble: list[Exception] = []
+    answered = []
+
+    def work(url: str) -> None:
+        try:
+            with connect(url) as connection:
+                closing = False
+                while not closing:
+                    status, answer, closing = ask(connection)
+                    assert status == 200, answer
+                    answered.append(closing)
+        except (AssertionError, OSError, http.client.HTTPException, ValueError) as error:
+            trouble.append(error)
+
+    with server_process(model) as running:
+        threads = [threading.Thread(target=work, args=(running.url,)) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(answered) > 200)
+        running.process.terminate()
+        for thread in threads:
+            thread.join(20)
+        assert running.wait() == 0
+    assert trouble == []
+    assert answered.count(True) == len(threads)
+
+
+def half_sent(url: str) -> socket.socket:
+    """A connection whose request has begun, and lacks the end of its body."""
+    host, port = url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=20)
+    head = f"POST /v2/models/said/infer HTTP/1.1\r\nhost: {host}:{port}\r\n"
+    head += f"content-length: {len(ONE_ROW)}\r\n\r\n"
+    connection.sendall(head.encode() + ONE_ROW[:20])
+    return connection
+
+
+@pytest.mark.system
+@posix
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_request_that_has_begun_is_answered_and_new_ones_are_refused(model, workers):
+    with (
+        server_process(model, "--workers", workers) as running,
+        half_sent(running.url) as begun,
+        connect(running.url) as idle,
+    ):
+        assert ask(idle)[2] is False
+        running.process.terminate()
+        wait_until(lambda: refused(running.url), 10)
+        assert running.process.poll() is None
+        begun.sendall(ONE_ROW[20:])
+        answer = http.client.HTTPResponse(begun)
+        answer.begin()
+        assert answer.status == 200
+        assert answer.getheader("connection") == "close"
+        assert json.loads(answer.read())["model_name"] == "said"
+        answer.close()
+        begun.close()
+        assert running.wait() == 0
+        with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
+            ask(idle)
+
+
+def refused(url: str) -> bool:
+    try:
+        with connect(url, 1) as connection:
+            connection.connect()
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.system
+@posix
+def test_a_server_that_ends_is_not_ready_any_more(model):
+    with (
+        server_process(model) as running,
+        half_sent(running.url) as begun,
+        connect(running.url) as watching,
+    ):
+        watching.connect()
+        running.process.terminate()
+        time.sleep(0.15)
+        watching.request("GET", "/v2/health/ready")
+        assert watching.getresponse().status == 503
+        begun.close()
+        assert running.wait() == 0
+
+
+@pytest.mark.system
+@posix
+def test_a_request_that_does_not_end_is_waited_for_as_long_as_any_other(model):
+    with server_process(model, "--max-seconds", 1) as running, half_sent(running.url):
+        time.sleep(0.1)
+        started = time.monotonic()
+        running.process.terminate()
+        assert running.wait() == 0
+        assert 0.5 < time.monotonic() - started < 4
+
+
+@pytest.mark.system
+@posix
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_signal_ends_a_server_at_once(model, workers):
+    with server_process(model, "--workers", workers) as running, half_sent(running.url):
+        time.sleep(0.1)
+        workers_of = children(running.process.pid)
+        running.process.terminate()
+        time.sleep(0.4)
+        assert running.process.poll() is None
+        started = time.monotonic()
+        running.process.terminate()
+        assert running.wait() == 128 + signal.SIGTERM
+        assert time.monotonic() - started < 3
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers_of))
+
+
+# ------------------------------------------------------------------- workers
+
+
+@pytest.fixture(scope="module")
+def two_workers(model: Path) -> Iterator[ServerProcess]:
+    with server_process(model, "--workers", 2, "--control") as running:
+        yield running
+
+
+@pytest.mark.system
+@posix
+def test_a_worker_that_dies_is_told_of_and_started_again(two_workers):
+    _, second = children(two_workers.process.pid)
+    os.kill(second, signal.SIGKILL)
+    two_workers.wait_for("error   worker . ended: signal 9; it is started again")
+    assert ask_once(two_workers.url)[0] == 200  # the other one answers
+    two_workers.wait_for("worker . answers")
+    now = children(two_workers.process.pid)
+    assert len(now) == 2
+    assert second not in now
+
+
+@pytest.mark.system
+@pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="no system to share ports on")
+def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
+    grpc = pytest.importorskip("grpc")
+    with server_process(model, "--workers", 2, "--grpc-port", 0) as running:
+        place = running.wait_for(r"gRPC on (127\.0\.0\.1:\d+)")[1]
+        for _ in range(4):
+            with grpc.insecure_channel(place) as channel:
+                grpc.channel_ready_future(channel).result(20)
+        port = place.rpartition(":")[2]
+        said = serve_refused(model, "--port", 0, "--workers", 2, "--grpc-port", port)
+        assert f"port {port} of 127.0.0.1 is in use" in said
+        assert running.end() == 0
+        assert running.lines[-1].endswith("info    the server has stopped")
+
+
+@pytest.mark.system
+def test_a_file_that_is_bad_is_told_once_by_several_workers(tmp_path):
+    bad = tmp_path / "bad.treekit"
+    bad.write_text("no model")
+    running = ServerProcess(bad, "--port", 0, "--workers", 2)
+    assert running.wait(60) == 2
+    assert running.said.count("bad.treekit") == 1
+    assert running.said.startswith("Error: ")
+
+
+@pytest.mark.system
+@posix
+def test_workers_end_when_their_parent_is_gone(model):
+    with server_process(model, "--workers", 2) as running:
+        pids = children(running.process.pid)
+        assert len(pids) == 2
+        running.process.kill()
+        running.wait()
+        wait_until(lambda: not any(alive(pid) for pid in pids))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody took note of the end of does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# ----------------------------------------------------------------- in a thread
+
+
+def test_a_server_runs_in_a_thread_of_another_program(model):
+    with server_thread(model) as url:
+        status, answer = ask_once(url)
+    assert (status, answer["model_name"]) == (200, "said")
+    assert refused(url)
+
+
+def test_a_python_program_is_refused_what_the_command_is(model):
+    from treekit.serve.process.run import serve
+
+    with pytest.raises(SettingError, match="0 workers"):
+        serve(ServeSettings((str(model),), workers=0))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a port cannot be bound twice")
+def test_of_two_servers_that_are_started_at_once_the_second_is_told() -> None:
+    first = bind("127.0.0.1", 0)
+    port = first[0].getsockname()[1]
+    second = bind("127.0.0.1", port)  # neither listens yet
+    try:
+        listen(first[0], "127.0.0.1", 5)
+        with pytest.raises(SettingError, match=f"port {port} of 127.0.0.1 is in use"):
+            listen(second[0], "127.0.0.1", 5)
+    finally:
+        for opened in (*first, *second):
+            opened.close()
+
+
+def test_a_process_that_cannot_listen_ends_and_says_so(model: Path) -> None:
+    from treekit.serve.http.logs import Log
+    from treekit.serve.process.worker import Process, make_service
+
+    first = bind("127.0.0.1", 0)
+    second = bind("127.0.0.1", first[0].getsockname()[1])
+    settings = ServeSettings((str(model),), log="quiet", reload_seconds=0)
+    told: list[int | None] = []
+    try:
+        listen(first[0], "127.0.0.1", 5)
+        process = Process(settings, make_service(settings), Log("quiet"), told.append)
+        with pytest.raises(SettingError, match="is in use"):
+            asyncio.run(process.run(second))
+    finally:
+        for opened in (*first, *second):
+            opened.close()
+    assert told == []
+
+
+def test_a_start_that_takes_long_says_what_it_does() -> None:
+    told: list[str] = []
+
+    def say(event: str, message: str, **facts: Any) -> None:
+        told.append(event)
+
+    with soon_said(say, 0.01):
+        time.sleep(0.2)
+    with soon_said(say, 30.0):
+        pass
+    assert told == ["loading"]
+
+
+# ---------------------------------------------------------------- test serve stop
+
+
+def test_the_first_signal_ends_gently_and_the_next_one_at_once() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    ends: list[str | int] = []
+    with stopping(lambda: ends.append("gently"), ends.append):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert ends == ["gently"]
+        os.kill(os.getpid(), signal.SIGINT)
+        assert ends == ["gently", 128 + signal.SIGINT]
+    assert signal.getsignal(signal.SIGTERM) is before

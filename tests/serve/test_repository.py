@@ -1,0 +1,923 @@
+"""Models found, loaded, replaced, refused, unloaded: the repository with a reader of texts.
+
+Model files that change under load: no answer is lost, and none is mixed of two versions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import http.client
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import children, infer_body, save_forest, server_process, server_thread
+from treekit.errors import DataError, ModelFileError
+from treekit.model.model_file import load
+from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
+from treekit.serve.models.repository import Change, Repository, look_at
+from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.tensors import Tensor
+
+# ---------------------------------------------------------------- test serve repository
+
+
+class Text(Served):
+    """A model that is the text of its file."""
+
+    platform = "text"
+    inputs = outputs = usual = ()
+
+    def __init__(self, name: str, version: str, digest: str, text: str) -> None:
+        self.name, self.version, self.digest, self.text = name, version, digest, text
+
+    def read(self, tensors: Sequence[Tensor]) -> Batch:
+        return Batch(0, ())
+
+    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+        return []
+
+
+class Reader:
+    """Reads texts, refuses those that begin with "bad", and keeps what it read."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self.meanwhile = lambda: None
+
+    def __call__(self, path: Path, name: str, version: str | None, digest: str) -> Served:
+        text = path.read_text()
+        self.read.append(text)
+        self.meanwhile()
+        if text.startswith("bad"):
+            raise ModelFileError(f"{path} holds {text!r}")
+        return Text(name, version or digest[:12], digest, text)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def models(tmp_path: Path, reader: Reader, clock: Clock) -> Repository:
+    return Repository([tmp_path], read=reader, clock=clock)
+
+
+def write(path: Path, text: str) -> None:
+    """Put a file in its place in one step, as tools do that do it right."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def text_of(models: Repository, name: str | None = None, version: str | None = None) -> str:
+    served = models.get(name, version)
+    assert isinstance(served, Text)
+    return served.text
+
+
+def what(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(change.name, change.what) for change in changes]
+
+
+# ------------------------------------------------------------------- finding
+
+
+def test_files_and_folders_of_versions_are_models(tmp_path, models):
+    write(tmp_path / "a.treekit", "a")
+    write(tmp_path / "b.onnx", "b")
+    write(tmp_path / "c" / "2" / "model.treekit", "c2")
+    write(tmp_path / "c" / "10" / "model.onnx", "c10")
+    write(tmp_path / "c" / "1" / "other.treekit", "no model")
+    write(tmp_path / "c" / "03" / "model.treekit", "Triton passes leading zeros over")
+    write(tmp_path / "c" / "new" / "model.treekit", "no number")
+    write(tmp_path / "notes.txt", "no model")
+    write(tmp_path / ".hidden.treekit", "no model")
+    assert sorted(what(models.refresh())) == [("a", "loaded"), ("b", "loaded")] + 2 * [
+        ("c", "loaded")
+    ]
+    assert text_of(models, "a") == "a"
+    assert text_of(models, "b") == "b"
+    assert models.versions("c") == ("10", "2")
+    assert text_of(models, "c") == "c10"
+    assert text_of(models, "c", "2") == "c2"
+    assert [entry.name for entry in models.index()] == ["a", "b", "c", "c"]
+
+
+def test_a_file_by_name_is_named_by_its_digest(tmp_path, reader):
+    write(tmp_path / "a.treekit", "a")
+    models = Repository([tmp_path / "a.treekit"], read=reader)
+    models.refresh()
+    assert models.get().version == "ca978112ca1b"  # sha256 of "a"
+    assert models.get() is models.get("a") is models.get("a", "ca978112ca1b")
+
+
+def test_names_and_versions_that_are_not_there_are_told_with_those_that_are(tmp_path, models):
+    write(tmp_path / "wine.treekit", "w")
+    write(tmp_path / "iris" / "1" / "model.treekit", "i")
+    models.refresh()
+    with pytest.raises(NotFoundError, match=r"no model 'wime'.*'wine'"):
+        models.get("wime")
+    with pytest.raises(NotFoundError, match="no version '2'; it has: 1"):
+        models.get("iris", "2")
+    with pytest.raises(InvalidRequestError, match="there are: 'iris', 'wine'"):
+        models.get()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a.treekit", "a.onnx"),
+        ("a.treekit", "a/1/model.treekit"),
+        ("a.treekit", "more/../../twin/a.treekit"),
+    ],
+)
+def test_two_files_of_one_name_are_refused_at_the_start(tmp_path, reader, one, other):
+    folder = tmp_path / "folder"
+    write(folder / one, "one")
+    (folder / "more").mkdir()
+    second = (folder / other).resolve()
+    write(second, "other")
+    sources = [folder] if second.is_relative_to(folder) else [folder, second]
+    with pytest.raises(DataError, match="both model 'a'; rename one"):
+        Repository(sources, read=reader).refresh()
+    assert not reader.read
+
+
+def test_a_second_file_of_a_name_that_comes_later_leaves_the_first_in_service(tmp_path, models):
+    write(tmp_path / "a.treekit", "first")
+    models.refresh()
+    write(tmp_path / "a" / "1" / "model.treekit", "second")
+    write(tmp_path / "b.treekit", "b")
+    with pytest.raises(DataError, match="both model 'a'"):
+        models.refresh()
+    assert text_of(models, "b") == "b"  # the others are looked at
+    assert models.versions("a")
+    (tmp_path / "a" / "1" / "model.treekit").unlink()
+    assert models.refresh() == []
+    assert text_of(models, "a") == "first"
+
+
+# ------------------------------------------------------------------ changing
+
+
+def test_a_changed_file_replaces_its_model_and_whoever_holds_the_old_one_keeps_it(tmp_path, models):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    held = models.get("a")
+    write(tmp_path / "a.treekit", "two")
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert text_of(models, "a") == "two"
+    assert isinstance(held, Text)
+    assert held.text == "one"
+
+
+def test_a_file_that_is_touched_or_copied_over_itself_is_not_read_again(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    os.utime(tmp_path / "a.treekit", (1, 1))
+    assert models.refresh() == []
+    write(tmp_path / "a.treekit", "one")
+    assert models.refresh() == []
+    assert reader.read == ["one"]
+
+
+def test_a_bad_file_leaves_the_old_model_in_service_and_is_read_once(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "good")
+    models.refresh()
+    write(tmp_path / "a.treekit", "bad")
+    [change] = models.refresh()
+    assert (change.what, change.version) == ("kept", models.get("a").version)
+    assert "holds 'bad'" in change.reason
+    [entry] = models.index()
+    assert entry.state == "READY"
+    assert "holds 'bad'" in entry.reason
+    assert models.ready
+    for _ in range(3):
+        assert models.refresh() == []
+    assert reader.read == ["good", "bad"]
+    write(tmp_path / "a.treekit", "bad again")
+    assert what(models.refresh()) == [("a", "kept")]
+    write(tmp_path / "a.treekit", "good")
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert models.index()[0].reason == ""
+    assert reader.read == ["good", "bad", "bad again"]  # what serves need not be read
+
+
+def test_a_file_that_changes_within_a_tick_of_its_clock_is_noticed(
+    tmp_path, models, clock, monkeypatch
+):
+    path = tmp_path / "a.treekit"
+    path.write_text("one")
+    frozen = path.stat()
+    monkeypatch.setattr(
+        "treekit.serve.models.repository._stamp",
+        lambda found: (frozen.st_ino, frozen.st_mtime_ns, 3),
+    )
+    models.refresh()
+    path.write_text("two")
+    assert what(models.refresh()) == [("a", "replaced")]
+    clock.now = 2.0
+    models.refresh()
+    path.write_text("six")  # a clock that stands still for more than 2 s is none
+    assert models.refresh() == []
+
+
+def test_a_settled_file_is_not_opened_again(tmp_path, models, clock, monkeypatch):
+    (tmp_path / "a.treekit").write_text("one")
+    models.refresh()
+    clock.now = 2.0
+    models.refresh()
+    monkeypatch.setattr(
+        "treekit.serve.models.repository.look_at", lambda path: pytest.fail("opened")
+    )
+    assert models.refresh() == []
+
+
+def test_a_file_that_is_being_written_is_not_mixed(tmp_path, models, reader):
+    path = tmp_path / "a.treekit"
+    write(path, "one")
+    reader.meanwhile = lambda: write(path, f"{len(reader.read)} is new")
+    models.refresh()
+    assert reader.read == ["one", "1 is new", "2 is new"]
+    [entry] = models.index()
+    assert entry.state == "UNAVAILABLE"
+    assert "changes while it is read" in entry.reason
+    reader.meanwhile = lambda: None
+    assert what(models.refresh()) == [("a", "loaded")]
+    assert text_of(models, "a") == "3 is new"
+
+
+def test_a_link_that_is_swapped_and_swapped_back_while_it_is_read_is_not_mixed(
+    tmp_path, models, reader
+):
+    for text in ("one", "two"):
+        write(tmp_path / f".{text}" / "a.treekit", text)
+    link = tmp_path / "a.treekit"
+
+    def point(text: str) -> None:
+        (tmp_path / ".new").symlink_to(tmp_path / f".{text}" / "a.treekit")
+        (tmp_path / ".new").replace(link)
+
+    def swapped(path: Path, name: str, version: str | None, digest: str) -> Served:
+        point("two")
+        try:
+            return reader(path, name, version, digest)
+        finally:
+            point("one")
+
+    point("one")
+    models = Repository([tmp_path], read=swapped)
+    models.refresh()
+    assert text_of(models, "a") == "one"
+
+
+def test_a_config_map_of_kubernetes_is_followed(tmp_path, models):
+    """``a.treekit`` -> ``..data/a.treekit``, and ``..data`` is swapped by a rename."""
+    for number in (1, 2):
+        write(tmp_path / f"..2026_{number}" / "a.treekit", f"text {number}")
+    (tmp_path / "..data").symlink_to("..2026_1")
+    (tmp_path / "a.treekit").symlink_to("..data/a.treekit")
+    assert what(models.refresh()) == [("a", "loaded")]
+    (tmp_path / "..data_tmp").symlink_to("..2026_2")
+    (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+    (tmp_path / "..2026_1" / "a.treekit").unlink()
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert text_of(models, "a") == "text 2"
+
+
+# --------------------------------------------------------------- disappearing
+
+
+def test_a_file_that_is_gone_from_a_folder_takes_its_model_along(tmp_path, models):
+    write(tmp_path / "a.treekit", "a")
+    write(tmp_path / "b.treekit", "b")
+    models.refresh()
+    (tmp_path / "a.treekit").rename(tmp_path / "c.treekit")
+    assert what(models.refresh()) == [("a", "removed"), ("c", "loaded")]
+    with pytest.raises(NotFoundError):
+        models.get("a")
+    assert models.ready
+
+
+def test_a_patient_look_gives_a_file_time_to_come_back(tmp_path, models):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh(patient=True)
+    (tmp_path / "a.treekit").unlink()
+    assert models.refresh(patient=True) == []
+    assert text_of(models, "a") == "one"
+    write(tmp_path / "a.treekit", "two")
+    assert what(models.refresh(patient=True)) == [("a", "replaced")]
+    (tmp_path / "a.treekit").unlink()
+    assert models.refresh(patient=True) == []
+    assert what(models.refresh(patient=True)) == [("a", "removed")]
+
+
+def test_a_version_that_goes_gives_way_to_the_one_before(tmp_path, models):
+    for version in ("1", "2"):
+        write(tmp_path / "a" / version / "model.treekit", version)
+    models.refresh()
+    assert text_of(models, "a") == "2"
+    (tmp_path / "a" / "2" / "model.treekit").unlink()
+    models.refresh()
+    assert text_of(models, "a") == "1"
+    with pytest.raises(NotFoundError, match="it has: 1"):
+        models.get("a", "2")
+
+
+def test_a_file_given_by_name_is_missed_and_its_model_goes_on(tmp_path, reader):
+    path = tmp_path / "a.treekit"
+    write(path, "one")
+    models = Repository([path], read=reader)
+    models.refresh()
+    path.unlink()
+    assert [change.what for change in models.refresh()] == ["kept"]
+    assert models.refresh() == []  # told once
+    assert text_of(models) == "one"
+    assert "there is no model file" in models.index()[0].reason
+    write(path, "one")
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert models.index()[0].reason == ""
+
+
+def test_a_folder_that_is_away_leaves_its_models_in_service(tmp_path, reader):
+    here, there = tmp_path / "here", tmp_path / "there"
+    write(here / "a.treekit", "a")
+    write(there / "b.treekit", "b")
+    models = Repository([there, here], read=reader)
+    models.refresh()
+    there.rename(tmp_path / "away")
+    write(here / "a.treekit", "new")
+    with pytest.raises(OSError, match="there"):
+        models.refresh()
+    assert text_of(models, "a") == "new"
+    assert models.get("b").version
+
+
+def test_a_file_that_may_not_be_read_is_tried_again(tmp_path, models, monkeypatch):
+    write(tmp_path / "a.treekit", "a")
+    (tmp_path / "a.treekit").chmod(0)
+    if os.geteuid() == 0:  # root reads everything
+
+        def refuse(self: Path, *args: str) -> object:
+            raise PermissionError(13, "Permission denied", str(self))
+
+        monkeypatch.setattr(Path, "open", refuse)
+    assert what(models.refresh()) == [("a", "refused")]
+    assert models.refresh() == []
+    monkeypatch.undo()
+    (tmp_path / "a.treekit").chmod(0o600)
+    assert what(models.refresh()) == [("a", "loaded")]
+
+
+def test_a_file_that_cannot_be_opened_is_told_once_and_tried_at_each_look(
+    tmp_path, models, monkeypatch
+):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    real, tried = Path.open, []
+
+    def refuse(self: Path, *args: str) -> object:
+        tried.append(self)
+        raise PermissionError(13, "Permission denied", str(self))
+
+    write(tmp_path / "a.treekit", "two")
+    monkeypatch.setattr(Path, "open", refuse)
+    assert what(models.refresh()) == [("a", "kept")]
+    assert models.refresh() == []
+    assert len(tried) == 2
+    assert "Permission denied" in models.index()[0].reason
+    monkeypatch.setattr(Path, "open", real)
+    assert what(models.refresh()) == [("a", "replaced")]
+
+
+# ------------------------------------------------------------------ readiness
+
+
+def test_without_a_model_nothing_is_ready(tmp_path, models):
+    assert not models.ready
+    models.refresh()
+    assert not models.ready
+    write(tmp_path / "a.treekit", "a")
+    models.refresh()
+    assert models.ready
+
+
+def test_a_file_that_is_bad_from_the_start_keeps_the_server_from_being_ready(tmp_path, models):
+    write(tmp_path / "a.treekit", "bad")
+    write(tmp_path / "b.treekit", "b")
+    models.refresh()
+    assert text_of(models, "b") == "b"
+    assert not models.ready
+    with pytest.raises(UnavailableError, match=r"not loaded: .*holds 'bad'"):
+        models.get("a")
+    write(tmp_path / "a.treekit", "good")
+    models.refresh()
+    assert models.ready
+
+
+def test_a_bad_file_that_comes_later_does_not_take_the_others_out_of_service(tmp_path, models):
+    write(tmp_path / "b.treekit", "b")
+    models.refresh()
+    write(tmp_path / "a.treekit", "bad")
+    assert what(models.refresh()) == [("a", "refused")]
+    assert models.ready
+    assert models.index()[0].state == "UNAVAILABLE"
+
+
+# ---------------------------------------------------------- load and unload
+
+
+def test_an_unloaded_model_stays_out_until_it_is_loaded(tmp_path, models):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    assert what(models.unload("a")) == [("a", "unloaded")]
+    write(tmp_path / "a.treekit", "two")
+    assert models.refresh() == []
+    with pytest.raises(UnavailableError, match="not loaded"):
+        models.get("a")
+    assert [(entry.state, entry.reason) for entry in models.index()] == [
+        ("UNAVAILABLE", "unloaded")
+    ]
+    assert models.ready
+    assert what(models.load("a")) == [("a", "loaded")]
+    assert text_of(models, "a") == "two"
+
+
+def test_load_reads_a_file_again_though_nothing_changed(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    before = models.get("a")
+    assert what(models.load("a")) == [("a", "replaced")]
+    assert reader.read == ["one", "one"]
+    assert models.get("a") is not before
+
+
+def test_a_load_that_is_refused_changes_nothing(tmp_path, models):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    write(tmp_path / "a.treekit", "bad")
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError, match=r"was not loaded: .*holds 'bad'"):
+            models.load("a")
+        assert text_of(models, "a") == "one"
+    models.unload("a")
+    with pytest.raises(InvalidRequestError):
+        models.load("a")
+    write(tmp_path / "a.treekit", "two")
+    assert models.refresh() == []  # still unloaded
+    assert models.ready
+
+
+def test_what_is_not_there_cannot_be_loaded_or_unloaded(tmp_path, models):
+    write(tmp_path / "wine.treekit", "w")
+    models.refresh()
+    with pytest.raises(NotFoundError, match=r"no file of a model 'wime'.*'wine'"):
+        models.load("wime")
+    with pytest.raises(NotFoundError, match="no model 'wime'"):
+        models.unload("wime")
+
+
+def test_a_model_that_another_process_unloaded_is_left_out_from_the_start(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "a")
+    write(tmp_path / "b.treekit", "b")
+    models.leave_out(["a"])
+    models.refresh()
+    assert reader.read == ["b"]
+    with pytest.raises(UnavailableError):
+        models.get("a")
+    assert models.ready
+
+
+# --------------------------------------------------------------------- asking
+
+
+def test_nobody_who_asks_waits_for_a_file_that_is_being_read(tmp_path, models, reader):
+    write(tmp_path / "a.treekit", "one")
+    models.refresh()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    reader.meanwhile = wait
+    write(tmp_path / "a.treekit", "two")
+    thread = threading.Thread(target=models.refresh)
+    thread.start()
+    try:
+        assert begun.wait(10)
+        started = time.monotonic()
+        assert text_of(models, "a") == "one"
+        assert models.ready
+        assert models.index()[0].state == "READY"
+        assert models.versions("a")
+        with pytest.raises(NotFoundError):
+            models.get("b")
+        assert time.monotonic() - started < 1
+    finally:
+        go_on.set()
+        thread.join(10)
+    assert text_of(models, "a") == "two"
+
+
+def test_changes_are_told_to_those_who_subscribed(tmp_path, models):
+    told: list[Change] = []
+    models.subscribe(told.extend)
+    write(tmp_path / "a.treekit", "a")
+    models.refresh()
+    models.refresh()
+    models.unload("a")
+    models.load("a")
+    assert what(told) == [("a", "loaded"), ("a", "unloaded"), ("a", "loaded")]
+
+
+def test_load_and_unload_go_everywhere_where_several_processes_serve(tmp_path, models):
+    write(tmp_path / "a.treekit", "a")
+    models.refresh()
+    asked = []
+
+    def everywhere(what: str, name: str) -> list[Change]:
+        asked.append((what, name))
+        return models.do_here(what, name)
+
+    models.everywhere = everywhere
+    models.unload("a")
+    models.load("a")
+    assert asked == [("unload", "a"), ("load", "a")]
+    assert text_of(models, "a") == "a"
+
+
+def test_clients_are_not_told_where_files_lie_and_the_log_is(tmp_path):
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    (tmp_path / "models").symlink_to(folder)
+    (folder / "bad.treekit").write_bytes(b"no model")
+    models = Repository([tmp_path / "models"])
+    told = []
+    models.subscribe(told.extend)
+    models.refresh()
+    (entry,) = models.index()
+    assert "bad.treekit" in entry.reason
+    assert "/" not in entry.reason
+    assert str(folder) in told[0].reason
+    with pytest.raises(UnavailableError) as refused:
+        models.get("bad")
+    assert "/" not in str(refused.value)
+    with pytest.raises(InvalidRequestError) as refused:
+        models.load("bad")
+    assert "/" not in str(refused.value)
+
+
+def test_clients_are_not_told_where_a_link_led_before_it_was_switched(tmp_path):
+    for number in (1, 2):
+        folder = tmp_path / f"SECRET{number}"
+        folder.mkdir()
+        (folder / "broken.treekit").write_bytes(b"no model")
+    served = tmp_path / "pub"
+    served.mkdir()
+    link = served / "bad.treekit"
+    link.symlink_to(tmp_path / "SECRET1" / "broken.treekit")
+    models = Repository([served])
+    models.refresh()
+    link.unlink()
+    link.symlink_to(tmp_path / "SECRET2" / "broken.treekit")
+    models.refresh()
+    (served / "other.treekit").write_bytes(b"no model either")
+    models.refresh()
+    assert all("SECRET" not in entry.reason for entry in models.index())
+
+
+def test_a_link_to_itself_is_refused_and_holds_up_no_other(tmp_path):
+    (tmp_path / "a.treekit").symlink_to(tmp_path / "a.treekit")
+    (tmp_path / "b.treekit").write_bytes(b"no model")
+    models = Repository([tmp_path])
+    models.refresh()
+    first, second = models.index()
+    assert (first.name, first.state) == ("a", "UNAVAILABLE")
+    assert "symbolic links" in first.reason
+    assert "b.treekit" in second.reason
+
+
+# ---------------------------------------------------------------- test serve reload
+
+ROWS = ((0.5, 0.25), (-0.5, 0.75), (0.1, -0.9), (-0.3, -0.3))
+BODY = infer_body(*ROWS)
+
+
+@pytest.fixture(scope="module")
+def forests(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two models that answer the same rows with other numbers."""
+    paths = [tmp_path_factory.mktemp("forests") / f"{seed}.bin" for seed in (1, 5)]
+    for seed, path in enumerate(paths, 1):
+        draft = path.with_suffix(".treekit")
+        save_forest(draft, seed=4 * seed, trees=20)
+        draft.rename(path)
+    return paths
+
+
+def numbers_of(path: Path) -> list[float]:
+    """What a model says of `ROWS`, as its own library has it."""
+    rows = {"a": [row[0] for row in ROWS], "b": [row[1] for row in ROWS]}
+    model = load(path)
+    return [float(cell) for cell in model.predict_proba(rows).ravel()]
+
+
+def put(source: Path, target: Path) -> None:
+    """Replace a file in one step."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}")
+    shutil.copy(source, draft)
+    draft.replace(target)
+
+
+def version_of(path: Path) -> str:
+    return look_at(path).digest[:12]
+
+
+class Clients:
+    """Threads that ask one model all the time; what they got, by version."""
+
+    def __init__(self, url: str, count: int = 3) -> None:
+        self._place = url.removeprefix("http://")
+        self._over = threading.Event()
+        self.answers: dict[str, int] = {}
+        self.numbers: dict[str, set[tuple[float, ...]]] = {}
+        self.trouble: list[str] = []
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(count)]
+
+    def __enter__(self) -> Clients:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _ask(self) -> None:
+        while not self._over.is_set():  # a connection for some requests: workers take turns
+            try:
+                with contextlib.closing(
+                    http.client.HTTPConnection(self._place, timeout=20)
+                ) as connection:
+                    for _ in range(20):
+                        self._ask_once(connection)
+            except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+                self.trouble.append(repr(error))
+                return
+
+    def _ask_once(self, connection: http.client.HTTPConnection) -> None:
+        connection.request("POST", "/v2/models/said/infer", BODY)
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        if answer.status != 200:
+            self.trouble.append(f"{answer.status} {said}")
+            return
+        outputs = {output["name"]: output["data"] for output in said["outputs"]}
+        with self._lock:
+            version = said["model_version"]
+            self.answers[version] = self.answers.get(version, 0) + 1
+            self.numbers.setdefault(version, set()).add(tuple(outputs["probabilities"]))
+
+
+def wait_until(happens: Callable[[], Any], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_answer_is_lost_or_mixed_while_a_file_is_replaced(tmp_path, forests, workers):
+    target = tmp_path / "said.treekit"
+    put(forests[0], target)
+    with server_process(
+        tmp_path, "--reload", 0.02, "--workers", workers, "--log", "quiet"
+    ) as running:
+        with Clients(running.url) as clients:
+            for turn in range(1, 9):
+                seen = clients.answers.get(version_of(forests[turn % 2]), 0)
+                put(forests[turn % 2], target)
+                wait_until(
+                    lambda now=turn, before=seen: (
+                        clients.answers.get(version_of(forests[now % 2]), 0) > before + 5
+                    )
+                )
+        assert running.end() == 0
+    assert clients.trouble == []
+    assert {version: list(*map(list, said)) for version, said in clients.numbers.items()} == {
+        version_of(path): numbers_of(path) for path in forests
+    }
+
+
+@pytest.mark.system
+def test_no_answer_is_lost_or_mixed_while_versions_come_and_go(tmp_path, forests):
+    put(forests[0], tmp_path / "said" / "1" / "model.treekit")
+    with server_thread(tmp_path, reload_seconds=0.02) as url, Clients(url, 2) as clients:
+        for version in range(2, 10):
+            path = tmp_path / "said" / str(version) / "model.treekit"
+            put(forests[(version + 1) % 2], path)
+            wait_until(lambda now=str(version): clients.answers.get(now, 0) > 3)
+            shutil.rmtree(tmp_path / "said" / str(version - 1))
+    assert clients.trouble == []
+    expected = [tuple(numbers_of(path)) for path in forests]
+    assert {int(version): said for version, said in clients.numbers.items()} == {
+        version: {expected[(version + 1) % 2]} for version in range(1, 10)
+    }
+
+
+@pytest.mark.system
+def test_a_bad_file_is_told_once_and_its_model_goes_on(tmp_path, forests):
+    target = tmp_path / "said.treekit"
+    put(forests[0], target)
+    bad = tmp_path / "bad.bin"
+    bad.write_bytes(forests[1].read_bytes()[:-100])
+    with server_process(target, "--reload", 0.02) as running, Clients(running.url, 1) as clients:
+        put(bad, target)
+        running.wait_for("error   model 'said' .* goes on as it was: ")
+        time.sleep(0.3)
+        assert running.said.count("goes on as it was") == 1
+        put(forests[1], target)
+        running.wait_for(f"model 'said' is replaced by {version_of(forests[1])}")
+        wait_until(lambda: version_of(forests[1]) in clients.answers)
+    assert clients.trouble == []
+    assert set(clients.answers) == {version_of(path) for path in forests}
+
+
+@pytest.mark.system
+def test_a_file_that_is_written_slowly_in_its_place_serves_only_when_it_is_whole(tmp_path, forests):
+    target = tmp_path / "said.treekit"
+    put(forests[0], target)
+    content = forests[1].read_bytes()
+    with server_process(target, "--reload", 0.02) as running, Clients(running.url, 1) as clients:
+        with target.open("wb") as stream:
+            for part in range(10):
+                stream.write(content[part * len(content) // 10 : (part + 1) * len(content) // 10])
+                stream.flush()
+                time.sleep(0.05)
+        running.wait_for(f"replaced by {version_of(forests[1])}")
+        wait_until(lambda: version_of(forests[1]) in clients.answers)
+    assert clients.trouble == []
+    assert set(clients.answers) == {version_of(path) for path in forests}
+
+
+@pytest.mark.system
+def test_a_server_that_is_told_never_to_look_does_not(tmp_path, forests):
+    target = tmp_path / "said.treekit"
+    put(forests[0], target)
+    with server_thread(target, reload_seconds=0) as url, Clients(url, 1) as clients:
+        put(forests[1], target)
+        time.sleep(0.2)
+    assert set(clients.answers) == {version_of(forests[0])}
+
+
+def test_a_model_that_is_replaced_is_let_go_at_once(tmp_path, forests):
+    """Not when the collector comes by: a model may be most of a machine's memory."""
+    from treekit.serve.models.repository import Repository
+
+    put(forests[0], tmp_path / "said.treekit")
+    models = Repository([tmp_path])
+    models.refresh()
+    old = weakref.ref(models.get("said")), weakref.ref(models.get("said").model)
+    put(forests[1], tmp_path / "said.treekit")
+    gc.collect()
+    gc.disable()
+    try:
+        models.refresh()
+        assert [one() for one in old] == [None, None]
+    finally:
+        gc.enable()
+    assert models.get("said").version == version_of(forests[1])
+
+
+# ------------------------------------------------ load and unload by request
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory, forests: list[Path]) -> Iterator[Any]:
+    """A server of three workers that looks at files by request alone, and its folder."""
+    folder = tmp_path_factory.mktemp("control")
+    put(forests[0], folder / "said.treekit")
+    with server_process(folder, "--reload", 0, "--workers", 3, "--control") as running:
+        yield running, folder
+
+
+def request(url: str, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+    """An answer by a connection of its own, which any of the workers takes."""
+    place = url.removeprefix("http://")
+    with contextlib.closing(http.client.HTTPConnection(place, timeout=40)) as connection:
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"null")
+
+
+def many(url: str) -> set[tuple[int, str]]:
+    """Status and version of answers of, to all likelihood, all workers."""
+    found: list[tuple[int, str]] = []
+
+    def ask() -> None:
+        for _ in range(8):
+            status, said = request(url, "POST", "/v2/models/said/infer", BODY)
+            found.append((status, said.get("model_version", "")))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == 32
+    return set(found)
+
+
+@pytest.mark.system
+def test_after_a_load_or_unload_no_worker_answers_with_the_state_before(workers, forests):
+    running, folder = workers
+    for turn in range(1, 3):
+        put(forests[turn % 2], folder / "said.treekit")
+        assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
+        assert many(running.url) == {(200, version_of(forests[turn % 2]))}
+        assert request(running.url, "POST", "/v2/repository/models/said/unload")[0] == 200
+        assert many(running.url) == {(503, "")}
+    assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
+
+
+@pytest.mark.system
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_load_waits_for_the_worker_that_is_slow(workers, forests):
+    running, folder = workers
+    put(forests[0], folder / "said.treekit")
+    done: list[int] = []
+
+    def load_it() -> None:
+        done.append(request(running.url, "POST", "/v2/repository/models/said/load")[0])
+
+    slow = children(running.process.pid)[0]
+    os.kill(slow, signal.SIGSTOP)
+    try:
+        thread = threading.Thread(target=load_it)
+        thread.start()
+        time.sleep(0.5)
+        assert done == []
+    finally:
+        os.kill(slow, signal.SIGCONT)
+    thread.join(30)
+    assert done == [200]
+
+
+@pytest.mark.system
+def test_a_load_that_is_refused_is_refused_by_all(workers, forests):
+    running, folder = workers
+    put(forests[0], folder / "said.treekit")
+    assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
+    (folder / "said.treekit").write_bytes(forests[1].read_bytes()[:500])
+    status, said = request(running.url, "POST", "/v2/repository/models/said/load")
+    assert status == 400
+    assert "was not loaded" in said["error"]
+    assert many(running.url) == {(200, version_of(forests[0]))}
+    status, said = request(running.url, "POST", "/v2/repository/models/sad/unload")
+    assert status == 404
+    assert "no model 'sad'" in said["error"]
+
+
+@pytest.mark.system
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_worker_that_begins_later_knows_what_was_unloaded(workers, forests):
+    running, folder = workers
+    put(forests[0], folder / "said.treekit")
+    assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
+    assert request(running.url, "POST", "/v2/repository/models/said/unload")[0] == 200
+    for pid in children(running.process.pid):
+        os.kill(pid, 9)
+    for number in (1, 2, 3):
+        running.wait_for(f"worker {number} answers")
+    assert many(running.url) == {(503, "")}
+    assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
+    assert many(running.url) == {(200, version_of(forests[0]))}

@@ -1,0 +1,264 @@
+"""The kit that judges components: what it reports, and that what is installed passes.
+
+Planted faults: each broken component is reported under the law that it breaks, and no other.
+"""
+
+import importlib
+import re
+import statistics
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.broken import criteria, pruners, splitters, tasks
+from treekit import Criterion, CriterionFunctions, PluginError, SettingError, registry
+from treekit.cli import main
+from treekit.discovery import Component
+from treekit.record_checks import KINDS, check_record
+from treekit.testing import ConformanceError, check_criterion, check_pruner, check_splitter
+
+# ---------------------------------------------------------------- test conformance
+
+
+def of_classes(exempt=(), **functions):
+    return Criterion(
+        "own", "classification", lambda: CriterionFunctions(**functions), exempt=dict(exempt)
+    )
+
+
+def gini(stats):
+    total = stats.sum()
+    return 1.0 - (stats * stats).sum() / (total * total)
+
+
+def counted(stats):
+    return gini(stats) * stats.sum()
+
+
+CHECKS = {"criterion": check_criterion, "splitter": check_splitter, "pruner": check_pruner}
+FEW = {"exact"}
+"""Components whose laws are checked in the first tier, beside the pruner "mdl" below.
+
+The packages in plugins/ are judged by `treekit plugin check` in .ci/run.
+"""
+
+
+def listed(module):
+    """What a module's hooks list: kind and record of each."""
+    hooks = [(kind.name, getattr(module, kind.hook, list)) for kind in KINDS.values()]
+    return [(kind, record) for kind, hook in hooks for record in hook()]
+
+
+def built_in():
+    modules = [importlib.import_module(kind.builtin) for kind in KINDS.values()]
+    return [found for module in modules for found in listed(module)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "record"),
+    [
+        pytest.param(
+            kind, record, id=record.name, marks=() if record.name in FEW else pytest.mark.matrix
+        )
+        for kind, record in built_in()
+        if kind in CHECKS
+    ],
+)
+def test_every_component_here_keeps_its_laws(kind, record):
+    report = CHECKS[kind](record, strict=True)
+    assert report.ok
+    assert {verdict.state for verdict in report.verdicts} <= {"holds", "does not apply", "declared"}
+
+
+def test_a_breach_names_the_law_the_smallest_example_and_where_to_look():
+    with pytest.raises(ConformanceError) as failure:
+        check_criterion(of_classes(impurity=counted))
+    head, _, breach = str(failure.value).partition("\n\n")
+    assert head.startswith("criterion 'own' breaks 1 of ")
+    assert breach == (
+        "doubling-weights-changes-nothing: With every weight doubled, impurity, score and leaf "
+        "value stay as they are.\n"
+        "  smallest example: impurity([1, 1])\n"
+        "  got:              1.0, and 2.0 for impurity([2, 2])\n"
+        "  expected:         the same\n"
+        "  look at:          absolute weights: divide by the node's weight (a test of significance "
+        "declares this law)"
+    )
+
+
+@pytest.mark.matrix
+def test_a_declared_breach_passes():
+    exempt = {"doubling-weights-changes-nothing": "it counts rows"}
+    report = check_criterion(of_classes(exempt, impurity=counted))
+    assert [(v.law.name, v.why) for v in report.declared] == list(exempt.items())
+
+
+@pytest.fixture
+def without_trees(monkeypatch):
+    """Leave out the laws that train trees, which take most of the time."""
+    module = importlib.import_module("treekit.testing.check_criterion")
+    monkeypatch.setattr(module, "TREE_LAWS", ())
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("without_trees")
+def test_a_declared_law_that_holds_is_told_and_fails_under_strict():
+    own = of_classes({"purity-is-zero": "so I believe"}, impurity=gini)
+    report = check_criterion(own)
+    assert [verdict.law.name for verdict in report.idle] == ["purity-is-zero"]
+    with pytest.raises(ConformanceError, match="declared-law-holds"):
+        replace(report, strict=True).settled(fail=True)
+
+
+def test_a_declared_law_that_there_is_not_is_a_breach():
+    with pytest.raises(ConformanceError, match="declares-laws-there-are"):
+        check_criterion(of_classes({"purity-is-1": "a slip"}, impurity=counted))
+
+
+@pytest.mark.parametrize("exempt", [{"a-law": ""}, {"a-law": 1}, {1: "why"}, ["a-law"], None])
+def test_a_record_whose_exemptions_are_no_sentences_is_refused(exempt):
+    own = Criterion("own", "classification", lambda: None, exempt=exempt)
+    with pytest.raises(PluginError, match="exempt of criterion 'own'"):
+        check_record(own, KINDS["criterion"])
+
+
+def test_a_make_that_fails_is_a_breach_and_an_unknown_name_is_not():
+    def make():
+        raise KeyError("boom")
+
+    report = check_criterion(Criterion("own", "classification", make), fail=False)
+    assert [breach.law.name for breach in report.breaches] == ["makes-its-functions"]
+    with pytest.raises(SettingError, match="unknown criterion 'ginni'"):
+        check_criterion("ginni")
+
+
+def test_records_with_exemptions_can_still_be_told_apart_by_hash():
+    one = of_classes({"purity-is-zero": "so"}, impurity=gini)
+    assert len({one, one}) == 1
+    assert np.isfinite(hash(one))
+
+
+def invoked(*arguments):
+    return CliRunner().invoke(main, ["plugin", "check", *arguments])
+
+
+@pytest.mark.matrix
+def test_the_command_shows_what_is_declared_and_exits_with_0():
+    done = invoked("mdl", "--kind", "pruner")
+    assert done.exit_code == 0, done.output
+    assert "declared doubling-weights-changes-nothing: more rows of a kind" in done.output
+    assert "\x1b" not in done.output
+    assert "purity" not in done.output
+    assert done.output == f"{check_pruner('mdl')}\n\n"
+
+
+def test_the_command_exits_with_1_for_a_breach(monkeypatch):
+    broken = Component("criterion", of_classes(impurity=counted), "own", "treekit-own", "0.1")
+    monkeypatch.setattr(registry, "components", lambda: (broken,))
+    done = invoked("treekit-own", "--verbose")
+    assert done.exit_code == 1
+    assert "BROKEN doubling-weights-changes-nothing" in done.output
+    assert "ok purity-is-zero" in done.output
+    assert "smallest example: impurity([1, 1])" in done.output
+
+
+def test_the_command_says_which_names_there_are():
+    done = invoked("ginni")
+    assert done.exit_code == 2
+    assert "did you mean 'gini'?" in done.output
+
+
+def test_a_setting_that_the_component_does_not_have_is_refused():
+    done = invoked("entropy", "--set", "bass=2")
+    assert done.exit_code == 2
+    assert "did you mean 'base'?" in done.output
+
+
+def listing(stats):
+    total = statistics.fsum(stats)
+    return gini(stats) + 0.0 * total
+
+
+def calls_what_does_not_compile(stats):
+    return listing(stats)
+
+
+def gini_of_partial(scale, stats):
+    return scale * gini(stats)
+
+
+def fact(**functions):
+    return dict(check_criterion(of_classes(**functions)).facts)["impurity"]
+
+
+@pytest.mark.usefixtures("without_trees")
+def test_the_report_tells_the_cost_of_what_compiles_beside_the_built_in_one():
+    assert re.fullmatch(
+        r"compiled in \d+\.\d\d s; a million evaluations of 3 cells take \S+ s, \S+ times gini's",
+        fact(impurity=gini),
+    )
+
+
+@pytest.mark.usefixtures("without_trees")
+def test_the_report_tells_the_innermost_line_that_stopped_numba():
+    told = fact(impurity=calls_what_does_not_compile)
+    line = next(n for n, text in enumerate(own_source(), 1) if "= statistics.fsum" in text)
+    assert told.startswith(
+        f"runs as Python, slower: test_conformance.py:{line}: `total = statistics.fsum(stats)` "
+        "Unknown attribute 'fsum' of type Module(<module 'statistics'>)"
+    )
+    assert "times gini's" in told
+
+
+def own_source():
+    return Path(__file__).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.usefixtures("without_trees")
+def test_the_report_tells_that_a_partial_is_no_function():
+    told = fact(impurity=partial(gini_of_partial, 1.0))
+    assert "it is of type partial, not a function written with def" in told
+
+
+# ---------------------------------------------------------------- test broken
+
+FAULTS = [
+    *((check_criterion, law, record) for law, record in criteria.BROKEN.items()),
+    *((check_criterion, law, record) for law, record in criteria.FURTHER),
+    *((check_criterion, law, record) for law, record in tasks.BROKEN),
+    *((check_splitter, law, record) for law, record in splitters.BROKEN.items()),
+    *((check_splitter, law, record) for law, record in splitters.FURTHER),
+    *((check_pruner, law, record) for law, record in pruners.BROKEN),
+]
+
+
+QUICK = {
+    *("ranks", "a_dict", "unguarded", "none", "nan", "in_place", "restless", "arms", "numbered"),
+    *("most_frequent", "stumbles", "sorts_rows", "a_tuple", "draws_elsewhere", "cuts_levels"),
+    *("beyond", "spare_branch", "light", "boasts", "tries_all", "blind", "first_held_class"),
+    *("share_of_largest", "scales_in_place", "forgets_rows"),
+}
+"""Names of faults that are found in less than a quarter of a second."""
+
+
+def _case(check, law, record):
+    slow = record.name not in QUICK or law == "trains-on-small-tables"
+    marks = pytest.mark.matrix if slow else ()
+    return pytest.param(check, law, record, id=f"{record.name}-{law}", marks=marks)
+
+
+@pytest.mark.parametrize(("check", "law", "record"), [_case(*fault) for fault in FAULTS])
+def test_a_fault_is_reported_under_its_law(check, law, record):
+    report = check(record, fail=False)
+    assert [breach.law.name for breach in report.breaches] == [law]
+    breach = report.breaches[0]
+    assert all((breach.example, breach.got, breach.expected, breach.look))
+
+
+@pytest.mark.matrix
+def test_the_task_of_the_faults_is_sound_without_them():
+    assert check_criterion(tasks.SOUND, fail=False).breaches == ()

@@ -1,0 +1,995 @@
+"""Verification: probes that reach everything, runners, reports and certificates.
+
+Verification of models with sums, surrogates, divided rows, costs and several targets.
+
+Verification says what it ran artifacts with, what it did not try, and what time cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import platform
+import re
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import treekit
+from tests.examples import examples
+from tests.reference import evaluate
+from tests.reference.models import chain, mixed_schema, random_model
+from tests.runtimes import need
+from tests.strategies import ALL_KINDS, matrices, models
+from treekit.cli import main
+from treekit.data.schema import Column, Output, Schema
+from treekit.errors import VerificationError
+from treekit.export import export
+from treekit.model.builder import (
+    Surrogate,
+    build_tree,
+    is_missing,
+    leaf,
+    multiway,
+    oblique,
+    subset,
+    threshold,
+)
+from treekit.model.model import least_cost, make_model
+from treekit.model.scoring import leaf_indices, sums
+from treekit.model.tree import Split
+from treekit.verify import Report, make_probes, verify
+from treekit.verify.answers import Answers, differing, expected
+from treekit.verify.coverage import measure
+from treekit.verify.probes import Budget
+from treekit.verify.report import _percent, model_sha256
+from treekit.verify.routing import is_plain, matrix_of, nothing_touched, route_rows, routed
+from treekit.verify.rule_boundaries import rule_rows
+from treekit.verify.run_artifact import Questions, run_artifact, runner_of
+from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
+from treekit.verify.targeted_search import next_to_thresholds, reachable
+
+# ---------------------------------------------------------------- test verify
+
+MOST = 10**7
+
+
+def exported(model, folder, *targets):
+    return [export(model, target, folder / "model")[0] for target in targets]
+
+
+def small_model(**policies):
+    schema = Schema(
+        (Column("x"), Column("colour", "nominal", ("red", "blue"))), classes=("no", "yes")
+    )
+    below = subset("colour", ["red"], leaf([3, 1]), leaf([1, 1]), missing=0)
+    return make_model(
+        schema, [build_tree(threshold("x", 0.5, leaf([1, 3]), below), schema)], **policies
+    )
+
+
+def test_nothing_to_verify_is_no_proof():
+    with pytest.raises(VerificationError, match=r"no artifact to verify; give .*treekit\.export"):
+        verify(small_model(), [])
+
+
+# ------------------------------------------------------------------ probes
+
+
+@given(models())
+@settings(max_examples=examples(60))
+def test_every_side_and_leaf_is_reached_or_proved_unreachable(model):
+    probes = make_probes(model, 0, 0, MOST)
+    coverage = measure(model, probes)
+    assert all(part.share == 1.0 for part in coverage.parts)
+    reached = leaf_indices(model, probes.rows)
+    unreachable = set(coverage.unreachable)
+    for t, tree in enumerate(model.trees):
+        seen = set(reached[:, t].tolist())
+        for node in tree.leaves.tolist():
+            assert (node in seen) != ((t, node) in unreachable)
+
+
+@given(models())
+@settings(max_examples=examples(40))
+def test_a_wrong_turn_that_no_probe_shows_can_never_show(model):
+    """Force a split the wrong way for one sort of value; if an answer changes, a probe knew."""
+    probes = make_probes(model, 0, 0, MOST)
+    assert probes.wrong_turns[2] == 0
+    tree = model.trees[0]
+    rows = make_probes(model, 300, 1, MOST).rows
+    for node in np.flatnonzero(tree.kind == Split.THRESHOLD)[:4]:
+        flipped = tree.missing.copy()
+        flipped[node] = 1 - flipped[node]
+        other = dataclasses.replace(
+            model, trees=(dataclasses.replace(tree, missing=flipped), *model.trees[1:])
+        )
+        if differs(model, other, rows):
+            assert differs(model, other, probes.rows)
+
+
+def differs(a, b, rows):
+    return any(evaluate.sums(a, row) != evaluate.sums(b, row) for row in rows.tolist())
+
+
+def test_nodes_that_no_input_can_reach_are_listed():
+    schema = Schema((Column("x"), Column("c", "nominal", ("a", "b"))), classes=("no", "yes"))
+    above = threshold("x", 3.0, leaf([1, 0]), leaf([0, 1]), missing=0)
+    known = subset("c", ["a"], leaf([1, 0]), leaf([0, 1]), missing=1)
+    again = is_missing("c", leaf([5, 1]), known)
+    never = is_missing("c", leaf([1, 1]), leaf([1, 2]))
+    root = threshold("x", 5.0, is_missing("c", leaf([2, 1]), never), above, missing=0)
+    trees = [build_tree(root, schema), build_tree(again, schema)]
+    coverage = measure(
+        make_model(schema, trees), make_probes(make_model(schema, trees), 0, 0, MOST)
+    )
+    dead = {(t, n) for t, n in coverage.unreachable}
+    first = trees[0]
+    right = int(first.first_child[0]) + 1
+    inner = int(first.first_child[int(first.first_child[0])]) + 1
+    assert dead == {(0, int(first.first_child[right])), (0, int(first.first_child[inner]))}
+    assert coverage.part("leaves").reached == coverage.part("leaves").reachable
+
+
+def test_the_sharpest_values_stand_among_the_probes():
+    schema = Schema((Column("x"),), classes=("no", "yes"))
+    model = make_model(
+        schema, [build_tree(threshold("x", 0.5, leaf([1, 3]), leaf([3, 1])), schema)]
+    )
+    values = set(make_probes(model, 0, 0, MOST).rows[:, 0].tolist())
+    up, down = (float(np.nextafter(np.float32(0.5), np.float32(s))) for s in (1, 0))
+    edge = (0.5 + up) / 2  # rounds to 0.5, the even neighbour
+    wanted = {0.5, up, down, edge, math.nextafter(edge, 1), math.inf, -math.inf}
+    assert wanted | {math.nextafter(0.5, 0), math.nextafter(0.5, 1)} <= values
+    assert any(math.isnan(x) for x in values)
+
+
+def test_both_zeros_are_probed_at_a_threshold_of_zero():
+    schema = Schema((Column("x"),), classes=("no", "yes"), dtype="float64")
+    model = make_model(
+        schema, [build_tree(threshold("x", 0.0, leaf([1, 3]), leaf([3, 1])), schema)]
+    )
+    zeros = [x for x in make_probes(model, 0, 0, MOST).rows[:, 0].tolist() if x == 0]
+    assert {math.copysign(1, x) for x in zeros} == {1.0, -1.0}
+
+
+def test_unseen_categories_are_probed_where_the_policy_takes_them_as_missing():
+    codes = make_probes(small_model(), 0, 0, MOST).rows[:, 1]
+    assert 2.0 in codes
+    careful = make_probes(small_model(unknown="error"), 500, 0, MOST)
+    assert set(np.unique(careful.rows[:, 1][~np.isnan(careful.rows[:, 1])])) == {0.0, 1.0}
+    assert {-1.0, 2.0} <= set(careful.refused[:, 1].tolist())
+
+
+def test_the_same_seed_makes_the_same_probes():
+    model = random_model(1, mixed_schema())
+    first, second, other = (make_probes(model, 100, seed, MOST).rows for seed in (4, 4, 5))
+    assert np.array_equal(first, second, equal_nan=True)
+    assert not np.array_equal(first, other, equal_nan=True)
+
+
+def test_a_bound_on_the_rows_is_kept_and_reported_honestly():
+    model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
+    enough = measure(model, make_probes(model, 0, 0, MOST))
+    assert enough.complete
+    probes = make_probes(model, 0, 0, 500)
+    assert len(probes.rows) <= 500
+    some = measure(model, probes)
+    assert not some.complete
+    assert some.part("leaves").share == some.part("sides of splits").share == 1.0
+    assert some.part("one step above it").share < 1.0
+    few = measure(model, make_probes(model, 0, 0, 50))
+    assert few.part("leaves").share < 1.0
+
+
+@pytest.mark.matrix
+def test_ten_thousand_leaves_are_covered_completely():
+    rng = np.random.default_rng(0)
+    schema = Schema(tuple(Column(f"x{i}") for i in range(6)), classes=("a", "b", "c"))
+    model = make_model(schema, [balanced_tree(rng, schema, 10_500)])
+    coverage = measure(model, make_probes(model, 0, 0, MOST))
+    assert coverage.part("leaves").reachable > 1000
+    assert all(part.share == 1.0 for part in coverage.parts)
+    assert coverage.wrong_turns[2] == 0
+
+
+def balanced_tree(rng, schema, n_leaves):
+    """Thresholds that halve by turns what is left of the unit cube, roughly."""
+    boxes = [(np.zeros(6), np.ones(6))]
+    splits = []
+    for at in range(n_leaves - 1):
+        low, high = boxes[at]
+        f = int(np.argmax(high - low + rng.random(6) * 0.1))
+        t = float(np.float32((low[f] + high[f]) / 2 + rng.normal() * 1e-3))
+        left, right = high.copy(), low.copy()
+        left[f] = right[f] = t
+        splits.append((f, t))
+        boxes += [(low, left), (right, high)]
+    nodes = [leaf((rng.integers(0, 4, 3) + 1).tolist()) for _ in boxes]
+    for at in reversed(range(len(splits))):
+        nodes[at] = threshold(*splits[at], nodes[2 * at + 1], nodes[2 * at + 2])
+    return build_tree(nodes[0], schema)
+
+
+def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
+    schema = Schema((Column("x"), Column("c", "nominal", ("a", "b", "d"))), classes=("no", "yes"))
+    inner = subset("c", ["a", "d"], leaf([1, 0]), leaf([1, 1]), missing=1)
+    root = threshold("x", 1.0, leaf([0, 1]), threshold("x", 2.0, inner, leaf([2, 1])), missing=1)
+    model = make_model(schema, [build_tree(root, schema)])
+    rows, probed, total = rule_rows(model, MOST, np.empty((0, 2)), np.random.default_rng(0))
+    assert probed == total == 4
+    above = [float(np.nextafter(np.float32(t), np.float32(9))) for t in (1, 2)]
+    seen = {(x, c) for x, c in rows.tolist() if x == x and c == c}
+    # The rule "1 < x <= 2 and c in {a, d}": at its bounds, its levels, and beyond each.
+    assert {(2.0, 0.0), (above[0], 0.0), (2.0, 2.0), (1.0, 0.0), (above[1], 0.0)} <= seen
+    assert (2.0, 1.0) in seen
+    assert any(x == 2.0 and c != c for x, c in rows.tolist())
+
+
+def test_rules_left_without_rows_at_their_bounds_are_reported(tmp_path):
+    model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
+    (path,) = exported(model, tmp_path, "rules")
+    report = verify(model, [path], max_rows=1000)
+    assert report.equal
+    assert re.search(r"bounds of \d+ of 301 rules; raise max_rows", str(report))
+    assert verify(model, [path]).artifacts[0].note == ""
+
+
+def test_every_leaf_is_seen_with_divided_votes_where_they_can_be():
+    """All votes for one class would hide one vote too many in float32."""
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    rare = threshold("y", 1.0, leaf([1, 0]), threshold("y", 1.5, leaf([0, 1]), leaf([1, 0])))
+    trees = [threshold("x", 0.5, leaf([1, 0]), leaf([0, 1])), rare]
+    model = make_model(schema, [build_tree(tree, schema) for tree in trees])
+    for seed in range(10):
+        rows = make_probes(model, 0, seed, MOST).rows
+        divided = rows[sums(model, rows).max(axis=1) < model.unit_total]
+        reached = leaf_indices(model, divided)
+        for t, tree in enumerate(model.trees):
+            assert set(tree.leaves.tolist()) <= set(reached[:, t].tolist())
+
+
+# ------------------------------------------------------------------ artifacts
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        ("b", "a", "c"),
+        (),
+        *(pytest.param(c, marks=pytest.mark.matrix) for c in ((3, 1), (True, False), ("one",))),
+    ],
+)
+def test_all_artifacts_of_a_float32_model_are_equal(tmp_path, classes):
+    model = random_model(7, mixed_schema(classes), n_trees=3, n_splits=20)
+    report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
+    assert report.equal, str(report)
+    assert report.exit_code == 0
+    assert [artifact.kind for artifact in report.artifacts] == ["onnx", "c", "python", "rules"]
+    assert all(part.share == 1.0 for part in report.coverage.parts)
+
+
+@pytest.mark.parametrize("classes", [("b", "a"), pytest.param((), marks=pytest.mark.matrix)])
+def test_all_artifacts_of_a_float64_model_are_equal(tmp_path, classes):
+    model = random_model(8, mixed_schema(classes, dtype="float64"), n_trees=2)
+    report = verify(model, exported(model, tmp_path, "c", "python", "rules"))
+    assert report.equal, str(report)
+
+
+@pytest.mark.parametrize(
+    ("missing", "unknown"),
+    [
+        pytest.param("error", "missing", marks=pytest.mark.matrix),
+        ("direction", "error"),
+        pytest.param("error", "error", marks=pytest.mark.matrix),
+    ],
+)
+def test_rows_that_a_policy_refuses_are_refused_by_every_artifact(tmp_path, missing, unknown):
+    full = mixed_schema()
+    schema = Schema(full.columns[:4], classes=full.classes)
+    model = random_model(9, schema, missing=missing, unknown=unknown)
+    report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
+    assert report.equal, str(report)
+    assert 0 < report.probes["refused"] < report.probes["rows"]
+
+
+def test_a_model_that_refuses_every_row_is_proved_to(tmp_path):
+    model = random_model(9, mixed_schema(), missing="error")  # one column has no levels
+    report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
+    assert report.equal, str(report)
+    assert report.probes["refused"] == report.probes["rows"] > 0
+    assert len(report.coverage.unreachable) == model.n_nodes
+
+
+def test_an_artifact_that_answers_where_the_model_refuses_differs(tmp_path):
+    artifacts = exported(small_model(), tmp_path, "onnx", "c", "python", "rules")
+    report = verify(small_model(missing="error"), artifacts)
+    assert [artifact.equal for artifact in report.artifacts] == [False] * 4
+    assert report.artifacts[1].first.expected == "that it refuses the row"
+
+
+@pytest.mark.matrix
+def test_a_chain_of_depth_900_is_proved_in_c_and_rules(tmp_path):
+    model = chain(900, Schema((Column("x"),), classes=("no", "yes")))
+    report = verify(model, exported(model, tmp_path, "c", "rules"), random_rows=50)
+    assert report.equal, str(report)
+    assert report.coverage.part("at the threshold").reached == 900
+
+
+def test_a_single_leaf_has_nothing_to_split_and_is_equal(tmp_path):
+    schema = Schema((Column("x"),), classes=("no", "yes"))
+    model = make_model(schema, [build_tree(leaf([1, 3]), schema)])
+    report = verify(model, exported(model, tmp_path, "onnx", "c", "python", "rules"))
+    assert report.equal, str(report)
+    assert report.coverage.part("sides of splits").reachable == 0
+
+
+def test_the_first_differing_row_is_shown_by_column_names(tmp_path):
+    model = small_model()
+    (path,) = exported(model, tmp_path, "rules")
+    text = path.read_text()
+    path.write_text(text.replace("colour is red, or is missing", "colour is red"))
+    report = verify(model, [path])
+    (artifact,) = report.artifacts
+    assert not report.equal
+    assert report.exit_code == 1
+    assert 0 < artifact.differing < artifact.rows
+    assert artifact.first.row["colour"] in (None, "red~")
+    said = str(report)
+    assert "NOT equal" in said
+    assert "first differing row" in said
+    assert "the model says     'no', probabilities [0.75, 0.25]" in said
+
+
+def test_a_threshold_in_the_c_file_moved_by_one_double_is_seen(tmp_path):
+    model = small_model()
+    (path,) = exported(model, tmp_path, "c")
+    text = path.read_text()
+    edge = "0.5000000298023224"
+    assert edge in text
+    path.write_text(text.replace(edge, repr(math.nextafter(float(edge), 1))))
+    report = verify(model, [path])
+    assert report.artifacts[0].differing > 0
+
+
+def test_an_artifact_that_cannot_run_is_a_result_not_an_exception(tmp_path):
+    model = small_model()
+    onnx, c, python, rules = exported(model, tmp_path, "onnx", "c", "python", "rules")
+    onnx.write_bytes(onnx.read_bytes()[:100])
+    c.write_text(c.read_text() + "\n#error stop\n")
+    python.write_text(python.read_text() + "\nraise SystemExit(3)\n")
+    rules.write_text(rules.read_text()[:-20])
+    report = verify(model, [onnx, c, python, rules])
+    assert not report.equal
+    assert "onnxruntime cannot run" in report.artifacts[0].error
+    assert "#error stop" in report.artifacts[1].error
+    assert "exit code 3" in report.artifacts[2].error
+    assert "cannot be read" in report.artifacts[3].error
+    assert str(report).count("could not run") == 4
+
+
+def test_what_could_not_run_is_told_apart_from_what_differs(tmp_path):
+    model = small_model()
+    python, rules = exported(model, tmp_path, "python", "rules")
+    text = python.read_text()
+    python.write_text(text + "\nraise SystemExit(3)\n")
+    report = verify(model, [python, rules])
+    assert report.exit_code == 1
+    assert str(report).startswith("1 of 2 artifacts could not be run\n")
+    assert "coverage of" in str(report)
+    rules.write_text(rules.read_text().replace("is red, or is missing", "is red"))
+    said = str(verify(model, [python, rules]))
+    head = "1 of 2 artifacts is NOT equal to the model; 1 of 2 artifacts could not be run\n"
+    assert said.startswith(head)
+    alone = verify(model, [python])
+    assert alone.exit_code == 1
+    assert str(alone).startswith("the artifact could not be run\n")
+    assert "coverage" not in str(alone)
+    assert "NOT equal" not in str(alone)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        Schema((Column("x"),), classes=("no", "yes")),
+        Schema(
+            (Column("x"), Column("colour", "nominal", ("red", "blue"))), classes=("a", "b", "c")
+        ),
+        Schema((Column("x"), Column("colour", "nominal", ("red", "blue"))), task="regression"),
+    ],
+    ids=["columns", "classes", "task"],
+)
+def test_an_artifact_of_another_model_is_called_that(tmp_path, schema):
+    other = random_model(0, schema)
+    report = verify(small_model(), exported(other, tmp_path, "onnx", "c", "python", "rules"))
+    for artifact in report.artifacts:
+        assert "has other columns or classes than the model" in artifact.error
+
+
+def test_an_estimator_stands_for_its_model_and_nothing_else_does(tmp_path):
+    estimator = treekit.DecisionTreeClassifier()
+    with pytest.raises(TypeError, match="not DecisionTreeClassifier; fit"):
+        export(estimator, "rules", tmp_path / "m")
+    estimator.fit([[0.0], [1.0]], [0, 1])
+    (path,) = export(estimator, "rules", tmp_path / "m")
+    assert verify(estimator, [path]).equal
+    with pytest.raises(TypeError, match=r"not str; .* treekit\.load"):
+        verify("m.treekit", [path])
+    with pytest.raises(TypeError, match="not NoneType; give what treekit"):
+        export(None, "rules", tmp_path / "m")
+
+
+def test_a_c_file_that_crashes_does_not_take_the_verification_down(tmp_path):
+    model = small_model()
+    (path,) = exported(model, tmp_path, "c")
+    text = path.read_text()
+    path.write_text(
+        text.replace(
+            "int model_predict(const double *x, double *out)\n{",
+            ("#include <stdlib.h>\nint model_predict(const double *x, double *out)\n{ abort();"),
+        )
+    )
+    report = verify(model, [path])
+    assert "exit code -6" in report.artifacts[0].error
+
+
+def test_a_c_file_without_its_header_says_what_it_needs(tmp_path):
+    model = small_model()
+    (path,) = exported(model, tmp_path, "c")
+    path.with_suffix(".h").unlink()
+    assert "header 'model.h' beside it" in verify(model, [path]).artifacts[0].error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"red"', '"rot"', "categories"),
+        ('"colour"', '"color"', "names"),
+        ('"yes"', '"ja"', "names"),
+    ],
+)
+def test_names_and_categories_of_a_c_file_are_compared_too(tmp_path, old, new, said):
+    model = small_model()
+    (path,) = exported(model, tmp_path, "c")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    assert said in verify(model, [path]).artifacts[0].error
+
+
+def test_a_label_of_another_type_is_not_equal(tmp_path):
+    schema = Schema((Column("x"),), classes=(0, 1))
+    model = make_model(schema, [build_tree(leaf([1, 3]), schema)])
+    (path,) = exported(model, tmp_path, "python")
+    path.write_text(path.read_text().replace("    1,\n", "    True,\n"))
+    (artifact,) = verify(model, [path]).artifacts
+    assert artifact.differing == artifact.rows
+    assert artifact.first.given.startswith("a label that is none of the classes")
+
+
+def test_unknown_kinds_and_absent_files_are_named(tmp_path):
+    model = small_model()
+    with pytest.raises(VerificationError, match=r"cannot run 'model\.exe'.*\.onnx, \.c, \.py"):
+        verify(model, [tmp_path / "model.exe"])
+    with pytest.raises(VerificationError, match="there is no file"):
+        verify(model, [tmp_path / "model.c"])
+    with pytest.raises(VerificationError, match="max_rows of at least 1"):
+        verify(model, exported(model, tmp_path, "rules"), max_rows=0)
+
+
+def test_the_certificate_holds_digests_counts_and_versions(tmp_path):
+    model = small_model()
+    artifacts = exported(model, tmp_path, "c", "rules")
+    report = verify(model, artifacts, random_rows=30, certificate=tmp_path / "proof.json")
+    proof = json.loads((tmp_path / "proof.json").read_text())
+    assert proof["equal"] is True
+    assert proof["model_sha256"] == model_sha256(model) == report.model_sha256
+    c, rules = proof["artifacts"]
+    for name in ("model.c", "model.h"):
+        digest = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        assert c["sha256"][name] == digest
+    assert (c["rows"], c["differing"]) == (report.probes["rows"], 0)
+    assert rules["kind"] == "rules"
+    assert {"treekit", "numpy", "python", "gcc"} <= set(proof["versions"])
+    assert proof["versions"]["python"] == platform.python_version()
+    assert proof["coverage"]["complete"] is True
+    assert {p["name"] for p in proof["coverage"]["parts"]} >= {"leaves", "sides of splits"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        *("model.c", "model.h", "model.rules.txt", "proof.json")
+    ]
+
+
+def test_a_certificate_of_a_difference_is_valid_json_even_with_infinities(tmp_path):
+    schema = Schema((Column("x"),), classes=("no", "yes"))
+    largest = float(np.finfo(np.float32).max)
+    split = threshold("x", largest, leaf([1, 3]), leaf([3, 1]), missing=0)
+    model = make_model(schema, [build_tree(split, schema)])
+    (path,) = exported(make_model(schema, [build_tree(leaf([1, 3]), schema)]), tmp_path, "rules")
+    report = verify(model, [path], random_rows=0, certificate=tmp_path / "proof.json")
+    assert report.artifacts[0].first.row == {"x": math.inf}
+    proof = json.loads((tmp_path / "proof.json").read_text(), parse_constant=pytest.fail)
+    assert proof["equal"] is False
+    assert proof["artifacts"][0]["first"]["row"] == {"x": "inf"}
+
+
+def test_a_certificate_that_cannot_be_written_is_named(tmp_path):
+    artifacts = exported(small_model(), tmp_path, "rules")
+    with pytest.raises(VerificationError, match="cannot write"):
+        verify(small_model(), artifacts, certificate=tmp_path / "absent" / "proof.json")
+
+
+def test_the_digest_of_a_model_follows_every_answer_it_gives():
+    model = small_model()
+    tree = model.trees[0]
+    flipped = dataclasses.replace(tree, missing=np.where(tree.kind == 1, 0, tree.missing))
+    units = model.units.copy()
+    units[0, 0] += 1
+    others = [
+        dataclasses.replace(model, trees=(flipped,)),
+        dataclasses.replace(model, units=units),
+        small_model(missing="error"),
+        small_model(unknown="error"),
+    ]
+    assert len({model_sha256(m) for m in [model, *others]}) == 5
+    assert model_sha256(small_model()) == model_sha256(model)
+
+
+def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
+    model = chain(300, Schema((Column("x"),), classes=("a", "b")))
+    report = verify(model, exported(model, tmp_path, "rules"), max_rows=890)
+    assert isinstance(report, Report)
+    share = report.coverage.part("one step above it").share
+    assert share < 1.0
+    assert "some splits got no rows: raise max_rows" in str(report)
+    assert [_percent(x) for x in (0.9996, 0.9994, 1.0, 0.5)] == ["<100%", "99.9%", "100%", "50%"]
+
+
+def test_each_branch_of_a_multiway_split_is_told_from_the_others(tmp_path):
+    schema = Schema((Column("c", "nominal", tuple("abcdefghijkl")),), classes=("no", "yes"))
+    node = multiway("c", {level: leaf([i + 1, 1]) for i, level in enumerate("abcdefghijk")}, 4)
+    model = make_model(schema, [build_tree(node, schema)])
+    report = verify(model, exported(model, tmp_path, "c", "python", "rules", "onnx"))
+    assert report.equal, str(report)
+    assert report.coverage.part("levels at a split").reached == 12
+
+
+# ------------------------------------------------------------------ several targets
+
+
+def several_targets(task):
+    columns = (Column("x"), Column("colour", "nominal", ("red", "blue")), Column("y"))
+    if task == "regression":
+        schema = Schema(columns, task=task, more=(Output("second"),))
+        said = [leaf([1e9, -0.1], 3), leaf([0.3, 7.0], 1), leaf([-2.0, 0.0], 2)]
+    else:
+        schema = Schema(columns, classes=("no", "yes"), more=(Output("second", (1, 2, 3)),))
+        said = [leaf([3, 1, 0, 2, 2]), leaf([0, 5, 1, 1, 7]), leaf([2, 2, 9, 0, 1])]
+    root = subset("colour", ["red"], threshold("x", 0.5, *said[:2]), said[2])
+    return make_model(schema, [build_tree(root, schema)] * 3, unknown="error")
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("target", ["c", "python"])
+def test_an_artifact_of_several_targets_is_asked_for_each(tmp_path, target, task):
+    model = several_targets(task)
+    rows = np.array([[0.5, 0, 1], [0.6, 0, 1], [np.nan, np.nan, 1], [0, 1, 0], [0, 7, 0]])
+    (path,) = exported(model, tmp_path, target)
+    wanted = expected(model, rows, n_refused=1)
+    assert wanted.label.shape == (5, 2)
+    for how, answers in runner_of(path).run(path, model.schema, rows):
+        assert len(differing(answers, wanted)) == 0, how
+    text = path.read_text()
+    path.write_text(text.replace("second", "other"))
+    if target == "c":
+        with pytest.raises(VerificationError, match="names its columns or classes otherwise"):
+            list(runner_of(path).run(path, model.schema, rows))
+
+
+# ---------------------------------------------------------------- test verify wide
+
+NAN, INF = float("nan"), float("inf")
+VERIFY_WIDE_MOST = 10**6
+SCHEMA = Schema(
+    (Column("x"), Column("y"), Column("colour", "nominal", ("red", "green", "blue"))),
+    classes=("no", "yes"),
+)
+
+
+def sums_model(**policies):
+    inner = oblique({"x": 0.5, "y": -1.25}, 0.875, leaf([3, 1]), leaf([0, 4]), missing=1)
+    outer = oblique({"x": 0.3, "y": 0.7}, -0.1, leaf([1, 1]), inner, missing=0)
+    return make_model(SCHEMA, [build_tree(outer, SCHEMA)], **policies)
+
+
+def surrogates_model():
+    instead = (
+        Surrogate("y", 0.25, below=1),
+        Surrogate("colour", levels={"red": 0, "blue": 1}),
+    )
+    deeper = subset(
+        "colour", ["red"], leaf([2, 1]), leaf([1, 2]), 1, surrogates=[Surrogate("y", 1)]
+    )
+    split = threshold("x", 2.5, leaf([3, 1]), deeper, missing=1, surrogates=instead)
+    return make_model(SCHEMA, [build_tree(split, SCHEMA)], missing="surrogate")
+
+
+def divided_model():
+    colours = multiway("colour", {"red": leaf([1, 4]), "blue": leaf([2, 2])})
+    known = is_missing("y", leaf([5, 1]), colours)
+    root = threshold("x", 2.5, leaf([3, 1]), known)
+    return make_model(SCHEMA, [build_tree(root, SCHEMA)] * 2, missing="fractional")
+
+
+TARGETS = ("onnx", "c", "python", "rules")
+MODELS = {"sums": sums_model, "surrogates": surrogates_model, "divided": divided_model}
+
+
+def touched_by(of, rows):
+    touched = nothing_touched(of)
+    route_rows(of, matrix_of(of.model, rows), 0, touched)
+    return touched
+
+
+# ------------------------------------------------------------------ routes
+
+
+@given(st.data())
+@settings(max_examples=examples(30))
+def test_routes_give_every_row_the_integers_that_the_model_means(data):
+    from treekit.kernels.reachability import answers_below
+
+    model = data.draw(models(kinds=ALL_KINDS))
+    rows = data.draw(matrices(model, max_rows=6))
+    of = routed(model)
+    stack, part = (
+        np.empty((len(of.routes.nodes) + 1, 2), np.int64),
+        np.empty(model.schema.n_values, np.int64),
+    )
+    for row, cells in zip(rows.tolist(), matrix_of(model, rows), strict=True):
+        total = np.zeros(model.schema.n_values, dtype=np.int64)
+        for root in of.roots[:-1]:
+            answers_below(of.routes, root, cells, stack, part)
+            total += part
+        assert total.tolist() == evaluate.sums(model, row)
+
+
+@given(st.data())
+@settings(max_examples=examples(50))
+def test_no_row_touches_what_is_called_impossible(data):
+    model = data.draw(models(kinds=ALL_KINDS))
+    of, rows = routed(model), data.draw(matrices(model))
+    can, touched = reachable(of), touched_by(of, rows)
+    assert not (touched.node >= 0)[~can.node].any()
+    assert not (touched.unknown >= 0)[~can.unknown].any()
+    assert not (touched.side >= 0)[~can.side].any()
+    assert not (touched.level >= 0)[~can.level].any()
+    assert not next_to_thresholds(of, matrix_of(model, rows), touched)[~can.near].any()
+
+
+def test_impossible_parts_below_sums_and_surrogates_are_proved_to_be():
+    again = oblique({"x": 1.0, "y": 1.0}, 2.0, leaf([1, 2]), leaf([2, 1]))
+    root = oblique({"x": 1.0, "y": 1.0}, 1.0, again, leaf([1, 1]), missing=1)
+    model = make_model(SCHEMA, [build_tree(root, SCHEMA)])
+    coverage = measure(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST))
+    # A sum of at most 1 is at most 2, and known below a branch that unknown ones do not take.
+    second = int(model.trees[0].first_child[1]) + 1
+    assert coverage.unreachable == ((0, second),)
+    assert coverage.part("leaves").reached == coverage.part("leaves").reachable == 2
+
+
+# ------------------------------------------------------------------ probes
+
+
+@given(st.data())
+@settings(max_examples=examples(15))
+def test_probes_touch_what_any_row_touches(data):
+    model = data.draw(models(kinds=ALL_KINDS).filter(lambda m: not is_plain(m)))
+    of, rows = routed(model), data.draw(matrices(model, max_rows=30))
+    probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST)
+    coverage = measure(model, probes)
+    assert probes.complete
+    some, mine = touched_by(of, rows), touched_by(of, probes.rows)
+    missed = np.count_nonzero((some.node >= 0) & (mine.node < 0))
+    assert missed == 0 or coverage.part("leaves").share < 1.0
+    assert len(probes.refused) == 0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_small_models_are_covered_completely(name):
+    model = MODELS[name]()
+    probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST)
+    coverage = measure(model, probes)
+    assert all(part.share == 1.0 for part in coverage.parts)
+    assert probes.wrong_turns[0] > 0
+    assert probes.wrong_turns[2] == 0
+
+
+def test_rows_show_the_last_bit_of_every_weight_of_a_sum():
+    """Each weight one float32 up and down: some probe takes the other side."""
+    weights, at = {"x": 0.3, "y": 0.7}, -0.1
+    split = oblique(weights, at, leaf([3, 1]), leaf([1, 3]), missing=0)
+    model = make_model(SCHEMA, [build_tree(split, SCHEMA)])
+    rows = matrix_of(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)[:, :2]
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    w = model.trees[0].term_weight
+    right = w[0] * rows[:, 0] + w[1] * rows[:, 1] <= at
+    for term in (0, 1):
+        for towards in (-INF, INF):
+            other = w.copy()
+            other[term] = np.nextafter(np.float32(w[term]), np.float32(towards))
+            assert ((other[0] * rows[:, 0] + other[1] * rows[:, 1] <= at) != right).any()
+
+
+def test_rows_show_the_last_bit_of_a_sums_threshold():
+    split = oblique({"x": 0.3, "y": 0.7, "z": 0.9}, 0.5, leaf([3, 1]), leaf([1, 3]))
+    schema = Schema((Column("x"), Column("y"), Column("z")), classes=("no", "yes"))
+    model = make_model(schema, [build_tree(split, schema)])
+    rows = matrix_of(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)
+    w = model.trees[0].term_weight
+    with np.errstate(invalid="ignore"):
+        sums = 0.0 + w[0] * rows[:, 0] + w[1] * rows[:, 1] + w[2] * rows[:, 2]
+    assert {0.5, math.nextafter(0.5, INF)} <= set(sums.tolist())
+
+
+def test_a_bound_on_the_rows_is_reported_honestly():
+    model = divided_model()
+    assert not make_probes(model, 0, 0, 5).complete
+
+
+def test_numbers_of_double_are_moved_to_thresholds_exactly():
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"), dtype="float64")
+    inner = threshold("y", -1e300, leaf([3, 1]), leaf([1, 3]))
+    tree = build_tree(threshold("x", 0.1, leaf([1, 1]), inner), schema)
+    model = make_model(schema, [tree], missing="fractional")
+    rows = make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows
+    assert {0.1, math.nextafter(0.1, 1)} <= set(rows[:, 0].tolist())
+    assert {-1e300, math.nextafter(-1e300, 1)} <= set(rows[:, 1].tolist())
+
+
+# ------------------------------------------------------------------ rules and artifacts
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_rule_is_met_at_each_of_its_bounds(name):
+    model = MODELS[name]()
+    probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows
+    rows, probed, total = rule_rows(model, VERIFY_WIDE_MOST, probes, np.random.default_rng(0))
+    assert probed == total == model.n_leaves
+    assert len(rows) >= 2 * model.n_leaves
+    few, some, _ = rule_rows(model, 8, probes, np.random.default_rng(0))
+    assert len(few) <= 8
+    assert some < total
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_artifacts_of_every_kind_of_model_are_equal(tmp_path, name):
+    model = MODELS[name]()
+    paths = [export(model, target, tmp_path / "model")[0] for target in TARGETS]
+    report = verify(model, paths, random_rows=100)
+    assert report.equal, str(report)
+    assert "coverage is incomplete" not in str(report)
+
+
+def test_a_report_says_of_how_many_numbers_in_sums_the_last_bit_would_show(tmp_path):
+    model = sums_model()
+    (path,) = export(model, "rules", tmp_path / "model")[:1]
+    report = verify(model, [path], random_rows=0, certificate=tmp_path / "certificate.json")
+    shown, tried = report.coverage.last_bits
+    assert tried == 2 * 2 * (2 + 1)  # two sums of two weights and a threshold, up and down
+    assert 8 <= shown <= tried
+    assert f"one bit up or down: {shown} of {tried} would show" in str(report)
+    told = json.loads((tmp_path / "certificate.json").read_text())
+    assert told["coverage"]["last_bits_of_sums"] == {"shown": shown, "tried": tried}
+
+
+def test_rows_in_which_one_cost_decides_are_bred():
+    costs = np.array([[0, 3, 2], [7, 0, 1], [1, 2, 0]])
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes", "perhaps"))
+    rng = np.random.default_rng(1)
+    trees = []
+    for _ in range(4):
+        node = leaf(np.eye(3)[rng.integers(3)].tolist())
+        for at in range(6):
+            other = leaf(np.eye(3)[rng.integers(3)].tolist())
+            node = threshold(int(rng.integers(2)), float(at - 3), other, node)
+        trees.append(build_tree(node, schema))
+    model = make_model(schema, trees, costs=costs)
+    total = np.array(
+        [evaluate.sums(model, r) for r in make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows.tolist()]
+    )
+    grid = [(x, y) for x in np.arange(-4.0, 5.0) for y in np.arange(-4.0, 5.0)]
+    every = np.array([evaluate.sums(model, row) for row in grid])
+    for entry in np.ndindex(3, 3):
+        for step in (-1, 1):
+            other = costs.copy()
+            other[entry] += step
+            if (least_cost(every, other) != least_cost(every, costs)).any():
+                assert (least_cost(total, other) != least_cost(total, costs)).any(), (entry, step)
+
+
+# ---------------------------------------------------------------- test verify runtimes
+
+
+def verify_runtimes_small_model():
+    schema = Schema((Column("x"),), classes=("no", "yes"))
+    return make_model(schema, [build_tree(threshold("x", 0.5, leaf([1, 3]), leaf([3, 1])), schema)])
+
+
+def verify_runtimes_exported(model, folder, target):
+    return export(model, target, folder / "model")[0]
+
+
+def test_an_artifact_runs_on_one_runtime_of_its_kind_and_the_others_are_named(tmp_path):
+    report = verify(
+        verify_runtimes_small_model(),
+        [verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "c")],
+    )
+    assert [artifact.runtime for artifact in report.artifacts] == ["gcc"]
+    assert "clang" in {one.runtime for one in report.untried}
+    assert "not tried: clang (" in str(report)
+
+
+@pytest.mark.matrix
+def test_all_runtimes_of_a_machine_are_tried_if_asked(tmp_path):
+    need("gcc", "clang")
+    paths = [
+        verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, target)
+        for target in ("c", "python")
+    ]
+    proof = tmp_path / "proof.json"
+    report = verify(verify_runtimes_small_model(), paths, runtimes="all", certificate=proof)
+    assert report.equal, str(report)
+    assert {"gcc", "clang", "python"} <= {artifact.runtime for artifact in report.artifacts}
+    assert str(report).startswith("all 2 artifacts are equal to the model")
+    told = json.loads(proof.read_text())
+    assert {"gcc", "clang"} <= set(told["versions"])
+    assert {"gcc", "clang"} <= {artifact["runtime"] for artifact in told["artifacts"]}
+
+
+@pytest.mark.matrix
+def test_runtimes_are_chosen_by_name_for_their_kind_alone(tmp_path):
+    need("gcc", "clang")
+    paths = [
+        verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, target)
+        for target in ("c", "python")
+    ]
+    report = verify(verify_runtimes_small_model(), paths, runtimes=["clang"])
+    assert [artifact.runtime for artifact in report.artifacts] == ["clang", "python"]
+    report = verify(verify_runtimes_small_model(), paths[:1], without=["gcc"])
+    assert [artifact.runtime for artifact in report.artifacts] == ["clang"]
+    assert "gcc (left out, as asked)" in str(report)
+
+
+def test_a_machine_without_a_compiler_says_so_and_proves_nothing(tmp_path, monkeypatch):
+    path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "c")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    report = verify(verify_runtimes_small_model(), [path])
+    assert report.exit_code == 1
+    assert "gcc is not installed, clang is not installed" in report.artifacts[0].error
+    (asked,) = verify(verify_runtimes_small_model(), [path], runtimes=["clang"]).artifacts
+    assert asked.error == "'model.c' cannot be run here: clang is not installed"
+
+
+def test_an_unknown_runtime_is_named_with_the_nearest(tmp_path):
+    path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "python")
+    with pytest.raises(VerificationError, match=r"unknown runtime 'gccc'; did you mean 'gcc'"):
+        verify(verify_runtimes_small_model(), [path], runtimes=["gccc"])
+
+
+def test_the_command_line_chooses_runtimes_and_bounds_the_time(tmp_path):
+    verify_runtimes_small_model().save(tmp_path / "m.treekit")
+    path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "python")
+    command = ["verify", str(tmp_path / "m.treekit"), str(path), "--budget", "100"]
+    done = CliRunner().invoke(main, [*command, "--with", "python"])
+    assert (done.exit_code, "equal to the model" in done.output) == (0, True)
+    done = CliRunner().invoke(main, [*command, "--without", "python"])
+    assert (done.exit_code, "left out, as asked" in done.output) == (1, True)
+
+
+# ------------------------------------------------------------------ time
+
+
+def questions(n):
+    model = verify_runtimes_small_model()
+    rows = np.random.default_rng(0).normal(size=(n, 1))
+    return model.schema, Questions(rows, expected(model, rows, 0))
+
+
+def asked_of(answer, n, deadline, tmp_path):
+    """What a runtime answers that is a function of the job and the rows."""
+    schema, asked = questions(n)
+    path = tmp_path / "m.txt"
+    path.write_text("")
+    runtime = Runtime("fake", answer, lambda: "1")
+    return run_artifact(path, Runner("fake", ".txt", (runtime,)), runtime, schema, asked, deadline)
+
+
+def right(job, rows):
+    yield "right", expected(verify_runtimes_small_model(), rows, 0)
+
+
+def test_without_time_the_first_rows_are_asked_and_the_rest_is_said_to_be_left_out(tmp_path):
+    result = asked_of(right, 20_000, time.monotonic(), tmp_path)
+    assert result.equal
+    assert result.rows == 2000
+    assert "2,000 of 20,000 rows were asked on fake within the budget of time" in result.note
+    assert asked_of(right, 20_000, math.inf, tmp_path).rows == 20_000
+
+
+def test_a_fault_is_told_by_its_first_row_in_whatever_order_rows_were_asked(tmp_path):
+    _, asked = questions(20_000)
+    above = np.sort(asked.rows[asked.rows > 0.5])[-50:]
+
+    def wrong(job, rows):
+        said = expected(verify_runtimes_small_model(), rows, 0)
+        label = np.where(np.isin(rows, above), 1 - said.label, said.label)
+        yield "wrong", Answers(label, said.number)
+
+    result = asked_of(wrong, 20_000, math.inf, tmp_path)
+    assert result.differing == 50
+    first = asked.rows[np.isin(asked.rows, above)][0]
+    assert result.first.row == {"x": first}
+
+
+def test_a_runtime_compiles_once_for_all_blocks_of_rows(tmp_path):
+    seen = []
+
+    def counting(job, rows):
+        seen.append((job.folder / "made").exists())
+        (job.folder / "made").touch()
+        yield from right(job, rows)
+
+    assert asked_of(counting, 5000, math.inf, tmp_path).rows == 5000
+    assert seen == [False, True]
+
+
+def test_a_program_that_hangs_is_stopped(tmp_path):
+    job = Job(
+        tmp_path / "m", verify_runtimes_small_model().schema, tmp_path, time.monotonic() + 0.2
+    )
+    with pytest.raises(OutOfTimeError, match="'m' did not end within the time"):
+        job.call(["sleep", "20"])
+    path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "python")
+    path.write_text(path.read_text() + "\nwhile True: pass\n")
+    began = time.monotonic()
+    report = verify(verify_runtimes_small_model(), [path], budget=0.5)
+    assert "did not end within the time" in report.artifacts[0].error
+    assert time.monotonic() - began < 10
+
+
+def oblique_model():
+    schema = Schema((Column("x"), Column("y")), classes=("no", "yes"))
+    tree = oblique({"x": 1.0, "y": -1.0}, 0.25, leaf([1, 3]), leaf([3, 1]))
+    return make_model(schema, [build_tree(tree, schema)])
+
+
+@pytest.mark.parametrize(
+    "model", [random_model(0, mixed_schema(), n_trees=4), oblique_model()], ids=["plain", "sums"]
+)
+def test_construction_of_rows_that_time_cuts_is_said(model):
+    probes = make_probes(model, 10, 0, 10**6, until=time.monotonic())
+    assert "within the budget of time: raise it" in probes.cut
+
+
+def test_a_budget_is_a_positive_number_and_shares_itself():
+    for wrong in (0, -1, math.nan):
+        with pytest.raises(VerificationError, match="a positive number of seconds"):
+            Budget(wrong)
+    assert Budget(math.inf).until(0.5) == math.inf
+    half = Budget(100).until(0.5) - time.monotonic()
+    assert 40 < half <= 50
+
+
+def test_a_cut_verification_is_not_called_complete(tmp_path):
+    model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
+    report = verify(model, [verify_runtimes_exported(model, tmp_path, "rules")], budget=1e-6)
+    assert report.equal
+    assert "on the rows tried; coverage is incomplete" in str(report)
+    assert "raise it" in str(report)
+    assert report.lowering.startswith("not tried within the budget of time")
