@@ -2,19 +2,6 @@
 
 Every plugin is met alone: whatever goes wrong in one is told by its name and
 costs the others nothing.
-
-Plugins of older contracts: the one module that knows what they may look like.
-
-What a version promises, and for how long, is written in `treekit.contracts`.  Here a
-plugin's version is read, and what it makes is brought to the present one.
-
-Calling a stranger's function, so that what it does wrong stays its own.
-
-Isolated is what would change the answers of others, or end the process: exceptions,
-``sys.exit``, NumPy's error state, and the working directory, from which relative
-paths are read.  A plugin may print, seed NumPy's global generator, and set filters
-of warnings as any imported library may; treekit relies on none of them.  A plugin
-that never returns, or crashes the interpreter, cannot be stopped from within.
 """
 
 from __future__ import annotations
@@ -249,6 +236,10 @@ def _misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
 
 
 # ---------------------------------------------------------------- compatibility
+# Plugins of older contracts: the one module that knows what they may look like.
+#
+# What a version promises, and for how long, is written in `treekit.contracts`.  Here a
+# plugin's version is read, and what it makes is brought to the present one.
 
 ATTRIBUTE = "treekit_contract"
 """Of a plugin's module: the version of the contract that it was written for."""
@@ -357,6 +348,13 @@ def _ignoring_levels(choose: Any) -> Callable[..., int]:
 
 
 # ---------------------------------------------------------------- isolation
+# Calling a stranger's function, so that what it does wrong stays its own.
+#
+# Isolated is what would change the answers of others, or end the process: exceptions,
+# ``sys.exit``, NumPy's error state, and the working directory, from which relative
+# paths are read.  A plugin may print, seed NumPy's global generator, and set filters
+# of warnings as any imported library may; treekit relies on none of them.  A plugin
+# that never returns, or crashes the interpreter, cannot be stopped from within.
 
 R = TypeVar("R")
 

@@ -5,8 +5,6 @@ One broken plugin never takes the tool down: a `TreekitWarning` names plugin,
 distribution, version and cause, and the others work.  Strict discovery, by
 `configure`, ``--strict-plugins`` or ``TREEKIT_STRICT_PLUGINS=1``, raises
 `PluginError` instead.
-
-Components by kind and name, discovered when they are first asked for.
 """
 
 from __future__ import annotations
@@ -296,6 +294,7 @@ def settings_of(record: Criterion | Splitter | Pruner, given: Mapping[str, Any])
 
 
 # ---------------------------------------------------------------- catalogue
+# Components by kind and name, discovered when they are first asked for.
 
 
 class Catalogue(Mapping[str, Component]):

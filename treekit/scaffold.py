@@ -3,14 +3,6 @@
 >>> from treekit.scaffold import new_plugin
 >>> new_plugin("tsallis", "criterion")
 NewPlugin(folder=PosixPath('treekit-tsallis'), ...)
-
-The files of a new plugin, filled in from ``templates/plugin/``.
-
-The names of a new plugin: one word from its author, and all that is called after it.
-
-``tsallis`` becomes the component ``tsallis`` of the distribution
-``treekit-tsallis``, whose module is ``treekit_tsallis``: by the prefix one
-finds plugins on PyPI, and no module hides another's.
 """
 
 from __future__ import annotations
@@ -116,6 +108,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 # ---------------------------------------------------------------- contents
+# The files of a new plugin, filled in from ``templates/plugin/``.
 
 
 def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
@@ -159,6 +152,11 @@ def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
 
 
 # ---------------------------------------------------------------- names
+# The names of a new plugin: one word from its author, and all that is called after it.
+#
+# ``tsallis`` becomes the component ``tsallis`` of the distribution
+# ``treekit-tsallis``, whose module is ``treekit_tsallis``: by the prefix one
+# finds plugins on PyPI, and no module hides another's.
 
 _LONGEST = 40
 _PREFIX = "treekit-"

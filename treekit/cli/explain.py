@@ -1,7 +1,4 @@
-"""``treekit explain``: why a model answers one row as it does.
-
-``treekit plot``: a tree of a model file as a picture.
-"""
+"""``treekit explain``: why a model answers one row as it does."""
 
 from __future__ import annotations
 
@@ -205,6 +202,7 @@ def _json_cells(text: str) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- picture
+# ``treekit plot``: a tree of a model file as a picture.
 
 
 def _depth(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:

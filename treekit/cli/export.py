@@ -1,7 +1,4 @@
-"""``treekit export`` and ``treekit verify``: artifacts, and the proof that they are equal.
-
-``treekit import``: another library's model file as one of treekit's.
-"""
+"""``treekit export`` and ``treekit verify``: artifacts, and the proof that they are equal."""
 
 from __future__ import annotations
 
@@ -240,6 +237,7 @@ def _passed_over(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
 
 
 # ---------------------------------------------------------------- importing
+# ``treekit import``: another library's model file as one of treekit's.
 
 
 @click.command("import", short_help="Read another library's model file.")

@@ -1,7 +1,4 @@
-"""``treekit plugin``: what authors of plugins need.
-
-``treekit plugins``: every component, where it comes from, and what was left out.
-"""
+"""``treekit plugin``: what authors of plugins need."""
 
 from __future__ import annotations
 
@@ -158,6 +155,7 @@ def _painted(text: str, role: str) -> str:
 
 
 # ---------------------------------------------------------------- listing
+# ``treekit plugins``: every component, where it comes from, and what was left out.
 
 
 @click.command("plugins", short_help="List criteria, splitters, pruners, exporters, importers.")

@@ -1,7 +1,4 @@
-"""``treekit inspect`` and ``predict``: a model file and what it says.
-
-A model asked about the rows of a file.
-"""
+"""``treekit inspect`` and ``predict``: a model file and what it says."""
 
 from __future__ import annotations
 
@@ -173,6 +170,7 @@ def _csv_lines(rows: list[Any]) -> str:
 
 
 # ---------------------------------------------------------------- scoring
+# A model asked about the rows of a file.
 
 
 def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:

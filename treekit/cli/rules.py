@@ -1,9 +1,4 @@
-"""``treekit rules``: a model as rules, their forms, and how they fare on other rows.
-
-``treekit simplify``: a short list of rules in the place of a model.
-
-``treekit revise``: rules that were edited by hand become a model again.
-"""
+"""``treekit rules``: a model as rules, their forms, and how they fare on other rows."""
 
 from __future__ import annotations
 
@@ -195,6 +190,7 @@ def _matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
 
 
 # ---------------------------------------------------------------- simplify
+# ``treekit simplify``: a short list of rules in the place of a model.
 
 
 @click.command("simplify", short_help="Make a short list of rules from a model.")
@@ -278,6 +274,7 @@ def _learned(
 
 
 # ---------------------------------------------------------------- revise
+# ``treekit revise``: rules that were edited by hand become a model again.
 
 
 @click.command("revise", short_help="Read rules that were edited by hand back as a model.")

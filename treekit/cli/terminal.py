@@ -1,11 +1,4 @@
-"""What every command shares: safe text, colours, warnings on one line, exit codes.
-
-Writing results: to a file, whole or not at all, or to the standard output.
-
-Progress of reading and training, on stderr.
-
-A verification's report on the terminal.
-"""
+"""What every command shares: safe text, colours, warnings on one line, exit codes."""
 
 from __future__ import annotations
 
@@ -193,6 +186,7 @@ def _warnings_on_one_line() -> Iterator[None]:
 
 
 # ---------------------------------------------------------------- files
+# Writing results: to a file, whole or not at all, or to the standard output.
 
 
 def check_place(path: Path, *inputs: str | Path) -> None:
@@ -284,6 +278,7 @@ def _to_stdout(pieces: Iterable[str]) -> None:
 
 
 # ---------------------------------------------------------------- waiting
+# Progress of reading and training, on stderr.
 
 
 @contextmanager
@@ -353,6 +348,7 @@ class _Bar:
 
 
 # ---------------------------------------------------------------- report
+# A verification's report on the terminal.
 
 
 def print_report(report: Report) -> None:

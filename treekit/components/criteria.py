@@ -1,13 +1,4 @@
-"""The criteria that come with treekit, provided through the same hook as everyone's.
-
-The other class criteria of CART: misclassification and twoing (Breiman et al. 1984).
-
-Criteria of classes: statistics are the weight of each class.
-
-Criteria of a number: statistics are ``(weight, weight * y)``.
-
-Criteria of a number's order: statistics are ``(weight, quantile, below, above)``.
-"""
+"""The criteria that come with treekit, provided through the same hook as everyone's."""
 
 from __future__ import annotations
 
@@ -134,6 +125,7 @@ def treekit_criteria() -> list[Criterion]:
 
 
 # ---------------------------------------------------------------- cart
+# The other class criteria of CART: misclassification and twoing (Breiman et al. 1984).
 
 Stats = Any
 
@@ -222,6 +214,7 @@ def _apart(children: Stats) -> float:
 
 
 # ---------------------------------------------------------------- classes
+# Criteria of classes: statistics are the weight of each class.
 
 _NO_GAIN = 1e-12  # a gain of rounding errors
 _TIE = 1e-9  # gains equal in exact arithmetic differ in their last bits
@@ -447,6 +440,7 @@ def _candidates_penalty(candidates: int, weight: float) -> float:
 
 
 # ---------------------------------------------------------------- numbers
+# Criteria of a number: statistics are ``(weight, weight * y)``.
 
 
 def squared_error() -> CriterionFunctions:
@@ -524,6 +518,7 @@ def poisson() -> CriterionFunctions:
 
 
 # ---------------------------------------------------------------- ranks
+# Criteria of a number's order: statistics are ``(weight, quantile, below, above)``.
 
 
 def absolute_error() -> CriterionFunctions:

@@ -1,11 +1,4 @@
-"""The pruners that come with treekit, provided through the same hook as everyone's.
-
-Pruners that stop growth: a split must prove itself before it is made.
-
-Reduced-error pruning on a hold-out (Quinlan 1987, *Simplifying decision trees*).
-
-Pruning by minimum description length (Mehta, Rissanen and Agrawal 1995).
-"""
+"""The pruners that come with treekit, provided through the same hook as everyone's."""
 
 from __future__ import annotations
 
@@ -167,6 +160,7 @@ def treekit_pruners() -> list[Pruner]:
 
 
 # ---------------------------------------------------------------- before
+# Pruners that stop growth: a split must prove itself before it is made.
 
 Stats = Any
 
@@ -271,6 +265,7 @@ def _upper_tail(a: float, x: float) -> float:
 
 
 # ---------------------------------------------------------------- reduced error
+# Reduced-error pruning on a hold-out (Quinlan 1987, *Simplifying decision trees*).
 
 
 def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
@@ -306,6 +301,7 @@ def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
 
 
 # ---------------------------------------------------------------- mdl
+# Pruning by minimum description length (Mehta, Rissanen and Agrawal 1995).
 
 Numbers = npt.NDArray[np.float64]
 

@@ -1,9 +1,4 @@
-"""What a pruner may ask about a grown tree.
-
-How pruners cut a tree, and put a subtree in the place of a node.
-
-What the answers of nodes cost, in training rows or in others.
-"""
+"""What a pruner may ask about a grown tree."""
 
 from __future__ import annotations
 
@@ -112,6 +107,7 @@ class Context:
 
 
 # ---------------------------------------------------------------- collapse
+# How pruners cut a tree, and put a subtree in the place of a node.
 
 Nodes = npt.NDArray[np.int64]
 
@@ -164,6 +160,7 @@ def kept_nodes(tree: Tree, source: Nodes) -> Nodes:
 
 
 # ---------------------------------------------------------------- losses
+# What the answers of nodes cost, in training rows or in others.
 
 Loss = Callable[[Numbers, Numbers], float]
 

@@ -1,9 +1,4 @@
-"""The splitters that come with treekit, provided through the same hook as everyone's.
-
-The search along single columns, for every kind of statistics.
-
-Trees that cut obliquely: thresholds on sums of columns beside those on single ones.
-"""
+"""The splitters that come with treekit, provided through the same hook as everyone's."""
 
 from __future__ import annotations
 
@@ -82,11 +77,13 @@ def treekit_splitters() -> list[Splitter]:
 
 
 # ---------------------------------------------------------------- axis
+# The search along single columns, for every kind of statistics.
 
 AXIS = Finder(find_axis, numbers=find_axis_of_numbers, ranked=find_rank_axis, bounded=True)
 
 
 # ---------------------------------------------------------------- oblique
+# Trees that cut obliquely: thresholds on sums of columns beside those on single ones.
 
 METHODS = {"linear": LINEAR, "coordinate": COORDINATE, "principal": PRINCIPAL}
 

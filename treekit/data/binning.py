@@ -3,11 +3,6 @@
 Each column is sorted once.  The exact coding gives every distinct value a
 code; the histogram coding at most 255 codes a numeric column, at quantiles.
 All trees, threads and folds of a training share the one matrix of codes.
-
-Columns of float32 as order-preserving integers, for splitters that sort nothing.
-
-A key is a code that says its value itself: it costs no sort to make, and no
-look-up of the value to compare with a threshold that lies anywhere.
 """
 
 from __future__ import annotations
@@ -236,6 +231,10 @@ _FORMS = {
 
 
 # ---------------------------------------------------------------- keys
+# Columns of float32 as order-preserving integers, for splitters that sort nothing.
+#
+# A key is a code that says its value itself: it costs no sort to make, and no
+# look-up of the value to compare with a threshold that lies anywhere.
 
 _TOP = np.uint32(0x80000000)
 

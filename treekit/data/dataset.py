@@ -1,7 +1,4 @@
-"""Training data: a schema, coded columns, a target and weights.
-
-A second table read as a training table was: its codes, its classes, its input type.
-"""
+"""Training data: a schema, coded columns, a target and weights."""
 
 from __future__ import annotations
 
@@ -328,6 +325,7 @@ def check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
 
 
 # ---------------------------------------------------------------- validation
+# A second table read as a training table was: its codes, its classes, its input type.
 
 
 def make_validation(

@@ -1,11 +1,4 @@
-"""Input columns of a table: which kind each is, its levels, and what float32 would lose.
-
-The input columns of a dataset, each made when it is asked for.
-
-Vocabularies of nominal columns, and the codes of their cells.
-
-Numeric columns: cells to doubles, and the choice of the input type.
-"""
+"""Input columns of a table: which kind each is, its levels, and what float32 would lose."""
 
 from __future__ import annotations
 
@@ -149,6 +142,7 @@ def _numeric_column(table: Table, name: str) -> Floats:
 
 
 # ---------------------------------------------------------------- columns
+# The input columns of a dataset, each made when it is asked for.
 
 ColumnArray = npt.NDArray[Any]
 
@@ -193,6 +187,7 @@ def narrowed(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger[Any]]
 
 
 # ---------------------------------------------------------------- levels
+# Vocabularies of nominal columns, and the codes of their cells.
 
 UNSEEN = -2
 """Code of a cell that is in no vocabulary; -1 is a missing cell."""
@@ -341,6 +336,7 @@ def check_text(text: str, role: str) -> None:
 
 
 # ---------------------------------------------------------------- numbers
+# Numeric columns: cells to doubles, and the choice of the input type.
 
 Floats: TypeAlias = npt.NDArray[Any]
 """float32 or float64."""

@@ -2,14 +2,6 @@
 
 It lies in the folder for temporary files (``TMPDIR``) but is not listed there.  The
 system frees it when nothing holds it open any more, however the process ends.
-
-Columns of a table too large for memory, in a temporary file.
-
-Numbers are stored as they are, other cells as positions in a list of the
-distinct ones.  A column is written piece by piece and read whole or in part;
-the types it ends with are those that reading it at once would give.
-
-Room for the matrix of codes: in memory, or in a file that the system pages.
 """
 
 from __future__ import annotations
@@ -91,6 +83,11 @@ class Spill:
 
 
 # ---------------------------------------------------------------- stored
+# Columns of a table too large for memory, in a temporary file.
+#
+# Numbers are stored as they are, other cells as positions in a list of the
+# distinct ones.  A column is written piece by piece and read whole or in part;
+# the types it ends with are those that reading it at once would give.
 
 
 class StoredColumn:
@@ -264,6 +261,7 @@ class StoredCells(Sequence[Cells]):
 
 
 # ---------------------------------------------------------------- room
+# Room for the matrix of codes: in memory, or in a file that the system pages.
 
 SPARE = 0.1
 """Share of the free memory that a copy may take which saves time only."""

@@ -2,17 +2,6 @@
 
 >>> read_table({"age": [31, None], "city": ["Oslo", "?"]}).column("city")
 array(['Oslo', None], dtype=object)
-
-Dataframes and single columns of any library, through narwhals.
-
-narwhals is imported only when something arrives that is no array, dict, list
-or path.
-
-Tables in files: what a file is by its ending, and who reads it.
-
-CSV files with the standard library: small ones as lists of text, large ones by chunks.
-
-Parquet and Arrow files, with pyarrow: small ones at once, large ones by parts of columns.
 """
 
 from __future__ import annotations
@@ -340,6 +329,10 @@ def objects(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 # ---------------------------------------------------------------- frames
+# Dataframes and single columns of any library, through narwhals.
+#
+# narwhals is imported only when something arrives that is no array, dict, list
+# or path.
 
 Declared = tuple[Any, ...] | None
 """The vocabulary that a column's type declares, in its order, else None."""
@@ -462,6 +455,7 @@ def _declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
 
 
 # ---------------------------------------------------------------- files
+# Tables in files: what a file is by its ending, and who reads it.
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _ARROW = {".parquet": "parquet", ".feather": "feather", ".arrow": "feather", ".ipc": "feather"}
@@ -504,6 +498,7 @@ def read_file(
 
 
 # ---------------------------------------------------------------- csv files
+# CSV files with the standard library: small ones as lists of text, large ones by chunks.
 
 LARGE = 1 << 25
 """Bytes above which columns go to a file: as lists of text they would take twenty times that."""
@@ -739,6 +734,7 @@ def _objects(cells: tuple[str, ...]) -> np.ndarray[Any, Any]:
 
 
 # ---------------------------------------------------------------- arrow files
+# Parquet and Arrow files, with pyarrow: small ones at once, large ones by parts of columns.
 
 """Cells above which columns go to a file: in memory they would take 256 MB and copies of that."""
 

@@ -1,7 +1,4 @@
-"""The target: which task it is, its classes in order, and its codes or numbers.
-
-Columns that a task reads beside the target: an event, a treatment, a protected group.
-"""
+"""The target: which task it is, its classes in order, and its codes or numbers."""
 
 from __future__ import annotations
 
@@ -249,6 +246,7 @@ def _cast(text: str, kind: type) -> Any:
 
 
 # ---------------------------------------------------------------- beside
+# Columns that a task reads beside the target: an event, a treatment, a protected group.
 
 
 def read_beside(

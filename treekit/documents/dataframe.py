@@ -1,13 +1,4 @@
-"""Rules as dataframes: one line for each rule, and one for each condition.
-
-Rules as a table of comma-separated values (RFC 4180), a line for each rule.
-
-A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula.  No
-text of a name does so here: what could be taken for one, or could be mistaken for a quoted
-text, is quoted as the text form quotes it.
-
-What a notebook shows of a list: its first rules in a small table, without any script.
-"""
+"""Rules as dataframes: one line for each rule, and one for each condition."""
 
 from __future__ import annotations
 
@@ -107,6 +98,11 @@ def _pandas() -> Any:
 
 
 # ---------------------------------------------------------------- csv
+# Rules as a table of comma-separated values (RFC 4180), a line for each rule.
+#
+# A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula.  No
+# text of a name does so here: what could be taken for one, or could be mistaken for a quoted
+# text, is quoted as the text form quotes it.
 
 _RULES_A_PIECE = 2048
 
@@ -131,6 +127,7 @@ def _texts(values: list[Any]) -> list[Any]:
 
 
 # ---------------------------------------------------------------- notebook
+# What a notebook shows of a list: its first rules in a small table, without any script.
 
 SHOWN = 50
 """Rules at most; the page has them all."""

@@ -3,16 +3,6 @@
 A list of one tree is one table: hit policy UNIQUE, or FIRST where order counts.  Of several
 trees each is a table of whole numbers, and a decision sums them.  A test is a decision that
 a table takes in, and so is the refusal of rows by a policy.
-
-What decisions answer: literals of each rule, and sums over the trees in FEEL.
-
-What decision tables say: the entries of rules, tests and refusals in FEEL.
-
-FEEL, the language of DMN: names, literals, and tests of one input.
-
-FEEL's numbers are decimals of 34 digits (DMN 1.3, section 10.3.4.2: IEEE 754-2008), while
-a model reads a decimal as the nearest double, and rounds that to its input type.  A bound
-is written so that both ways agree for every number that FEEL holds.
 """
 
 from __future__ import annotations
@@ -252,6 +242,7 @@ class _Document:
 
 
 # ---------------------------------------------------------------- dmn answers
+# What decisions answer: literals of each rule, and sums over the trees in FEEL.
 
 Output = tuple[str, str, str]
 """Name, type and label of an output."""
@@ -370,6 +361,7 @@ def check_sayable(rules: RuleList) -> None:
 
 
 # ---------------------------------------------------------------- dmn entries
+# What decision tables say: the entries of rules, tests and refusals in FEEL.
 
 REFUSED = "refused"
 """The decision that says whether a policy refuses a row."""
@@ -485,6 +477,11 @@ class Entries:
 
 
 # ---------------------------------------------------------------- feel
+# FEEL, the language of DMN: names, literals, and tests of one input.
+#
+# FEEL's numbers are decimals of 34 digits (DMN 1.3, section 10.3.4.2: IEEE 754-2008), while
+# a model reads a decimal as the nearest double, and rounds that to its input type.  A bound
+# is written so that both ways agree for every number that FEEL holds.
 
 Bound = tuple[str, bool]
 """A decimal, and whether what equals it is below the bound (or at it), as what is less."""

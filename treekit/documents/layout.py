@@ -2,16 +2,6 @@
 
 A weighted list, whose trees are a rule and what holds where it does not fit, is shown
 with one row a tree: Markdown, pages and notebooks all read their rows here.
-
-A list of rules as a table: the columns that CSV and dataframes share.
-
-What documents say before the first rule: of what, how to read it, where it comes from.
-
-What each rule says of each target, as texts that stand in documents and tables.
-
-Conditions and tests in the words of a listing's language, for all forms.
-
-What each rule answers, as arrays that the exchange forms write.
 """
 
 from __future__ import annotations
@@ -72,6 +62,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- says
+# What each rule says of each target, as texts that stand in documents and tables.
 
 _TAME = re.compile(r"[\w<>=+-](?:[\w<>=+\-./%()&' ]*[\w<>=+\-.%)])?")
 
@@ -341,6 +332,7 @@ def _number(value: float, digits: int) -> str:
 
 
 # ---------------------------------------------------------------- columns
+# A list of rules as a table: the columns that CSV and dataframes share.
 
 _FORMULA = frozenset("=+-@＝＋－＠")
 """Signs, of single and of double width, at which spreadsheets begin to calculate."""
@@ -426,6 +418,7 @@ class Columns:
 
 
 # ---------------------------------------------------------------- facts
+# What documents say before the first rule: of what, how to read it, where it comes from.
 
 
 def title(listing: Listing, marked: Callable[[str], str] = str) -> str:
@@ -515,6 +508,7 @@ def notes(page: Sheet) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------- wording
+# Conditions and tests in the words of a listing's language, for all forms.
 
 
 class Asked(NamedTuple):
@@ -573,6 +567,7 @@ def rules_said(listing: Listing, first: int, last: int) -> list[str]:
 
 
 # ---------------------------------------------------------------- outcomes
+# What each rule answers, as arrays that the exchange forms write.
 
 
 def label_codes(rules: RuleList) -> list[npt.NDArray[np.int64]]:

@@ -4,21 +4,6 @@ Of one tree the leaves say labels and probabilities, or numbers.  Of a forest th
 made of whole votes: for each class but one a sum of trees that answer that class's votes,
 then a regression without link (normalisation ``simplemax``) that divides them once.  Numbers
 of several trees are averaged, or summed: they are multiples of one step, so no sum is rounded.
-
-What every PMML 4.4 document of rules says before its model: fields, policies, predicates.
-
-PMML's numbers are doubles here, whatever the model's input type: a bound is the largest
-double that the model's own comparison takes (see `treekit.model.fixed_point.double_threshold`),
-so that no engine has to round an input as the model does.
-
-The nodes of one tree as PMML, from the root down, without recursion.
-
-A list of one tree, or an ordered list, as a RuleSetModel of PMML 4.4.
-
-The first rule whose predicate is true answers (selection ``firstHit``): of rules that do not
-overlap the only one.
-
-XML in pieces, escaped by the standard library, and what XML 1.0 cannot hold.
 """
 
 from __future__ import annotations
@@ -241,6 +226,11 @@ class _Trees:
 
 
 # ---------------------------------------------------------------- pmml fields
+# What every PMML 4.4 document of rules says before its model: fields, policies, predicates.
+#
+# PMML's numbers are doubles here, whatever the model's input type: a bound is the largest
+# double that the model's own comparison takes (see `treekit.model.fixed_point.double_threshold`),
+# so that no engine has to round an input as the model does.
 
 TARGETS = {str: "string", bool: "boolean", int: "integer", float: "double"}
 _NAMESPACE = "http://www.dmg.org/PMML-4_4"
@@ -411,6 +401,7 @@ def label_text(label: Label) -> str:
 
 
 # ---------------------------------------------------------------- pmml nodes
+# The nodes of one tree as PMML, from the root down, without recursion.
 
 _NODES_A_PIECE = 2048
 
@@ -503,6 +494,10 @@ class _Walk:
 
 
 # ---------------------------------------------------------------- pmml rules
+# A list of one tree, or an ordered list, as a RuleSetModel of PMML 4.4.
+#
+# The first rule whose predicate is true answers (selection ``firstHit``): of rules that do not
+# overlap the only one.
 
 _RULES_A_PIECE = 1024
 
@@ -655,6 +650,7 @@ class _Predicates:
 
 
 # ---------------------------------------------------------------- xml
+# XML in pieces, escaped by the standard library, and what XML 1.0 cannot hold.
 
 _STRANGE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -1,15 +1,4 @@
-"""Reading `treekit.documents.write_json`: strictly, and nothing taken on trust.
-
-What rules say, from JSON that is not trusted.
-
-Conditions of rules, from JSON that is not trusted.
-
-What JSON that is not trusted says of a list before its rules.
-
-JSON that is not trusted: values checked one by one, and where in the text each stands.
-
-A number stays the text that it was, so that whoever reads it decides how exactly.
-"""
+"""Reading `treekit.documents.write_json`: strictly, and nothing taken on trust."""
 
 from __future__ import annotations
 
@@ -184,6 +173,9 @@ def _flag(rule: dict[str, Any], key: str) -> bool:
 
 
 # ---------------------------------------------------------------- json values
+# JSON that is not trusted: values checked one by one, and where in the text each stands.
+#
+# A number stays the text that it was, so that whoever reads it decides how exactly.
 
 _KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MOST_DIGITS = 400
@@ -355,6 +347,7 @@ def _kind(value: Any) -> str:
 
 
 # ---------------------------------------------------------------- json answers
+# What rules say, from JSON that is not trusted.
 
 _SHARE = re.compile(r"[01](?:\.[0-9]{1,60})?(?:[eE]-[0-9]{1,2})?|[1-9]\.[0-9]{1,60}[eE]-[0-9]{1,2}")
 _OFF = Fraction(1, 1_000_000)
@@ -479,6 +472,7 @@ def _answer_keys(listed: RuleList) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- json conditions
+# Conditions of rules, from JSON that is not trusted.
 
 _ASKS = {"numeric": {"above", "at_most"}, "nominal": {"in"}, "test": {"holds"}}
 _ANY = {"above", "at_most", "in", "holds", "known"}
@@ -631,6 +625,7 @@ class Conditions:
 
 
 # ---------------------------------------------------------------- json facts
+# What JSON that is not trusted says of a list before its rules.
 
 _DEFAULTS = {"voting": "soft", "order": "disjoint", "combine": "mean", "link": "identity"}
 _CLAUSE = ("column", "sum", "at_most", "above", "holds", "fails")

@@ -1,13 +1,4 @@
-"""Rules as SQL: which rule answers a row, and a query for the rows of each rule.
-
-Each rule as one condition of SQL on a table's own columns.
-
-Names, texts and numbers are printed by sqlglot from `treekit.export.sql_*`, which decide
-what a missing cell, an unseen category and a number of the input type are; each distinct
-piece is printed once, and rules are put together from them.
-
-Tests with stand-ins for unknown values as SQL: the first clause that is known decides.
-"""
+"""Rules as SQL: which rule answers a row, and a query for the rows of each rule."""
 
 from __future__ import annotations
 
@@ -103,6 +94,11 @@ def comment(text: str) -> str:
 
 
 # ---------------------------------------------------------------- sql predicates
+# Each rule as one condition of SQL on a table's own columns.
+#
+# Names, texts and numbers are printed by sqlglot from `treekit.export.sql_*`, which decide
+# what a missing cell, an unseen category and a number of the input type are; each distinct
+# piece is printed once, and rules are put together from them.
 
 ALIAS = "t"
 """What the predicates call the table."""
@@ -311,6 +307,7 @@ def _in(text: str, literals: Sequence[str]) -> str:
 
 
 # ---------------------------------------------------------------- sql tests
+# Tests with stand-ins for unknown values as SQL: the first clause that is known decides.
 
 
 class _Cells(Protocol):

@@ -1,11 +1,4 @@
-"""What all estimators share: from scikit-learn's words to a model and back.
-
-What classifiers share, and what regressors share.
-
-What a model does not keep of its training rows: how many a node had, and how they spread.
-
-Cost-complexity pruning by impurity, as scikit-learn has it.
-"""
+"""What all estimators share: from scikit-learn's words to a model and back."""
 
 from __future__ import annotations
 
@@ -335,6 +328,7 @@ class EstimatorBase(Parameters, BaseEstimator):
 
 
 # ---------------------------------------------------------------- tasks
+# What classifiers share, and what regressors share.
 
 
 class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
@@ -515,6 +509,7 @@ def _targets(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
 
 
 # ---------------------------------------------------------------- facts
+# What a model does not keep of its training rows: how many a node had, and how they spread.
 
 
 @dataclass(frozen=True)
@@ -624,6 +619,7 @@ def class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
 
 
 # ---------------------------------------------------------------- complexity
+# Cost-complexity pruning by impurity, as scikit-learn has it.
 
 
 def impurity_path(

@@ -1,8 +1,6 @@
 """What scikit-learn's users pass, as the data room reads it.
 
 Checks and their messages are scikit-learn's own where it has them.
-
-Class weights in scikit-learn's words: of one output a setting, of several the rows' own.
 """
 
 from __future__ import annotations
@@ -189,6 +187,7 @@ def _positions(categorical: Any, names: list[str]) -> list[int]:
 
 
 # ---------------------------------------------------------------- classes
+# Class weights in scikit-learn's words: of one output a setting, of several the rows' own.
 
 Numbers = npt.NDArray[np.float64]
 

@@ -2,10 +2,6 @@
 
 An estimator is a dataclass: its ``__init__`` has the signature of its fields,
 those of its bases included, which is what scikit-learn's ``get_params`` reads.
-
-Algorithms by name for estimators, whose parameters all have a value of their own.
-
-scikit-learn's numbers as treekit's settings: sizes of nodes and seeds.
 """
 
 from __future__ import annotations
@@ -182,6 +178,7 @@ class ForestParameters:
 
 
 # ---------------------------------------------------------------- algorithms
+# Algorithms by name for estimators, whose parameters all have a value of their own.
 
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "min_weight_split": ("min_samples_split",),
@@ -249,6 +246,7 @@ def _is_given(estimator: Any, setting: str) -> bool:
 
 
 # ---------------------------------------------------------------- limits
+# scikit-learn's numbers as treekit's settings: sizes of nodes and seeds.
 
 
 def weight_limits(

@@ -13,8 +13,6 @@ do only together goes to the one that is asked last.
 
 A change at a weighted sum of columns is shared alike among the columns that decided, and
 what is left over by the division goes to the first ones, one unit each.
-
-What columns add, in figures that add up as they are shown.
 """
 
 from __future__ import annotations
@@ -167,6 +165,7 @@ def _share(change: list[int], columns: tuple[int, ...], by_column: dict[int, lis
 
 
 # ---------------------------------------------------------------- figures
+# What columns add, in figures that add up as they are shown.
 
 _MOST_DECIMALS = 15
 """Of smaller numbers, as of those from 1e15 on, each is written with an exponent."""

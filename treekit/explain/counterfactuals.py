@@ -6,17 +6,6 @@ faces make, for one column a line of cells, for two a plane.  A cell's sums are 
 the cell before and what begins or ends there, all of it in the model's integers.  Fewer
 columns come first, then the smaller change (`treekit.explain.reachable_leaves`), then the
 lower column and value; a change of two columns counts if it is smaller than any of one.
-
-What a forest answers where one or two columns of a row change: a line, or a plane, of cells.
-
-The sums of a cell are those of the cell before, and what begins or ends there: each leaf
-is added at the corners of its box, and running totals do the rest, in integers.
-
-The values of one column, put together where no leaf that a row can reach tells them apart.
-
-The nearest changes of a row as texts that somebody can give, each of them predicted again.
-
-What a changed row is to be answered: another label, a certain one, or a range of numbers.
 """
 
 from __future__ import annotations
@@ -293,6 +282,10 @@ def _first_least(size: npt.NDArray[np.float64], own: States) -> int:
 
 
 # ---------------------------------------------------------------- plane
+# What a forest answers where one or two columns of a row change: a line, or a plane, of cells.
+#
+# The sums of a cell are those of the cell before, and what begins or ends there: each leaf
+# is added at the corners of its box, and running totals do the rest, in integers.
 
 Index = npt.NDArray[np.int64]
 
@@ -381,6 +374,7 @@ def _products(states: tuple[States, States], leaves: Index) -> tuple[Index, Inde
 
 
 # ---------------------------------------------------------------- states
+# The values of one column, put together where no leaf that a row can reach tells them apart.
 
 Doubles = npt.NDArray[np.float64]
 
@@ -507,6 +501,7 @@ def _with_others(
 
 
 # ---------------------------------------------------------------- change
+# The nearest changes of a row as texts that somebody can give, each of them predicted again.
 
 _STEPS = 2_000_000
 """Nodes that the search may look at in all trees: some seconds."""
@@ -608,6 +603,7 @@ def _change(model: Model, row: Row, cell: Cell, problem: Problem) -> Change:
 
 
 # ---------------------------------------------------------------- wish
+# What a changed row is to be answered: another label, a certain one, or a range of numbers.
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,

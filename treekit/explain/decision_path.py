@@ -1,11 +1,4 @@
-"""The way of one row through a tree: what each node asked, what decided, and where the row went.
-
-What each node asks, in one form: a list of questions, of which the first answer decides.
-
-A threshold, a set of levels, "missing or not" and a sum of columns are one question
-each; surrogates are questions behind it, and the conditions of a rule are questions
-that answer only where they fail.  If none answers, the row goes the node's missing way.
-"""
+"""The way of one row through a tree: what each node asked, what decided, and where the row went."""
 
 from __future__ import annotations
 
@@ -154,6 +147,11 @@ def _has(question: Question, x: float) -> bool:
 
 
 # ---------------------------------------------------------------- questions
+# What each node asks, in one form: a list of questions, of which the first answer decides.
+#
+# A threshold, a set of levels, "missing or not" and a sum of columns are one question
+# each; surrogates are questions behind it, and the conditions of a rule are questions
+# that answer only where they fail.  If none answers, the row goes the node's missing way.
 
 SILENT = -1
 """The branch of a question that does not answer."""

@@ -1,7 +1,4 @@
-"""All that is said of one row's answer.
-
-The parts of an explanation, as plain records.
-"""
+"""All that is said of one row's answer."""
 
 from __future__ import annotations
 
@@ -116,6 +113,7 @@ def _plain(value: Any) -> Any:
 
 
 # ---------------------------------------------------------------- records
+# The parts of an explanation, as plain records.
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,6 @@ A tree is walked once, with at most two columns free to leave what the row has. 
 found is a box: for each column that the way to it asks, the values for which a row comes
 there.  All other columns are as in the row, so that a forest becomes small: what is left of
 it are the nodes near the row's own ways.
-
-How far one value of a column is from another, and numbers that read well.
-
-A number's change counts in spreads of its column, a change of level as 1, and so does a
-value in the place of a missing one.  The spread is the range of the model's own
-thresholds of the column; where there is but one, its size, or that of the row's value, or
-1.  With a table it is the median absolute deviation of the column's cells (Wachter,
-Mittelstadt and Russell 2018, the weights of their distance); where that is 0, the mean one.
 """
 
 from __future__ import annotations
@@ -311,6 +303,13 @@ def _turning(question: Question, column: int, setting: Setting) -> tuple[int, in
 
 
 # ---------------------------------------------------------------- scales
+# How far one value of a column is from another, and numbers that read well.
+#
+# A number's change counts in spreads of its column, a change of level as 1, and so does a
+# value in the place of a missing one.  The spread is the range of the model's own
+# thresholds of the column; where there is but one, its size, or that of the row's value, or
+# 1.  With a table it is the median absolute deviation of the column's cells (Wachter,
+# Mittelstadt and Russell 2018, the weights of their distance); where that is 0, the mean one.
 
 Doubles = npt.NDArray[np.float64]
 

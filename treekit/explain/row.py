@@ -1,9 +1,4 @@
-"""Sums of a row as answers, votes and contributions with names and labels.
-
-The conditions of nodes and of rules as records with names.
-
-The row that somebody asks about: its cells as given, and as the model reads them.
-"""
+"""The row that somebody asks about: its cells as given, and as the model reads them."""
 
 from __future__ import annotations
 
@@ -48,6 +43,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- answers
+# Sums of a row as answers, votes and contributions with names and labels.
 
 Integers = npt.NDArray[np.int64]
 
@@ -126,6 +122,7 @@ def sums_of(model: Model, shared: Contributions, names: Sequence[str]) -> tuple[
 
 
 # ---------------------------------------------------------------- clauses
+# The conditions of nodes and of rules as records with names.
 
 
 def clause_of_step(passage: Passage, schema: Schema) -> Clause | None:

@@ -1,7 +1,4 @@
-"""An explanation as text for a person, part by part.
-
-Conditions, cells and answers in words.
-"""
+"""An explanation as text for a person, part by part."""
 
 from __future__ import annotations
 
@@ -304,6 +301,7 @@ def _table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> L
 
 
 # ---------------------------------------------------------------- phrases
+# Conditions, cells and answers in words.
 
 _LEVELS = 6
 """So many levels of a set are named."""

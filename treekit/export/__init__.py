@@ -2,10 +2,6 @@
 
 >>> treekit.export(model, "c", "out/adult.c")
 [PosixPath('out/adult.c'), PosixPath('out/adult.h')]
-
-Several files written at once: all of them, or none.
-
-What an exporter returns, judged before any of it is written.
 """
 
 from __future__ import annotations
@@ -127,6 +123,7 @@ def _endings(exporter: Exporter) -> set[str]:
 
 
 # ---------------------------------------------------------------- files
+# Several files written at once: all of them, or none.
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
@@ -184,6 +181,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 # ---------------------------------------------------------------- contents
+# What an exporter returns, judged before any of it is written.
 
 _NOTHING = "; nothing was written"
 

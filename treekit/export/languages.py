@@ -4,26 +4,6 @@ Every folder of templates, shipped, named by ``TREEKIT_TEMPLATES`` or given, tha
 ``NAME/language.toml`` offers the target NAME; where several do, the first.  The
 templates of such a target are looked for in all of them, in that order, so that
 a folder with one template replaces that one and no other.
-
-``language.toml``: what treekit must know of a language to write models in it.
-
-A language is a folder of templates and this file::
-
-    suffix = ".pl"
-    summary = "Perl, no modules"
-    files = { ".pl" = "module.jinja" }
-    abilities = ["sums", "costs", "targets"]
-
-    [literals]
-    strings = "bytes"
-
-    [verify]
-    needs = ["perl"]
-    files = { "driver.pl" = "driver.jinja" }
-    artifact = "m{number}.pm"
-    run = ["perl", "driver.pl"]
-
-Whatever is left out has the default of the record that it fills.
 """
 
 from __future__ import annotations
@@ -300,6 +280,25 @@ def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
 
 
 # ---------------------------------------------------------------- profile
+# ``language.toml``: what treekit must know of a language to write models in it.
+#
+# A language is a folder of templates and this file::
+#
+#     suffix = ".pl"
+#     summary = "Perl, no modules"
+#     files = { ".pl" = "module.jinja" }
+#     abilities = ["sums", "costs", "targets"]
+#
+#     [literals]
+#     strings = "bytes"
+#
+#     [verify]
+#     needs = ["perl"]
+#     files = { "driver.pl" = "driver.jinja" }
+#     artifact = "m{number}.pm"
+#     run = ["perl", "driver.pl"]
+#
+# Whatever is left out has the default of the record that it fills.
 
 PROFILE = "language.toml"
 

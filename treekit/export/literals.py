@@ -3,15 +3,6 @@
 A name never becomes code: text goes through the escaper of a literal style,
 and identifiers are made of an allow-list of characters.  What comes out is
 `Code`; `treekit.export.render` refuses to write anything else.
-
-How a language writes the literals and arrays that templates are given, and its bounds.
-
-Tables of numbers and texts as templates get them: literals, or packed into text.
-
-A compiler reads a million literals of an array in a minute and gigabytes
-(rustc 1.95: 22 s and 2 GB for four million numbers, go 1.19: 63 s and 3.6 GB;
-javac refuses some thousands), and the same numbers as text of their bytes in
-two seconds, which the program decodes when it starts, or as it goes.
 """
 
 from __future__ import annotations
@@ -223,6 +214,7 @@ def identifiers(names: Sequence[str], prefix: str, fallback: str = "column") -> 
 
 
 # ---------------------------------------------------------------- language
+# How a language writes the literals and arrays that templates are given, and its bounds.
 
 
 @dataclass(frozen=True)
@@ -350,6 +342,12 @@ def _joined(texts: list[str], per_line: int) -> Code:
 
 
 # ---------------------------------------------------------------- arrays
+# Tables of numbers and texts as templates get them: literals, or packed into text.
+#
+# A compiler reads a million literals of an array in a minute and gigabytes
+# (rustc 1.95: 22 s and 2 GB for four million numbers, go 1.19: 63 s and 3.6 GB;
+# javac refuses some thousands), and the same numbers as text of their bytes in
+# two seconds, which the program decodes when it starts, or as it goes.
 
 NumberType = Literal["f64", "i32", "i64", "u32"]
 _DTYPES: dict[NumberType, str] = {"f64": "<f8", "i32": "<i4", "i64": "<i8", "u32": "<u4"}

@@ -7,10 +7,6 @@ is in the question: what `Step.IN` does not list goes the other way.
 Oblique splits and splits with surrogates become questions to derived columns
 (see `treekit.model.derived_features`), which stand behind the columns of the row.
 Where rows divide at missing values, `treekit.export.fractional` is the form to write.
-
-A model as flat tables: what a short loop walks in any language, at any depth.
-
-Sets of category codes as bit masks in one table of 32-bit words.
 """
 
 from __future__ import annotations
@@ -203,6 +199,7 @@ def _lower_tree(
 
 
 # ---------------------------------------------------------------- table
+# A model as flat tables: what a short loop walks in any language, at any depth.
 
 _MOST = 2**31 - 1
 _LE_MISSING_NO, _LE_MISSING_YES, _IN, _MISSING = range(4)
@@ -335,6 +332,7 @@ def _questions(tree: LoweredTree) -> npt.NDArray[np.int64]:
 
 
 # ---------------------------------------------------------------- bitsets
+# Sets of category codes as bit masks in one table of 32-bit words.
 
 
 def set_words(

@@ -1,11 +1,4 @@
-"""A lowered tree as nested if/else, in functions that no compiler finds too deep.
-
-Nested trees as lines that a template writes, one macro a kind of line.
-
-Nested tests that ask large sets of categories, as look-ups in one table.
-
-Derived columns as source: tables that a small function reads, or a test written out.
-"""
+"""A lowered tree as nested if/else, in functions that no compiler finds too deep."""
 
 from __future__ import annotations
 
@@ -127,6 +120,7 @@ def _nearest(tree: LoweredTree, root: int, most: int) -> set[int]:
 
 
 # ---------------------------------------------------------------- derived
+# Derived columns as source: tables that a small function reads, or a test written out.
 
 Term = tuple[Code, Code]
 """Identifier of a column, and its weight."""
@@ -207,6 +201,7 @@ def _terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[
 
 
 # ---------------------------------------------------------------- source
+# Nested trees as lines that a template writes, one macro a kind of line.
 
 _NONE = Code("")
 
@@ -369,6 +364,7 @@ class _Writer:
 
 
 # ---------------------------------------------------------------- source sets
+# Nested tests that ask large sets of categories, as look-ups in one table.
 
 _FEW = 4
 """Sets of more codes become bit masks."""

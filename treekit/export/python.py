@@ -1,10 +1,4 @@
-"""The target "python": one file that needs the standard library only, for any depth.
-
-Tables of the target "python": numbers as text that Python reads in no time.
-
-Source of a million numerals takes the compiler minutes and gigabytes; one
-string of base64 takes it nothing (a million nodes import in 0.8 s, measured).
-"""
+"""The target "python": one file that needs the standard library only, for any depth."""
 
 from __future__ import annotations
 
@@ -229,6 +223,10 @@ def _leaves(model: Model) -> list[tuple[int, Code]]:
 
 
 # ---------------------------------------------------------------- python tables
+# Tables of the target "python": numbers as text that Python reads in no time.
+#
+# Source of a million numerals takes the compiler minutes and gigabytes; one
+# string of base64 takes it nothing (a million nodes import in 0.8 s, measured).
 
 _MOST = 2**31 - 1
 _MISSING_NO, _MISSING_YES, _IN, _MISSING = range(4)

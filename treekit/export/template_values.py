@@ -1,7 +1,4 @@
-"""A model as values of templates: arrays and literals of any language.
-
-The trees of a model as values of templates: tables, nested tests, or rows that divide.
-"""
+"""A model as values of templates: arrays and literals of any language."""
 
 from __future__ import annotations
 
@@ -231,6 +228,7 @@ def _derived_arrays(derived: DerivedColumns, tables: Tables) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- form values
+# The trees of a model as values of templates: tables, nested tests, or rows that divide.
 
 
 def form_values(

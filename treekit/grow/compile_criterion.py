@@ -3,19 +3,6 @@
 The user writes a scalar function of one node or one split; here it is wrapped
 in the loop over candidate cuts, so that one pointer call serves a whole column
 of a node.
-
-What stands in where a criterion brings no function of its own.
-
-At module level, so that their machine code comes from the disk cache: a new
-process compiles only what the criterion itself brings.
-
-Criteria of one target, applied to several: to each block of statistics, and averaged.
-
-Statistics of several targets are ``[w | block 1 | block 2 ...]``: the weight of
-each class of a target, or one ``w * y``.  A criterion sees those of one target
-at a time, just as if it were the only one.
-
-A pruner's say before a split, compiled into the pointer that `grow` calls.
 """
 
 from __future__ import annotations
@@ -424,6 +411,10 @@ def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
 
 
 # ---------------------------------------------------------------- defaults
+# What stands in where a criterion brings no function of its own.
+#
+# At module level, so that their machine code comes from the disk cache: a new
+# process compiles only what the criterion itself brings.
 
 
 @cache
@@ -492,6 +483,11 @@ def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
 
 
 # ---------------------------------------------------------------- blocks
+# Criteria of one target, applied to several: to each block of statistics, and averaged.
+#
+# Statistics of several targets are ``[w | block 1 | block 2 ...]``: the weight of
+# each class of a target, or one ``w * y``.  A criterion sees those of one target
+# at a time, just as if it were the only one.
 
 Numbers = npt.NDArray[np.float64]
 """Cells of a block up to which its statistics are on the stack (see
@@ -700,6 +696,7 @@ def _block_score(score: Any, size: int, classes: bool) -> Any:
 
 
 # ---------------------------------------------------------------- before
+# A pruner's say before a split, compiled into the pointer that `grow` calls.
 
 BEFORE = types.boolean(CELLS, MATRIX, CELLS, MATRIX)
 

@@ -2,10 +2,6 @@
 
 What numba compiles runs at built-in speed; what it cannot compile is called as
 Python from the same kernel, with one warning that names the line.
-
-Asking a plugin's function as plain Python, and judging what it answers.
-
-The compiled path has its own guards in the kernels; the messages are the same.
 """
 
 from __future__ import annotations
@@ -252,6 +248,9 @@ _OBJECT_MODE = {"float64": _object_float, "int64": _object_int, "boolean": _obje
 
 
 # ---------------------------------------------------------------- asking
+# Asking a plugin's function as plain Python, and judging what it answers.
+#
+# The compiled path has its own guards in the kernels; the messages are the same.
 
 MOST_SHOWN = 300
 """Characters of statistics that a message repeats."""

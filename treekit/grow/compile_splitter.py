@@ -1,10 +1,4 @@
-"""A splitter's ``find``, compiled into the pointer that `grow` calls.
-
-What a splitter plugin is shown of a node, and what it proposes, judged.
-
-The builder's arrays are everybody's: of other nodes, trees and threads.  A find gets
-them to read only, and its split reaches them through checks alone.
-"""
+"""A splitter's ``find``, compiled into the pointer that `grow` calls."""
 
 from __future__ import annotations
 
@@ -273,6 +267,10 @@ def _register_makers() -> None:
 
 
 # ---------------------------------------------------------------- proposed
+# What a splitter plugin is shown of a node, and what it proposes, judged.
+#
+# The builder's arrays are everybody's: of other nodes, trees and threads.  A find gets
+# them to read only, and its split reaches them through checks alone.
 
 
 def is_sum(split, table):  # type: ignore[no-untyped-def]

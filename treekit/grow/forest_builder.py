@@ -2,12 +2,6 @@
 
 One `SeedSequence` child a tree: the same seed gives the same forest for any
 number of threads.
-
-Bootstrap samples that do not depend on how the table is written down.
-
-Draws go by position in an order of the rows that their contents give.  So a
-forest is the same for any order of the rows, and for a row of weight 3 in
-place of three equal rows.
 """
 
 from __future__ import annotations
@@ -179,6 +173,11 @@ def _sample(
 
 
 # ---------------------------------------------------------------- bootstrap
+# Bootstrap samples that do not depend on how the table is written down.
+#
+# Draws go by position in an order of the rows that their contents give.  So a
+# forest is the same for any order of the rows, and for a row of weight 3 in
+# place of three equal rows.
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _MIX2 = np.uint64(0xBF58476D1CE4E5B9)

@@ -3,23 +3,6 @@
 numba takes the values of a closure, and of the globals that a function names, for
 constants.  Machine code may therefore serve again only where all of them are as they were:
 a cell of a notebook that sets a constant anew makes another criterion.
-
-What a function names: the values that a compiler takes for constants, and its helpers.
-
-numba reads globals, the cells of a closure and the attributes of modules while it compiles.
-Whatever tells functions apart, or copies them, looks at the same values by these rules.
-
-A function as it is now: a copy for numba to compile, with copies of its helpers.
-
-numba compiles a helper once in a process, with the constants of that time, and later
-callers link what it kept.  A copy has no past: it holds the constants as they are now, and
-a mark that is made from the copy (`treekit.grow.function_identity`) tells what was compiled.
-
-What machine code on disk depends on, as a digest.
-
-`treekit.grow.function_identity` tells functions apart within a process; here they are told
-apart between processes, by contents alone: of a function its file, code, defaults and
-closure, and what the globals that it names stand for, with helpers in turn.
 """
 
 from __future__ import annotations
@@ -147,6 +130,10 @@ def _of_value(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
 
 
 # ---------------------------------------------------------------- named
+# What a function names: the values that a compiler takes for constants, and its helpers.
+#
+# numba reads globals, the cells of a closure and the attributes of modules while it compiles.
+# Whatever tells functions apart, or copies them, looks at the same values by these rules.
 
 SETTLED = frozenset({"builtins", "llvmlite", "math", "numba", "numpy", "operator"})
 """Packages that change with their version alone."""
@@ -231,6 +218,11 @@ def how_compiled(dispatcher: Any) -> tuple[Any, ...]:
 
 
 # ---------------------------------------------------------------- copies
+# A function as it is now: a copy for numba to compile, with copies of its helpers.
+#
+# numba compiles a helper once in a process, with the constants of that time, and later
+# callers link what it kept.  A copy has no past: it holds the constants as they are now, and
+# a mark that is made from the copy (`treekit.grow.function_identity`) tells what was compiled.
 
 MOST_KEPT = 256
 """Copies of helpers that serve again for other functions; the oldest goes first."""
@@ -401,6 +393,11 @@ def _as_it_says(template: Any) -> bool:
 
 
 # ---------------------------------------------------------------- fingerprint
+# What machine code on disk depends on, as a digest.
+#
+# `treekit.grow.function_identity` tells functions apart within a process; here they are told
+# apart between processes, by contents alone: of a function its file, code, defaults and
+# closure, and what the globals that it names stand for, with helpers in turn.
 
 LARGEST = 100_000
 """Bytes of an array up to which numba keeps code that names it."""

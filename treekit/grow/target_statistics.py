@@ -3,13 +3,6 @@
 Weights and ``weight * y`` are put on the grids of `treekit.grow.target_statistics`, so that splits
 do not depend on row order, threads or the way sums are taken, and ``parent - left`` is
 exactly the right side.
-
-Grids of a power of two, on which sums of weights and of numbers are exact.
-
-Every sum over the training rows is a whole number of steps below 2**53, in any
-order and in any parts.
-
-Rows of a plugin's task as additive statistics: in cells, or dense ones on common grids.
 """
 
 from __future__ import annotations
@@ -282,6 +275,10 @@ def rank_target(
 
 
 # ---------------------------------------------------------------- grid
+# Grids of a power of two, on which sums of weights and of numbers are exact.
+#
+# Every sum over the training rows is a whole number of steps below 2**53, in any
+# order and in any parts.
 
 MAX_COPIES = 16
 """Mean whole weight up to which a bootstrap draws copy by copy."""
@@ -452,6 +449,7 @@ def on_grid(
 
 
 # ---------------------------------------------------------------- layouts
+# Rows of a plugin's task as additive statistics: in cells, or dense ones on common grids.
 
 
 def layout_target(

@@ -1,16 +1,6 @@
 """One tree: rows, criterion and splitter in, a `Tree` out.
 
 The builder sees records and arrays only: names were resolved at the edge.
-
-A `Tree` out of the nodes that the kernel grew.
-
-What the nodes of a tree say, from their statistics.
-
-Surrogates of a grown tree: memory to find them in, and their part of a `Tree`.
-
-Working memory for the growth of one tree.
-
-Trees that rise or fall with a column: answers put within the bounds of their splits.
 """
 
 from __future__ import annotations
@@ -207,6 +197,7 @@ def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
 
 
 # ---------------------------------------------------------------- assemble
+# A `Tree` out of the nodes that the kernel grew.
 
 
 def assemble(
@@ -323,6 +314,7 @@ def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
 
 
 # ---------------------------------------------------------------- values
+# What the nodes of a tree say, from their statistics.
 
 
 def node_values(
@@ -387,6 +379,7 @@ def _own_values(
 
 
 # ---------------------------------------------------------------- surrogates
+# Surrogates of a grown tree: memory to find them in, and their part of a `Tree`.
 
 
 def make_surrogacy(
@@ -450,6 +443,7 @@ def surrogate_fields(
 
 
 # ---------------------------------------------------------------- scratch
+# Working memory for the growth of one tree.
 
 
 def make_scratch(
@@ -526,6 +520,7 @@ def _offers(
 
 
 # ---------------------------------------------------------------- monotonic
+# Trees that rise or fall with a column: answers put within the bounds of their splits.
 
 Numbers = npt.NDArray[np.float64]
 

@@ -1,7 +1,4 @@
-"""Reading models that other libraries fitted.
-
-Foreign files: what they begin with, and all of it, within a bound.
-"""
+"""Reading models that other libraries fitted."""
 
 from __future__ import annotations
 
@@ -147,6 +144,7 @@ def _named(source: Any) -> str:
 
 
 # ---------------------------------------------------------------- files
+# Foreign files: what they begin with, and all of it, within a bound.
 
 MAX_BYTES = 2**31
 """Largest file that is read.

@@ -31,16 +31,7 @@ Labels
 Probabilities and exponentials
     within 4 ulp of the exact link of the margin (see `treekit.model.links`).
 
-`tests/interop/test_boosting.py` measures them.
-
-LightGBM's trees as node lists: questions, missing values and sets of categories.
-
-LightGBM's model text as arrays: parsed, not yet understood.
-
-The format is that of ``gbdt_model_text.cpp`` and ``Tree::ToString`` (LightGBM
-3 and 4, ``version=v3`` and ``v4``): ``key=value`` lines of a header, a block of
-such lines for each tree, and JSON of the training frame's categories at the
-end.  Lines with other keys are passed over.
+`tests/test_import_lightgbm.py` measures them.
 """
 
 from __future__ import annotations
@@ -241,6 +232,7 @@ def _number(text: str) -> float:
 
 
 # ---------------------------------------------------------------- lightgbm nodes
+# LightGBM's trees as node lists: questions, missing values and sets of categories.
 
 SOURCE = "the LightGBM model"
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
@@ -448,6 +440,12 @@ def _check_zeros(
 
 
 # ---------------------------------------------------------------- lightgbm text
+# LightGBM's model text as arrays: parsed, not yet understood.
+#
+# The format is that of ``gbdt_model_text.cpp`` and ``Tree::ToString`` (LightGBM
+# 3 and 4, ``version=v3`` and ``v4``): ``key=value`` lines of a header, a block of
+# such lines for each tree, and JSON of the training frame's categories at the
+# end.  Lines with other keys are passed over.
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

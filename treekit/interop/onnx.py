@@ -30,14 +30,7 @@ Probabilities
     adding up to the same) are read as votes, within ``T / 2**24``; LOGISTIC and
     SOFTMAX as links of margins.
 
-`tests/interop/test_onnx.py` measures them.
-
-treekit's own ONNX graphs, back as models that answer every row as before.
-
-The graph holds the trees and the integers of the leaves, its metadata the
-schema and the policies.  What an exported graph no longer has is not made up:
-the training weights of nodes, settings, and what derived columns were made of
-(oblique tests, surrogates, rows that divide), which are refused by name.
+`tests/test_import_onnx.py` measures them.
 """
 
 from __future__ import annotations
@@ -270,6 +263,12 @@ def _base(base: Floats, n_margins: int) -> Floats:
 
 
 # ---------------------------------------------------------------- onnx own
+# treekit's own ONNX graphs, back as models that answer every row as before.
+#
+# The graph holds the trees and the integers of the leaves, its metadata the
+# schema and the policies.  What an exported graph no longer has is not made up:
+# the training weights of nodes, settings, and what derived columns were made of
+# (oblique tests, surrogates, rows that divide), which are refused by name.
 
 Ints = npt.NDArray[np.int64]
 

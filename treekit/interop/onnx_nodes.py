@@ -2,14 +2,6 @@
 
 A graph is read if it is a tree ensemble between casts, reshapes and a ZipMap,
 none of which changes an answer; any other operator is refused by its name.
-
-ONNX's tree operators as node lists: versions 1 to 3 of ai.onnx.ml, and 5.
-
-Versions 1 to 3 (``TreeEnsembleRegressor``, ``TreeEnsembleClassifier``) name nodes
-by a tree and a number; version 5 (``TreeEnsemble``) has places of nodes, and
-leaves apart.  Nodes may have several parents: each gets a copy, up to a bound.
-
-What the nodes of ONNX trees ask, as thresholds and sets of codes.
 """
 
 from __future__ import annotations
@@ -286,6 +278,11 @@ def _refused(node: NodeProto, where: str) -> ModelError:
 
 
 # ---------------------------------------------------------------- onnx trees
+# ONNX's tree operators as node lists: versions 1 to 3 of ai.onnx.ml, and 5.
+#
+# Versions 1 to 3 (``TreeEnsembleRegressor``, ``TreeEnsembleClassifier``) name nodes
+# by a tree and a number; version 5 (``TreeEnsemble``) has places of nodes, and
+# leaves apart.  Nodes may have several parents: each gets a copy, up to a bound.
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -530,6 +527,7 @@ def copied(trees: OnnxTrees) -> OnnxTrees:
 
 
 # ---------------------------------------------------------------- onnx questions
+# What the nodes of ONNX trees ask, as thresholds and sets of codes.
 
 
 def vocabularies_of(trees: OnnxTrees, n_features: int) -> list[Vocabulary | None]:

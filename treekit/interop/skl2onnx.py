@@ -24,30 +24,6 @@ Options
 What skl2onnx does before and after is its own: a scaler or an imputer in
 float32 may be a bit off scikit-learn's double, and a threshold between the two
 then tells them apart.  `treekit.verify` proves what treekit exports.
-
-A model's graph inside skl2onnx's: the inputs joined, the trees, the answers as declared.
-
-treekit's own graph is built as for its ONNX files (`treekit.export.onnx`), so
-that the answers are the same bits, and then moved over under names that are
-new there.
-
-From the tensors that skl2onnx hands on to the matrix that treekit's graphs take.
-
-Numbers come to the model's input type by way of double, as in
-`treekit.data.encoding`.  A nominal column comes as its values, text or numbers,
-and becomes codes: LabelEncoder for text; for numbers LabelEncoder on float32
-too, and then a comparison with the level itself in double, because 0.1 in
-double is not the level that float32 makes of it.  What is missing becomes NaN,
-and what is no level -1: the graph says what the model does with either.
-
-Doing something once another library is imported, without importing it.
-
-A converter must be known to its library before a user calls that library, and
-importing it for users who never will costs them seconds.  So a finder waits in
-``sys.meta_path`` (PEP 451) for the library's name.  It finds nothing itself:
-it asks the other finders, and runs the callback when their loader is done with
-the module; then it takes itself off the list.  All other imports cost the
-comparison of one string.
 """
 
 from __future__ import annotations
@@ -257,6 +233,11 @@ def _are_int64(labels: Any) -> bool:
 
 
 # ---------------------------------------------------------------- skl2onnx graph
+# A model's graph inside skl2onnx's: the inputs joined, the trees, the answers as declared.
+#
+# treekit's own graph is built as for its ONNX files (`treekit.export.onnx`), so
+# that the answers are the same bits, and then moved over under names that are
+# new there.
 
 _ML_OPSET = 3
 """skl2onnx refuses newer operators of ai.onnx.ml."""
@@ -419,6 +400,14 @@ def _needed(graph: Graph, outputs: set[str]) -> list[Any]:
 
 
 # ---------------------------------------------------------------- skl2onnx inputs
+# From the tensors that skl2onnx hands on to the matrix that treekit's graphs take.
+#
+# Numbers come to the model's input type by way of double, as in
+# `treekit.data.encoding`.  A nominal column comes as its values, text or numbers,
+# and becomes codes: LabelEncoder for text; for numbers LabelEncoder on float32
+# too, and then a comparison with the level itself in double, because 0.1 in
+# double is not the level that float32 makes of it.  What is missing becomes NaN,
+# and what is no level -1: the graph says what the model does with either.
 
 
 class _Piece(NamedTuple):
@@ -610,6 +599,14 @@ def _level_numbers(column: Column, *, truth: bool) -> dict[float, int]:
 
 
 # ---------------------------------------------------------------- on import
+# Doing something once another library is imported, without importing it.
+#
+# A converter must be known to its library before a user calls that library, and
+# importing it for users who never will costs them seconds.  So a finder waits in
+# ``sys.meta_path`` (PEP 451) for the library's name.  It finds nothing itself:
+# it asks the other finders, and runs the callback when their loader is done with
+# the module; then it takes itself off the list.  All other imports cost the
+# comparison of one string.
 
 
 def when_imported(name: str, callback: Callable[[], None]) -> None:

@@ -38,13 +38,7 @@ Labels of boosted trees
 Probabilities and exponentials of boosted trees
     within 4 ulp of the exact link of the margin (see `treekit.model.links`).
 
-`tests/interop/test_sklearn.py` and `tests/interop/test_boosting.py` measure them.
-
-One tree of scikit-learn as a `Tree`: renumbered, its thresholds on float32.
-
-scikit-learn's gradient boosting as models: `GradientBoosting*` and `HistGradientBoosting*`.
-
-See `treekit.interop.sklearn` for how the answers compare.
+`tests/test_import_sklearn.py` and `tests/test_import_boosting.py` measure them.
 """
 
 from __future__ import annotations
@@ -258,6 +252,7 @@ def _settings(source: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- sklearn trees
+# One tree of scikit-learn as a `Tree`: renumbered, its thresholds on float32.
 
 _WHOLE = 2.0**-50
 """A class weight this close to a whole number, relative to the node's, is one."""
@@ -401,6 +396,9 @@ def _decreases(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float6
 
 
 # ---------------------------------------------------------------- sklearn boosting
+# scikit-learn's gradient boosting as models: `GradientBoosting*` and `HistGradientBoosting*`.
+#
+# See `treekit.interop.sklearn` for how the answers compare.
 
 Floats = npt.NDArray[np.float64]
 

@@ -4,13 +4,6 @@ What is read, and how the answers compare, is said in `treekit.interop.sklearn`:
 the same code reads an estimator and what a file says of one.  Only the classes
 of `treekit.interop.sklearn.KINDS` are read, whatever else a file asks to trust.
 Reading takes about 10 times the file's size in memory.
-
-Files of skops (``.skops``) read as data: nothing of a file is ever imported or called.
-
-skops writes a zip of ``schema.json``, which says what every object is made of,
-and of NumPy arrays.  Its own loader builds the objects, the compiled trees of
-scikit-learn among them, which a malformed array can crash; here an object is
-only what the file says of it, and what no reader asks for is not looked at.
 """
 
 from __future__ import annotations
@@ -89,6 +82,12 @@ def read_skops(source: Any, *, dtype: str = "auto", answer: str = "predictions")
 
 
 # ---------------------------------------------------------------- skops file
+# Files of skops (``.skops``) read as data: nothing of a file is ever imported or called.
+#
+# skops writes a zip of ``schema.json``, which says what every object is made of,
+# and of NumPy arrays.  Its own loader builds the objects, the compiled trees of
+# scikit-learn among them, which a malformed array can crash; here an object is
+# only what the file says of it, and what no reader asks for is not looked at.
 
 _MAX_NESTING = 12
 """Of lists within an attribute; scikit-learn's need four."""

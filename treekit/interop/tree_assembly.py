@@ -3,8 +3,6 @@
 Whole-array work for all trees of a forest at once, linear in nodes.  A node
 list is believed in nothing: children in range, each node one parent, no node
 of another tree, depth within `MAX_DEPTH`, and what `treekit.model.validation` asks.
-
-Columns of foreign models: their names, and the categories behind their codes.
 """
 
 from __future__ import annotations
@@ -273,6 +271,7 @@ def _levels(nodes: Nodes, schema: Schema, order: Ints) -> tuple[Ints, npt.NDArra
 
 
 # ---------------------------------------------------------------- vocabulary
+# Columns of foreign models: their names, and the categories behind their codes.
 
 MAX_RANGE = 4096
 """Whole-number categories up to this one become the levels 0, 1, 2, ... without a gap."""

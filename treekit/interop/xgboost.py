@@ -31,14 +31,7 @@ Rounds
     up to the best one, if training stopped early, as XGBoost's scikit-learn
     estimators do; ``Booster.predict`` takes all: ask for them by ``iterations``.
 
-`tests/interop/test_boosting.py` measures them.
-
-XGBoost's trees as node lists: questions, default branches and sets of categories.
-
-XGBoost's model files as plain records: parsed, not yet understood.
-
-The schema is ``doc/model.schema`` of XGBoost; keys that are not named here are
-passed over.  JSON and UBJSON hold the same.
+`tests/test_import_xgboost.py` measures them.
 """
 
 from __future__ import annotations
@@ -304,6 +297,7 @@ def _base(text: str, n_margins: int, start: str) -> npt.NDArray[np.float64]:
 
 
 # ---------------------------------------------------------------- xgboost nodes
+# XGBoost's trees as node lists: questions, default branches and sets of categories.
 
 SOURCE = "the XGBoost model"
 _CATEGORICAL = 1
@@ -519,6 +513,10 @@ def _positions(codes: Ints, features: Ints, vocabularies: Sequence[Vocabulary | 
 
 
 # ---------------------------------------------------------------- xgboost json
+# XGBoost's model files as plain records: parsed, not yet understood.
+#
+# The schema is ``doc/model.schema`` of XGBoost; keys that are not named here are
+# passed over.  JSON and UBJSON hold the same.
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """Whole numbers that arrays hold; a file may say any."""

@@ -5,16 +5,6 @@ in how columns were coded.
 
 Records are taken apart once, at the top: each access to a field costs compile
 time for all fields of its record.
-
-Two-way splits of one column: cuts along an order, or subsets of levels.
-
-Every search is a list of steps: at each one some rows join the left side, and
-the criterion's scan keeps the best position.  Numbers step along their codes;
-levels step along an order of theirs, or through all their subsets.
-
-Splits of a nominal column by its single levels: a branch for each, or one against the rest.
-
-The direction in which the levels of a column differ most in their classes.
 """
 
 from __future__ import annotations
@@ -407,6 +397,11 @@ def find_axis_of_numbers(
 
 
 # ---------------------------------------------------------------- cuts
+# Two-way splits of one column: cuts along an order, or subsets of levels.
+#
+# Every search is a list of steps: at each one some rows join the left side, and
+# the criterion's scan keeps the best position.  Numbers step along their codes;
+# levels step along an order of theirs, or through all their subsets.
 
 STEPS = 256
 """Subsets of levels that one scan walks through."""
@@ -645,6 +640,7 @@ def _sort_by_key(keys, compact, ordered, order, known, count, s):
 
 
 # ---------------------------------------------------------------- levels
+# Splits of a nominal column by its single levels: a branch for each, or one against the rest.
 
 
 @inlined
@@ -813,6 +809,7 @@ def try_single_levels(
 
 
 # ---------------------------------------------------------------- component
+# The direction in which the levels of a column differ most in their classes.
 
 DIGITS = 2.0**24
 """Scores are kept to so many parts of the largest."""

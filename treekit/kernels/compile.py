@@ -2,19 +2,6 @@
 
 No Python objects, no GIL, IEEE division, and a disk cache where there is a
 folder to write it to (`treekit.kernels.compile`).
-
-Machine code kept on disk, for the processes that come later.
-
-numba checks a cached kernel against its own file only and would not notice a
-change in a helper from another; here what is kept is valid for one state of
-the whole folder of kernels.  And numba tells closures apart by what pickle
-makes of their cells, which is never the same twice where a cell holds compiled
-code; here whoever makes a closure says what tells it from others.
-
-What a person is told while kernels compile; all of it on stderr.
-
-The command line says so wherever it writes to; in Python a person at a terminal or
-in a notebook is told, and a program that writes to a file is not.
 """
 
 from __future__ import annotations
@@ -201,6 +188,13 @@ def inlined(function: F) -> F:
 
 
 # ---------------------------------------------------------------- kept
+# Machine code kept on disk, for the processes that come later.
+#
+# numba checks a cached kernel against its own file only and would not notice a
+# change in a helper from another; here what is kept is valid for one state of
+# the whole folder of kernels.  And numba tells closures apart by what pickle
+# makes of their cells, which is never the same twice where a cell holds compiled
+# code; here whoever makes a closure says what tells it from others.
 
 MOST_KEPT = 100
 """Closures of one function that the disk keeps; the oldest goes first."""
@@ -321,6 +315,10 @@ def _state_of_kernels() -> str:
 
 
 # ---------------------------------------------------------------- notice
+# What a person is told while kernels compile; all of it on stderr.
+#
+# The command line says so wherever it writes to; in Python a person at a terminal or
+# in a notebook is told, and a program that writes to a file is not.
 
 PATIENCE = 1.5
 """Seconds of compiling before a word is said: a plugin's criterion alone takes less."""

@@ -5,16 +5,6 @@ floats are: all bits of a negative number are flipped, the sign bit of another
 one.  Both zeros have one key; NaN has none and is left out.  Digits are of 11
 bits (Terdiman 2000, *Radix Sort Revisited*): a float32 takes three passes, and
 digits that all keys share take none.
-
-Rows as unsigned keys in the order of the numbers: what a walk compares.
-
-Eight rows are one group.  A group holds a cell for each of its rows side by side,
-so that one address serves eight walks: first eight zeros, which are what a leaf
-asks, then two cells a column, the *right* one, whose missing value is the largest
-key, and the *left* one, whose missing value is 0.  A node names the cell on whose
-side missing values go, and a step down needs no test for them.
-
-The left cell of a nominal column is 1 + its code.
 """
 
 from __future__ import annotations
@@ -236,6 +226,15 @@ def assign_ranks(keys, rows, codes, values):
 
 
 # ---------------------------------------------------------------- keys
+# Rows as unsigned keys in the order of the numbers: what a walk compares.
+#
+# Eight rows are one group.  A group holds a cell for each of its rows side by side,
+# so that one address serves eight walks: first eight zeros, which are what a leaf
+# asks, then two cells a column, the *right* one, whose missing value is the largest
+# key, and the *left* one, whose missing value is 0.  A node names the cell on whose
+# side missing values go, and a step down needs no test for them.
+#
+# The left cell of a nominal column is 1 + its code.
 
 Array = npt.NDArray[Any]
 

@@ -3,16 +3,6 @@
 No recursion; depth and rows are bounded by memory alone (row numbers are
 uint32).  Depth-first by a stack, or best-first by a heap when the number of
 leaves is bounded.
-
-A heap of waiting nodes, for best-first growth: the largest priority on top.
-
-A split on several intervals of a number, as a nest of binary tests.
-
-A splitter may part a numeric column into intervals at once.  The tree says so
-by thresholds: the middle cut first, then those on either side of it, so that
-all that reads trees (predictions, rules, every export) knows such a split
-already.  The tests below the first are forced: nobody searches there, they gain
-nothing of their own, and in the count of levels the nest is one.
 """
 
 from __future__ import annotations
@@ -759,6 +749,7 @@ def _close(nodes, node):
 
 
 # ---------------------------------------------------------------- heap
+# A heap of waiting nodes, for best-first growth: the largest priority on top.
 
 
 @inlined
@@ -806,6 +797,13 @@ def _before(nodes, a, b):
 
 
 # ---------------------------------------------------------------- nest
+# A split on several intervals of a number, as a nest of binary tests.
+#
+# A splitter may part a numeric column into intervals at once.  The tree says so
+# by thresholds: the middle cut first, then those on either side of it, so that
+# all that reads trees (predictions, rules, every export) knows such a split
+# already.  The tests below the first are forced: nobody searches there, they gain
+# nothing of their own, and in the count of levels the nest is one.
 
 INTERVALS = 6
 """Kind of a node that will ask intervals; no node of a finished tree has it.

@@ -5,22 +5,6 @@ statistics for each code present, and the code itself.
 
 Classes of whole weights are added up as *lanes*: the sums of all classes side
 by side in one word, so that a row costs one addition of integers.
-
-Statistics of the rows on one side of a test, in one pass without branches.
-
-Sums of statistics are exact in any order (`treekit.grow.target_statistics`), so that how
-they are taken is free.  Classes of whole weights, the common case, are counted
-in integers: all classes of a row in one word, which adds to the sum as it is
-or masked.  Cells of float64 instead, one of which each row adds to, wait for
-each other: a store, a load and an addition a row.
-
-Where the code of a row is read: down its column, or along its line.
-
-The matrix of codes lies in memory column by column.  Rows of a small node are
-far apart there, and each code of one costs a line of the cache; a copy that
-lies row by row has all columns of a row in one or two.  With it drawn tests
-were found in three fifths of the time; whole trees grow some tenth faster
-(measured).
 """
 
 from __future__ import annotations
@@ -447,6 +431,13 @@ def order_by_key(keys, count, order):
 
 
 # ---------------------------------------------------------------- sides
+# Statistics of the rows on one side of a test, in one pass without branches.
+#
+# Sums of statistics are exact in any order (`treekit.grow.target_statistics`), so that how
+# they are taken is free.  Classes of whole weights, the common case, are counted
+# in integers: all classes of a row in one word, which adds to the sum as it is
+# or masked.  Cells of float64 instead, one of which each row adds to, wait for
+# each other: a store, a load and an addition a row.
 
 ALIKE = np.uint64(64)
 """What `pack` says of numbers whose rows all weigh 1."""
@@ -561,6 +552,13 @@ def _within(code, least, span, bits):
 
 
 # ---------------------------------------------------------------- lines
+# Where the code of a row is read: down its column, or along its line.
+#
+# The matrix of codes lies in memory column by column.  Rows of a small node are
+# far apart there, and each code of one costs a line of the cache; a copy that
+# lies row by row has all columns of a row in one or two.  With it drawn tests
+# were found in three fifths of the time; whole trees grow some tenth faster
+# (measured).
 
 SPARSE = np.uint64(16)
 """Where a node has fewer than one row in so many, hardly two of them share a line of a column."""

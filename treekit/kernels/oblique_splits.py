@@ -3,14 +3,6 @@
 A sum is taken as every artifact takes it: in double, from 0.0, term after term
 in column order, over numbers of the input type; products of float32 numbers
 are exact in double.  A row that lacks one of the columns lacks the sum.
-
-Where to cut obliquely: weights of standardised columns, few of them not 0.
-
-Three ways: a regularised linear classifier (or regression), coordinate search
-with random restarts (Murthy, Kasif and Salzberg 1994, *A system for induction
-of oblique decision trees*), and the principal axes of the node's rows.
-
-The best cut of a node's rows along any numbers: a sum of columns, say.
 """
 
 from __future__ import annotations
@@ -342,6 +334,11 @@ def find_oblique_of_numbers(
 
 
 # ---------------------------------------------------------------- directions
+# Where to cut obliquely: weights of standardised columns, few of them not 0.
+#
+# Three ways: a regularised linear classifier (or regression), coordinate search
+# with random restarts (Murthy, Kasif and Salzberg 1994, *A system for induction
+# of oblique decision trees*), and the principal axes of the node's rows.
 
 MOST_RESPONSES = 8
 """Classes, or outputs, that are each fitted against the rest; the heaviest ones."""
@@ -569,6 +566,7 @@ def _uniform(state):
 
 
 # ---------------------------------------------------------------- along
+# The best cut of a node's rows along any numbers: a sum of columns, say.
 
 
 @kernel

@@ -1,18 +1,6 @@
 """Moving rows: each node owns a slice of them, in the order of the branches.
 
 And growing arrays, which numba cannot resize.
-
-Rows whose value is missing go down every branch, each part with its share of the weight.
-
-Quinlan 1993, *C4.5*, section 3.2.  Parts are cut on the grid of the statistics
-so that they add up to the row exactly, and with them all sums of a tree: with
-C the cumulative shares of the branches, branch b gets
-``floor(w * C[b + 1]) - floor(w * C[b])`` steps of the grid.
-
-Rows multiply.  A node's children are gathered in spare arrays, then written
-back: over the node itself, which is the top-most slice when the tree grows
-depth first, or else to the end, where slices out of use are squeezed out
-before more memory is taken.
 """
 
 from __future__ import annotations
@@ -380,6 +368,17 @@ def nearly_below(table, feature, cut, after, resolution):
 
 
 # ---------------------------------------------------------------- fractional
+# Rows whose value is missing go down every branch, each part with its share of the weight.
+#
+# Quinlan 1993, *C4.5*, section 3.2.  Parts are cut on the grid of the statistics
+# so that they add up to the row exactly, and with them all sums of a tree: with
+# C the cumulative shares of the branches, branch b gets
+# ``floor(w * C[b + 1]) - floor(w * C[b])`` steps of the grid.
+#
+# Rows multiply.  A node's children are gathered in spare arrays, then written
+# back: over the node itself, which is the top-most slice when the tree grows
+# depth first, or else to the end, where slices out of use are squeezed out
+# before more memory is taken.
 
 
 @kernel

@@ -1,10 +1,4 @@
-"""Bottom-up passes over a tree for the pruners.
-
-Error-based pruning with subtree raising: the rows of a node led through its largest branch.
-
-Quinlan 1993, *C4.5*, chapter 4.  The tree keeps its node numbers: ``source[i]``
-is the node whose question, and whose children, node i has; -1 = it is a leaf.
-"""
+"""Bottom-up passes over a tree for the pruners."""
 
 from __future__ import annotations
 
@@ -218,6 +212,10 @@ def sums_below(kind, first_child, n_children, leaf):
 
 
 # ---------------------------------------------------------------- raising
+# Error-based pruning with subtree raising: the rows of a node led through its largest branch.
+#
+# Quinlan 1993, *C4.5*, chapter 4.  The tree keeps its node numbers: ``source[i]``
+# is the node whose question, and whose children, node i has; -1 = it is a leaf.
 
 EXPAND, JUDGE = 0, 1
 SMALL = 1e-6

@@ -2,28 +2,6 @@
 
 What `treekit.kernels.axis_splits` does for statistics that add up, for those that do
 not: each cut's sides are known from two sweeps over the column's rows.
-
-A node's rows in groups of one code of a column, for rank targets.
-
-One branch for each level of a column, for a rank target.
-
-Both sides of every cut for a rank target, of more rows than a word has bits.
-
-Where weights are so unequal that the quantile could walk far, trees of sums
-(Fenwick 1994) find it: a logarithm more.
-
-Both sides of every cut along a column, for a rank target: one pass over the rows.
-
-Rows leave the right side for the left one, group by group.  Each side is a set of
-ranks and knows its quantile: the row, and the sums of the side's rows before it.
-A row that comes or goes moves the quantile by a row or so, which bits tell at once
-(`treekit.kernels.quantile_splits`).  A side of at most 64 rows is one word, in a register.
-
-Sets of small whole numbers as bits, under words that say which words are not empty.
-
-Level 0 has a bit for each number, each further level one for each word of the
-level before, and all lie in one array one after the other.  The member after or
-before a number is then found in a few steps, however far away it is.
 """
 
 from __future__ import annotations
@@ -319,6 +297,7 @@ def _arrange(places, known, count, order, ends, arranged, stops):
 
 
 # ---------------------------------------------------------------- rank groups
+# A node's rows in groups of one code of a column, for rank targets.
 
 ENDS, STOPS, PLACES = 4, 5, 6
 """Rows of ``Scratch.work`` of a rank target: where groups end, where they end in another
@@ -453,6 +432,7 @@ def _counted(buffer, order, m, lowest, span, counts, present, code_of, ends):
 
 
 # ---------------------------------------------------------------- rank levels
+# One branch for each level of a column, for a rank target.
 
 
 @inlined
@@ -557,6 +537,10 @@ def tell(best, stats):
 
 
 # ---------------------------------------------------------------- rank many
+# Both sides of every cut for a rank target, of more rows than a word has bits.
+#
+# Where weights are so unequal that the quantile could walk far, trees of sums
+# (Fenwick 1994) find it: a logarithm more.
 
 
 @kernel
@@ -706,6 +690,12 @@ def _descend(tree, enough):
 
 
 # ---------------------------------------------------------------- rank sweep
+# Both sides of every cut along a column, for a rank target: one pass over the rows.
+#
+# Rows leave the right side for the left one, group by group.  Each side is a set of
+# ranks and knows its quantile: the row, and the sums of the side's rows before it.
+# A row that comes or goes moves the quantile by a row or so, which bits tell at once
+# (`treekit.kernels.quantile_splits`).  A side of at most 64 rows is one word, in a register.
 
 
 @inlined
@@ -827,6 +817,11 @@ def _settle_sweep(members, mass, at, before, sum_before, enough):
 
 
 # ---------------------------------------------------------------- bitset
+# Sets of small whole numbers as bits, under words that say which words are not empty.
+#
+# Level 0 has a bit for each number, each further level one for each word of the
+# level before, and all lie in one array one after the other.  The member after or
+# before a number is then found in a few steps, however far away it is.
 
 
 def words_for(size: int) -> int:

@@ -3,11 +3,6 @@
 P. Geurts, D. Ernst and L. Wehenkel, "Extremely randomized trees", Machine
 Learning 63, 2006, pp. 3-42, table 1.  A node costs two passes over its rows
 for each column: no sorting, no statistics of each code.
-
-What is drawn for one column of a node: a threshold, or the sides of its levels.
-
-Numbers come from a hash of the node's seed and the column, so that what one
-column draws does not depend on which others were tried.
 """
 
 from __future__ import annotations
@@ -360,6 +355,10 @@ def _try_drawn(
 
 
 # ---------------------------------------------------------------- drawn
+# What is drawn for one column of a node: a threshold, or the sides of its levels.
+#
+# Numbers come from a hash of the node's seed and the column, so that what one
+# column draws does not depend on which others were tried.
 
 MOST_DRAWS = 64
 """Draws of the sides of categories before the first one is put apart."""

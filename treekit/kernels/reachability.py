@@ -6,23 +6,6 @@ sets is empty, and a row that reaches it takes any member of each.
 
 Nodes, columns and the stack are arrays of records: a kernel that is handed
 twenty single arrays takes 30 s to compile, with five it takes a few (measured).
-
-The loop that finds what inputs can do in trees that ask sums and surrogates.
-
-The box of a node (see `treekit.kernels.reachability`) holds every input that reaches
-it; where sums and surrogates are asked it may hold more, so that what it
-excludes is impossible, and what it allows may be.  Sums of rounded additions
-are monotone in each number: the corners of a box bound them exactly.
-
-The loop that routes rows through a tree and marks what they touch.
-
-What happens to rows on their way through trees that ask sums and surrogates.
-
-The scorer does not say; here every test that is asked is noted.
-
-Where rows go in trees that ask sums, surrogates and rules, or divide rows at missing values.
-
-Plain loops over every node's tests, in the order in which they are asked.
 """
 
 from __future__ import annotations
@@ -218,6 +201,12 @@ def possible(column: Any) -> bool:
 
 
 # ---------------------------------------------------------------- reachable
+# The loop that finds what inputs can do in trees that ask sums and surrogates.
+#
+# The box of a node (see `treekit.kernels.reachability`) holds every input that reaches
+# it; where sums and surrogates are asked it may hold more, so that what it
+# excludes is impossible, and what it allows may be.  Sums of rounded additions
+# are monotone in each number: the corners of a box bound them exactly.
 
 # Number of `treekit.model.tree.Split.LEAF`, which compiled code cannot read.
 _LEAF = 0
@@ -412,6 +401,7 @@ def can_touch(walk: Any, routes: Any, root: int, narrow: bool, can: Any) -> None
 
 
 # ---------------------------------------------------------------- coverage
+# The loop that routes rows through a tree and marks what they touch.
 
 
 class Marks(NamedTuple):
@@ -477,6 +467,9 @@ def mark(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any) -> N
 
 
 # ---------------------------------------------------------------- touched
+# What happens to rows on their way through trees that ask sums and surrogates.
+#
+# The scorer does not say; here every test that is asked is noted.
 
 
 class Touched(NamedTuple):
@@ -591,6 +584,9 @@ def are_next(routes: Any, tests: Any, sides: Any, rows: Any, narrow: bool, found
 
 
 # ---------------------------------------------------------------- routes
+# Where rows go in trees that ask sums, surrogates and rules, or divide rows at missing values.
+#
+# Plain loops over every node's tests, in the order in which they are asked.
 
 RULE = 6
 _MASS_BITS = 24

@@ -1,7 +1,4 @@
-"""The records that kernels pass around: everything of a tree's growth, grouped.
-
-The split that a search has found so far: its cells, and how candidates compare.
-"""
+"""The records that kernels pass around: everything of a tree's growth, grouped."""
 
 from __future__ import annotations
 
@@ -262,6 +259,7 @@ class Node(NamedTuple):
 
 
 # ---------------------------------------------------------------- found
+# The split that a search has found so far: its cells, and how candidates compare.
 
 TOLERANCE = 1e-9
 """Scores closer than this, relative, are ties (see the design's semantics)."""

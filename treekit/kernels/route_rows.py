@@ -1,7 +1,4 @@
-"""Rows led through a finished tree, whole or in parts.
-
-The splits of a finished tree, asked of rows of the coded table.
-"""
+"""Rows led through a finished tree, whole or in parts."""
 
 from __future__ import annotations
 
@@ -155,6 +152,7 @@ def route(
 
 
 # ---------------------------------------------------------------- splits
+# The splits of a finished tree, asked of rows of the coded table.
 
 
 class Splits(NamedTuple):

@@ -21,17 +21,6 @@ need neither a child's number nor a test for the end: the children of node h, fr
 1, are 2h and 2h + 1.  Below them four steps are taken at a time, and rows that have
 come to a leaf drop out.  Measured against steps from node to node alone, which
 end when none of eight rows moves: 1.7 times faster at depth 8, and at depth 30.
-
-The records that `treekit.kernels.score_batch` walks.
-
-One tree, walked straight over the floats of the rows: no keys are made of cells never asked.
-
-Keys (see `treekit.kernels.feature_codes`) are worth their making where many trees ask for
-them.  A row of 28 cells takes 30 ns to encode and 10 ns to walk through a tree of
-depth 8 (measured).
-
-Derived columns (see `treekit.model.derived_features`), evaluated when a row comes to their
-node.
 """
 
 from __future__ import annotations
@@ -312,6 +301,7 @@ def leaf_rows(trees: Any, rows: Array, block: Any, said: Array, answers: Array) 
 
 
 # ---------------------------------------------------------------- packed
+# The records that `treekit.kernels.score_batch` walks.
 
 
 class Tops(NamedTuple):
@@ -376,6 +366,11 @@ class PackedTrees(NamedTuple):
 
 
 # ---------------------------------------------------------------- straight
+# One tree, walked straight over the floats of the rows: no keys are made of cells never asked.
+#
+# Keys (see `treekit.kernels.feature_codes`) are worth their making where many trees ask for
+# them.  A row of 28 cells takes 30 ns to encode and 10 ns to walk through a tree of
+# depth 8 (measured).
 
 
 @kernel
@@ -439,6 +434,7 @@ def leaves_of_rows(
 
 
 # ---------------------------------------------------------------- derived
+# Derived columns (see `treekit.model.derived_features`), evaluated when a row comes to their node.
 
 UNKNOWN = 2
 """Branch where a test says nothing."""

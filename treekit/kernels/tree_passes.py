@@ -1,10 +1,4 @@
-"""The loop that turns an n-ary tree into plain binary nodes in pre-order.
-
-The loop that merges the conditions on the way to every leaf.
-
-A walk in depth-first order keeps the box of the current node up to date, so
-that the work is linear in the nodes and in what is written.
-"""
+"""The loop that turns an n-ary tree into plain binary nodes in pre-order."""
 
 from __future__ import annotations
 
@@ -147,6 +141,10 @@ def lower_nodes(
 
 
 # ---------------------------------------------------------------- paths
+# The loop that merges the conditions on the way to every leaf.
+#
+# A walk in depth-first order keeps the box of the current node up to date, so
+# that the work is linear in the nodes and in what is written.
 
 CONDITION = np.dtype(
     [

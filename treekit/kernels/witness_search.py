@@ -1,25 +1,9 @@
-"""The loop that constructs rows which reach the nodes of a tree and turn each way.
-
-Changes of single numbers of a row, after which a test says what it should.
-
-A sum of rounded additions is monotone in each of its numbers, so that the two
-neighbouring numbers between which it passes its threshold are found exactly,
-by bisection over the numbers of the input type.
-
-The loop that changes a row until it does what is wished of it at a node.
+"""The loop that changes a row until it does what is wished of it at a node.
 
 A wish names a node, one of its tests and an outcome.  A row that reaches the
 node is copied; what the node asks before that test is made unknown (of a rule,
 all other conditions are met); then the test is made to say what is wished (see
 `treekit.kernels.witness_search`).
-
-The search for rows that show whether a split sends them the right way.
-
-A row that merely reaches a split does not prove it: if both sides happen to
-give that row the same answer, a wrong turn goes unseen.  So for each value
-that a split could send the wrong way, a search over pairs of leaves, one on
-the right side and one on the wrong, looks for a row whose answers differ.  It
-is complete up to a budget: if it ends without a row, no row exists.
 """
 
 from __future__ import annotations
@@ -74,6 +58,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- probes
+# The loop that constructs rows which reach the nodes of a tree and turn each way.
 
 # Numbers of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF = 0
@@ -229,6 +214,11 @@ def probe_rows(
 
 
 # ---------------------------------------------------------------- changes
+# Changes of single numbers of a row, after which a test says what it should.
+#
+# A sum of rounded additions is monotone in each of its numbers, so that the two
+# neighbouring numbers between which it passes its threshold are found exactly,
+# by bisection over the numbers of the input type.
 
 _NEIGHBOURS = 16
 """So many neighbours of one number are tried while another one is fitted to each."""
@@ -591,6 +581,13 @@ def grant(
 
 
 # ---------------------------------------------------------------- wrongturns
+# The search for rows that show whether a split sends them the right way.
+#
+# A row that merely reaches a split does not prove it: if both sides happen to
+# give that row the same answer, a wrong turn goes unseen.  So for each value
+# that a split could send the wrong way, a search over pairs of leaves, one on
+# the right side and one on the wrong, looks for a row whose answers differ.  It
+# is complete up to a budget: if it ends without a row, no row exists.
 
 _MISSING = 4
 _SHOWN, _NEVER_SHOWN, _GIVEN_UP = 0, 1, 2

@@ -1,10 +1,4 @@
-"""Many trees in one set of arrays, for work on whole arrays: scoring, files, checks.
-
-Branches of level splits as one table: what walks look up.
-
-A split's entries are the branch of a missing value, then that of each level, as narrow
-as the branches of all splits allow: categories may be many, and nodes, too.
-"""
+"""Many trees in one set of arrays, for work on whole arrays: scoring, files, checks."""
 
 from __future__ import annotations
 
@@ -143,6 +137,10 @@ def _owned(
 
 
 # ---------------------------------------------------------------- level tables
+# Branches of level splits as one table: what walks look up.
+#
+# A split's entries are the branch of a missing value, then that of each level, as narrow
+# as the branches of all splits allow: categories may be many, and nodes, too.
 
 _NARROW = np.iinfo(np.uint8).max
 """Branches at most of a split whose entries take a byte: the last number means none."""

@@ -24,8 +24,6 @@ Thresholds
     are numbers of the input type (`threshold_between`, `floor_to`); a target
     that computes in double tests ``x <= t'`` without rounding x
     (`double_threshold`).
-
-Shares of a row's mass, where missing values go down every branch (Quinlan 1993, ch. 3).
 """
 
 from __future__ import annotations
@@ -300,6 +298,7 @@ def double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 # ---------------------------------------------------------------- fractional
+# Shares of a row's mass, where missing values go down every branch (Quinlan 1993, ch. 3).
 
 
 def mass_bounds(tree: Tree) -> npt.NDArray[np.int64]:

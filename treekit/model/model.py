@@ -1,9 +1,4 @@
-"""A model: a schema, trees, and leaf values put on portable integers.
-
-How leaves vote, and how sums of votes become a label.
-
-What a user gives as a model.
-"""
+"""A model: a schema, trees, and leaf values put on portable integers."""
 
 from __future__ import annotations
 
@@ -341,6 +336,7 @@ def make_model(
 
 
 # ---------------------------------------------------------------- votes
+# How leaves vote, and how sums of votes become a label.
 
 
 class Ballot(Protocol):
@@ -405,6 +401,7 @@ def least_cost(
 
 
 # ---------------------------------------------------------------- given
+# What a user gives as a model.
 
 
 def model_of(given: object) -> Model:

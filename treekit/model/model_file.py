@@ -6,11 +6,6 @@ from the rest is not stored: where a node's level entries start.  A file from a
 stranger is safe to load: nothing is executed, no size is believed, and the
 model is checked like one built by hand.  Only models with oblique splits, with
 surrogates, or with rules have the arrays of these.
-
-Named byte strings in one file: written atomically, read without trust.
-
-The container is a zip whose entries are stored, not compressed, so that no
-entry can be larger than the file itself: a bomb has nothing to swell from.
 """
 
 from __future__ import annotations
@@ -317,6 +312,10 @@ def _level_starts(
 
 
 # ---------------------------------------------------------------- archive
+# Named byte strings in one file: written atomically, read without trust.
+#
+# The container is a zip whose entries are stored, not compressed, so that no
+# entry can be larger than the file itself: a bomb has nothing to swell from.
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 """Of every entry: the same model gives the same bytes."""

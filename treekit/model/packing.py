@@ -1,9 +1,4 @@
-"""Trees as packed nodes: the form that `treekit.kernels.score_batch` walks.
-
-The first levels of trees as complete ones: what `treekit.kernels.score_batch` walks first.
-
-A single tree of thresholds as `treekit.kernels.score_batch` walks it.
-"""
+"""Trees as packed nodes: the form that `treekit.kernels.score_batch` walks."""
 
 from __future__ import annotations
 
@@ -241,6 +236,7 @@ def node_keys(
 
 
 # ---------------------------------------------------------------- tops
+# The first levels of trees as complete ones: what `treekit.kernels.score_batch` walks first.
 
 MAX_TOP = 9
 """Levels at most: the ends of a tree stay in the first cache."""
@@ -315,6 +311,7 @@ def joined_tops(parts: Sequence[Tops]) -> Tops:
 
 
 # ---------------------------------------------------------------- straight
+# A single tree of thresholds as `treekit.kernels.score_batch` walks it.
 
 
 class StraightTree(NamedTuple):

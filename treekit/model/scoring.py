@@ -2,8 +2,6 @@
 
 `sums` works on an encoded matrix (see `treekit.data.encoding`); `predict` and
 `predict_proba` take any table.  The loops are in `treekit.kernels.score_batch`.
-
-Encoded matrices that a model may score: of its width and type, and of cells that it allows.
 """
 
 from __future__ import annotations
@@ -275,6 +273,7 @@ def _share(work: Callable[[slice], None], n_rows: int, n_threads: int) -> None:
 
 
 # ---------------------------------------------------------------- accepted
+# Encoded matrices that a model may score: of its width and type, and of cells that it allows.
 
 Matrix = npt.NDArray[np.floating[Any]]
 

@@ -3,15 +3,6 @@
 The children of a node have adjacent numbers, and a child comes after its
 parent: node 0 is the root, and one pass in order (or backwards) visits parents
 first (or last).  Nothing here knows names or labels; `Schema` does.
-
-Starts of nodes that own nothing: of trees without levels, terms or surrogates.
-
-Nodes of trees by their depth, a level at a time.
-
-What owners, such as nodes, own of one long array, a range each.
-
-Branches of levels may be many times what everything else of a tree takes, and their
-positions twice that again: entries are worked on a stretch at a time.
 """
 
 from __future__ import annotations
@@ -309,6 +300,7 @@ PER_NODE = tuple(name for name in DTYPES if name.partition("_")[0] not in _OWNED
 
 
 # ---------------------------------------------------------------- idle
+# Starts of nodes that own nothing: of trees without levels, terms or surrogates.
 
 _FEWEST = 2**12
 _shared: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
@@ -334,6 +326,7 @@ def is_idle(start: npt.NDArray[Any], n_owners: int) -> bool:
 
 
 # ---------------------------------------------------------------- levels
+# Nodes of trees by their depth, a level at a time.
 
 
 def node_depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.NDArray[np.int64]:
@@ -371,6 +364,10 @@ def node_levels(
 
 
 # ---------------------------------------------------------------- owned
+# What owners, such as nodes, own of one long array, a range each.
+#
+# Branches of levels may be many times what everything else of a tree takes, and their
+# positions twice that again: entries are worked on a stretch at a time.
 
 _MOST = 1 << 16
 """Entries that are worked on at once: their positions stay in the cache."""

@@ -3,8 +3,6 @@
 Whole-array checks, linear in nodes: a child after its parent, each node one
 parent, indices in range, thresholds finite and of the input type, one branch
 entry for each level, values finite, depth within `MAX_DEPTH`.
-
-What a model says beside its trees: policies, links, costs and the integers of its leaves.
 """
 
 from __future__ import annotations
@@ -307,6 +305,7 @@ def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> No
 
 
 # ---------------------------------------------------------------- policies
+# What a model says beside its trees: policies, links, costs and the integers of its leaves.
 
 MAX_COST = 2**14
 """Largest cost: sums of votes times costs stay within 62 bits."""

@@ -6,11 +6,6 @@ equal subtrees drawn equally, as narrow as that allows.  Walker's extension to
 any number of children, in the linear form of Buchheim, Juenger and Leipert
 (2002, "Improving Walker's algorithm to run in linear time", Graph Drawing),
 for nodes of any width.  Nothing recurses: trees may be thousands of levels deep.
-
-How wide a text will be, without any font at hand.
-
-Widths are those of DejaVu Sans, the widest of the common sans-serif fonts, in
-em and rounded up: text fits whatever font a reader's system takes.
 """
 
 from __future__ import annotations
@@ -184,6 +179,10 @@ class _Plan:
 
 
 # ---------------------------------------------------------------- widths
+# How wide a text will be, without any font at hand.
+#
+# Widths are those of DejaVu Sans, the widest of the common sans-serif fonts, in
+# em and rounded up: text fits whatever font a reader's system takes.
 
 _EM = {
     **dict.fromkeys(" .,:;'|!ijlI`", 0.34),

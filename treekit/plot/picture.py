@@ -1,11 +1,4 @@
-"""What is in a picture: the nodes that are drawn, and what each of them says.
-
-How much of a tree is drawn.
-
-The boxes of a picture: their lines of text, and how large they are.
-
-What the nodes say of each target, ready to be drawn.
-"""
+"""What is in a picture: the nodes that are drawn, and what each of them says."""
 
 from __future__ import annotations
 
@@ -62,6 +55,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- says
+# What the nodes say of each target, ready to be drawn.
 
 MOST_CLASSES = 8
 """Classes with a colour of their own, the heaviest at the root; the others share a grey one."""
@@ -339,6 +333,7 @@ def _notes(
 
 
 # ---------------------------------------------------------------- cut
+# How much of a tree is drawn.
 
 MOST_ENDS = 40
 """``max_depth="auto"`` ends at the deepest level with no more ends (leaves and cuts) than these."""
@@ -464,6 +459,7 @@ def _leaves_below(tree: Tree, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.i
 
 
 # ---------------------------------------------------------------- boxes
+# The boxes of a picture: their lines of text, and how large they are.
 
 TEXT, SMALL = 13.0, 11.0
 LINE, SMALL_LINE = 17.0, 15.0

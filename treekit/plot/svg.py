@@ -2,15 +2,6 @@
 
 It stands on paper of its own, so that it reads the same on a light and on a
 dark page, and holds no identifiers, so that many fit on one page.
-
-Colours of classes: told apart by everybody, in print and on screen.
-
-The eight colours of Okabe and Ito (2008, "Color universal design"), in an
-order in which neighbours differ in lightness, too: on grey paper dark, middle
-and light follow each other.  Bars keep the order of the legend, and every
-label stands in words, so that no fact is told by colour alone.
-
-XML text: the one place where a picture's strings become markup.
 """
 
 from __future__ import annotations
@@ -276,6 +267,12 @@ def _notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], fl
 
 
 # ---------------------------------------------------------------- colours
+# Colours of classes: told apart by everybody, in print and on screen.
+#
+# The eight colours of Okabe and Ito (2008, "Color universal design"), in an
+# order in which neighbours differ in lightness, too: on grey paper dark, middle
+# and light follow each other.  Bars keep the order of the legend, and every
+# label stands in words, so that no fact is told by colour alone.
 
 INK, MUTED, PAPER, EDGE = "#1b2733", "#5b6b7b", "#ffffff", "#b4bfca"
 _CLASSES = (
@@ -321,6 +318,7 @@ def _luminance(colour: str) -> float:
 
 
 # ---------------------------------------------------------------- markup
+# XML text: the one place where a picture's strings become markup.
 
 _ESCAPES = {
     ord("&"): "&amp;",

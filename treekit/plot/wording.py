@@ -1,16 +1,4 @@
-"""What a node asks and what its branches stand for, in words.
-
-The conditions of a rule in words.
-
-The few words of a picture, in the languages that it speaks.
-
-What stands in a picture: names, numbers and tests as people read them.
-
-Names are strangers' text: whatever does not print as it stands, or could pass
-for something else, is quoted and escaped as in the text of rules
-(`treekit.rules.wording.quote`).  Thresholds are exact; shares and weights of
-training rows are rounded to be read.
-"""
+"""What a node asks and what its branches stand for, in words."""
 
 from __future__ import annotations
 
@@ -186,6 +174,7 @@ def _instead(model: Model, tree: Tree, node: int, language: Language) -> list[st
 
 
 # ---------------------------------------------------------------- conditions
+# The conditions of a rule in words.
 
 _LETTERS = 24
 """Before further levels are counted rather than named."""
@@ -225,6 +214,7 @@ def _condition(model: Model, tree: Tree, at: int, language: Language, room: int 
 
 
 # ---------------------------------------------------------------- language
+# The few words of a picture, in the languages that it speaks.
 
 
 class Language(NamedTuple):
@@ -345,6 +335,12 @@ def language_named(name: str) -> Language:
 
 
 # ---------------------------------------------------------------- words
+# What stands in a picture: names, numbers and tests as people read them.
+#
+# Names are strangers' text: whatever does not print as it stands, or could pass
+# for something else, is quoted and escaped as in the text of rules
+# (`treekit.rules.wording.quote`).  Thresholds are exact; shares and weights of
+# training rows are rounded to be read.
 
 LONGEST_NAME, LONGEST_LIST = 200, 2000
 """Letters of one name, and of a list of levels in a tooltip: a name may be a novel."""

@@ -5,29 +5,6 @@ Quinlan 1993, *C4.5: Programs for Machine Learning*, chapter 5; the idea is of Q
 
 >>> found = c45rules(treekit.train(table, "income", algorithm="c45"), table, rules=20)
 >>> print(found, found.rules, sep="\n")
-
-Which of the rules for a class to keep: those that tell it in the fewest bits.
-
-Quinlan 1993, *C4.5*, section 5.2.  All subsets are tried of few rules; of many, subsets
-that no single rule more or less makes shorter, from several starts.
-
-How many bits rules take, and the exceptions to them: what C4.5rules chooses rules by.
-
-Quinlan 1993, *C4.5*, section 5.2: the better rules for a class are those that a sender
-can tell, with the cases that they get wrong, in fewer bits (Rissanen's minimum description
-length).  What a condition takes is coded as `treekit.components.pruners` codes splits.
-
-From paths to rules: conditions are dropped while that makes a rule no less sure.
-
-Quinlan 1993, *C4.5*, section 5.1 (first in Quinlan 1987, *Generating production rules from
-decision trees*, with another test of a condition's worth).  How sure a rule is says the
-upper limit of its errors on all rows, by which `treekit.components.error_based` judges leaves.
-
-The rules of all classes in one list: which class comes first, what is said by default.
-
-Quinlan 1993, *C4.5*, section 5.2.
-
-Conditions and class weights put together to an ordered `RuleList`.
 """
 
 from __future__ import annotations
@@ -263,6 +240,10 @@ def _n_values(model: Model, matrix: npt.NDArray[Any]) -> list[int]:
 
 
 # ---------------------------------------------------------------- choose
+# Which of the rules for a class to keep: those that tell it in the fewest bits.
+#
+# Quinlan 1993, *C4.5*, section 5.2.  All subsets are tried of few rules; of many, subsets
+# that no single rule more or less makes shorter, from several starts.
 
 Numbers = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -377,6 +358,11 @@ def _improved(rules: ClassRules, inside: Mask) -> tuple[Mask, float]:
 
 
 # ---------------------------------------------------------------- coding
+# How many bits rules take, and the exceptions to them: what C4.5rules chooses rules by.
+#
+# Quinlan 1993, *C4.5*, section 5.2: the better rules for a class are those that a sender
+# can tell, with the cases that they get wrong, in fewer bits (Rissanen's minimum description
+# length).  What a condition takes is coded as `treekit.components.pruners` codes splits.
 
 THEORY = 0.5
 """What a bit of a rule counts against one of an exception: rules say the same in many ways."""
@@ -442,6 +428,11 @@ def _choices(n: Numbers, k: Numbers) -> Numbers:
 
 
 # ---------------------------------------------------------------- generalise
+# From paths to rules: conditions are dropped while that makes a rule no less sure.
+#
+# Quinlan 1993, *C4.5*, section 5.1 (first in Quinlan 1987, *Generating production rules from
+# decision trees*, with another test of a condition's worth).  How sure a rule is says the
+# upper limit of its errors on all rows, by which `treekit.components.error_based` judges leaves.
 
 
 class Generalised(NamedTuple):
@@ -505,6 +496,9 @@ def generalise(paths: Paths, met: Bits, ground: Ground, bound: Any) -> Generalis
 
 
 # ---------------------------------------------------------------- order
+# The rules of all classes in one list: which class comes first, what is said by default.
+#
+# Quinlan 1993, *C4.5*, section 5.2.
 
 
 def by_false_positives(met: Bits, label: Index, ground: Ground) -> Index:
@@ -657,6 +651,7 @@ def _errors(matches: _Matches, label: Index, ground: Ground) -> tuple[float, Num
 
 
 # ---------------------------------------------------------------- ordered
+# Conditions and class weights put together to an ordered `RuleList`.
 
 
 def ordered_list(model: Model, rules: Sequence[Sequence[Asked]], weight: Numbers) -> RuleList:

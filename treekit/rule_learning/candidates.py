@@ -3,24 +3,6 @@
 Every node but the roots is the rule of all that is asked on the way to it (Friedman and
 Popescu 2008, "Predictive learning via rule ensembles", section 3), in merged conditions:
 at most one a column.
-
-The paths of a tree as lists of single conditions, and the rows that meet each of these.
-
-Rows of a table as sets of bits: what rules are judged on, many rows at a time.
-
-A set of rows is a row of 64-bit words, a bit for each row of the table.  That rules meet
-rows together, or alone, is then a word operation for 64 of them, and how much weight a
-set has is a count of its bits.
-
-Which rows meet which rules, as one array: what frequencies and weights are fitted to.
-
-What short lists are learnt from: rows of a table, and the trees to choose rules from.
-
-Rules that say nothing new: linear combinations of the rules before them.
-
-SIRUS keeps a rule only if it is no linear combination of more frequent ones and of the
-constant (Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule
-set for classification", Electronic Journal of Statistics 15, section 2.2).
 """
 
 from __future__ import annotations
@@ -207,6 +189,7 @@ def interned(found: RuleList) -> Index:
 
 
 # ---------------------------------------------------------------- conditions
+# The paths of a tree as lists of single conditions, and the rows that meet each of these.
 
 _CELLS = 1 << 22
 """Answers of rows to conditions that are worked out at once, a byte each."""
@@ -376,6 +359,11 @@ def _accepted(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np
 
 
 # ---------------------------------------------------------------- ground
+# Rows of a table as sets of bits: what rules are judged on, many rows at a time.
+#
+# A set of rows is a row of 64-bit words, a bit for each row of the table.  That rules meet
+# rows together, or alone, is then a word operation for 64 of them, and how much weight a
+# set has is a count of its bits.
 
 Bits = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.float64]
@@ -473,6 +461,7 @@ def once(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
 
 
 # ---------------------------------------------------------------- indicators
+# Which rows meet which rules, as one array: what frequencies and weights are fitted to.
 
 Truths = npt.NDArray[np.bool_]
 
@@ -543,6 +532,7 @@ def _numeric(
 
 
 # ---------------------------------------------------------------- given
+# What short lists are learnt from: rows of a table, and the trees to choose rules from.
 
 
 class Weighed(NamedTuple):
@@ -639,6 +629,11 @@ def check_count(name: str, value: Any, least: int, most: int) -> None:
 
 
 # ---------------------------------------------------------------- dependence
+# Rules that say nothing new: linear combinations of the rules before them.
+#
+# SIRUS keeps a rule only if it is no linear combination of more frequent ones and of the
+# constant (Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule
+# set for classification", Electronic Journal of Statistics 15, section 2.2).
 
 _NOISE = 1e-10
 """What is left of a squared length by rounding alone, relative; a rule of ten million rows

@@ -5,16 +5,6 @@ penalty for classes, as glmnet solves them (Friedman, Hastie and Tibshirani 2010
 Newton step is a least squares problem, which scikit-learn's Lasso is given.  It works on
 the few rules that have weights, and on those that the conditions of optimality say must
 have some (Tibshirani et al. 2012, "Strong rules for discarding predictors", section 7).
-
-Weights that are not negative: how SIRUS adds up rules of a number.
-
-Bénard, Biau, da Veiga and Scornet 2021, "Interpretable random forests via rule
-extraction", AISTATS, section 2: ridge regression with non-negative weights, so that no
-rule counts against what it says, and a penalty that cross-validation chooses.
-
-The weights of a few rules without the penalty that chose them.
-
-Folds of rows, and the smallest size that cross-validation finds good enough.
 """
 
 from __future__ import annotations
@@ -250,6 +240,11 @@ def _quadratic(squares: Doubles, linear: Doubles, penalty: float) -> Doubles:
 
 
 # ---------------------------------------------------------------- ridge
+# Weights that are not negative: how SIRUS adds up rules of a number.
+#
+# Bénard, Biau, da Veiga and Scornet 2021, "Interpretable random forests via rule
+# extraction", AISTATS, section 2: ridge regression with non-negative weights, so that no
+# rule counts against what it says, and a penalty that cross-validation chooses.
 
 _PENALTIES = np.geomspace(1e-5, 1e2, 15)
 """Relative to the mean squared length of a column."""
@@ -316,6 +311,7 @@ class _Squares:
 
 
 # ---------------------------------------------------------------- refitted
+# The weights of a few rules without the penalty that chose them.
 
 _RIDGE = 1e-4
 """A penalty on squares, relative to the weight of all rows: rules that no other class
@@ -356,6 +352,7 @@ def refitted(
 
 
 # ---------------------------------------------------------------- folds
+# Folds of rows, and the smallest size that cross-validation finds good enough.
 
 _FOLDS = 5
 

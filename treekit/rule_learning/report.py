@@ -1,11 +1,4 @@
-"""What a list of rules that was made from a model is worth: its size, fidelity and accuracy.
-
-What a short list of rules is worth, beyond labels: a rare class hides behind accuracy.
-
-Where nine rows in ten are of one class, a list that always says so agrees with every
-model on nine rows in ten.  So fidelity is told as the mean over the model's labels too,
-and shares are compared by correlation and by the area under the curve.
-"""
+"""What a list of rules that was made from a model is worth: its size, fidelity and accuracy."""
 
 from __future__ import annotations
 
@@ -151,6 +144,11 @@ def _some(weights: Numbers | None, n_rows: int) -> Numbers | None:
 
 
 # ---------------------------------------------------------------- short
+# What a short list of rules is worth, beyond labels: a rare class hides behind accuracy.
+#
+# Where nine rows in ten are of one class, a list that always says so agrees with every
+# model on nine rows in ten.  So fidelity is told as the mean over the model's labels too,
+# and shares are compared by correlation and by the area under the curve.
 
 Doubles = npt.NDArray[np.float64]
 Sums = npt.NDArray[np.int64]

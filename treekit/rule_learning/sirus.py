@@ -13,27 +13,6 @@ rule's means are weighed by ridge regression with weights that are not negative,
 
 >>> learned = sirus("bank.csv", "y", rules=20, class_weight="balanced")
 >>> print(learned.rules)
-
-Rules by how many trees of a forest ask them: the first half of SIRUS.
-
-Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule set for
-classification", Electronic Journal of Statistics 15, section 2.
-
-Drawing short lists from a forest, as often as a choice of their size needs.
-
-How many rules are enough, and whether another sample would have given the same ones.
-
-Bénard et al. 2021, section 4: the size is chosen by cross-validation, of error and of
-stability, which is the Dice-Sorensen index of lists from different folds.
-
-Cut points at the quantiles of a table: few enough that trees agree on them.
-
-The r-th of q quantiles is the smallest value of the column that r/q of the rows do not
-exceed (Bénard et al. 2021, section 2.1): cuts are values of the table.
-
-What each rule of a short list says: shares or means of the rows that meet it, and of the rest.
-
-Bénard et al. 2021, equation 2.5: a rule is a function of two values.
 """
 
 from __future__ import annotations
@@ -166,6 +145,10 @@ def sirus(
 
 
 # ---------------------------------------------------------------- stable
+# Rules by how many trees of a forest ask them: the first half of SIRUS.
+#
+# Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule set for
+# classification", Electronic Journal of Statistics 15, section 2.
 
 
 class Frequent(NamedTuple):
@@ -293,6 +276,7 @@ def dice(first: RuleList, second: RuleList) -> float:
 
 
 # ---------------------------------------------------------------- drawing
+# Drawing short lists from a forest, as often as a choice of their size needs.
 
 
 @dataclass(eq=False)
@@ -357,6 +341,10 @@ class Drawing:
 
 
 # ---------------------------------------------------------------- sizes
+# How many rules are enough, and whether another sample would have given the same ones.
+#
+# Bénard et al. 2021, section 4: the size is chosen by cross-validation, of error and of
+# stability, which is the Dice-Sorensen index of lists from different folds.
 
 
 def chosen_size(task: Drawing, most: int, seed: int) -> tuple[int, float]:
@@ -415,6 +403,10 @@ def stability_of_halves(task: Drawing, size: int) -> float:
 
 
 # ---------------------------------------------------------------- quantiles
+# Cut points at the quantiles of a table: few enough that trees agree on them.
+#
+# The r-th of q quantiles is the smallest value of the column that r/q of the rows do not
+# exceed (Bénard et al. 2021, section 2.1): cuts are values of the table.
 
 Doubles = npt.NDArray[np.float64]
 
@@ -557,6 +549,9 @@ def _quantiles(values: Doubles, share: Doubles, quantiles: int) -> Doubles:
 
 
 # ---------------------------------------------------------------- said
+# What each rule of a short list says: shares or means of the rows that meet it, and of the rest.
+#
+# Bénard et al. 2021, equation 2.5: a rule is a function of two values.
 
 Truths = npt.NDArray[np.bool_]
 

@@ -1,24 +1,4 @@
-"""What rules of a list say of the same rows: overlaps, conflicts, shadows, gaps.
-
-The report of `treekit.rules.analysis` in words.
-
-How the boxes of rules lie to each other: pairs, shadows, gaps, rules that never answer.
-
-Whether boxes together hold another box, exactly, with a witness where they do not.
-
-The box is cut in two along a face of some box, and each half asked again of the boxes that
-meet it, until one of them holds it or none meets it: the search of a solver (Davis,
-Logemann and Loveland 1962) over intervals and sets in the place of truth values.  The cut
-that leaves the fewest boxes to look at on both sides comes first, so that the boxes of a
-tree take about as many steps as the tree has nodes.
-
-Rules as boxes: what each of them takes of every column, in whole numbers.
-
-The bounds that the rules of a tree name cut a column of numbers into cells; the bounds are
-first rounded down to the input type, so that each cell holds a number.  An interval is a
-range of cells; a set of levels, missing values among them, is bits.  A test of several
-columns is a column of its own: it holds, fails, or is unknown.
-"""
+"""What rules of a list say of the same rows: overlaps, conflicts, shadows, gaps."""
 
 from __future__ import annotations
 
@@ -304,6 +284,7 @@ def _counts(
 
 
 # ---------------------------------------------------------------- overlaps text
+# The report of `treekit.rules.analysis` in words.
 
 
 def overlaps_text(report: Overlaps, code: str | Language = "en", most: int = 20) -> str:
@@ -373,6 +354,7 @@ def _value(value: float | str | None, words: Language) -> str:
 
 
 # ---------------------------------------------------------------- meeting
+# How the boxes of rules lie to each other: pairs, shadows, gaps, rules that never answer.
 
 EMPTY, REACHED, NEVER, UNDECIDED = 0, 1, 2, 3
 """Whether a rule ever answers."""
@@ -479,6 +461,12 @@ def _taken(space: Space, box: Boxes, earlier: Boxes, budget: Budget) -> int:
 
 
 # ---------------------------------------------------------------- spaces
+# Rules as boxes: what each of them takes of every column, in whole numbers.
+#
+# The bounds that the rules of a tree name cut a column of numbers into cells; the bounds are
+# first rounded down to the input type, so that each cell holds a number.  An interval is a
+# range of cells; a set of levels, missing values among them, is bits.  A test of several
+# columns is a column of its own: it holds, fails, or is unknown.
 
 Words = npt.NDArray[np.uint64]
 
@@ -660,6 +648,13 @@ def _bits(words: Words) -> Mask:
 
 
 # ---------------------------------------------------------------- covering
+# Whether boxes together hold another box, exactly, with a witness where they do not.
+#
+# The box is cut in two along a face of some box, and each half asked again of the boxes that
+# meet it, until one of them holds it or none meets it: the search of a solver (Davis,
+# Logemann and Loveland 1962) over intervals and sets in the place of truth values.  The cut
+# that leaves the fewest boxes to look at on both sides comes first, so that the boxes of a
+# tree take about as many steps as the tree has nodes.
 
 _SETS = 8
 """Sets of levels that are tried for a cut of one column."""

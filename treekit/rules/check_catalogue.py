@@ -2,8 +2,6 @@
 
 Such a file is untrusted text: phrases are filled in and matched literally, are short,
 and hold nothing that could break a line or a quoted name.
-
-Small lists of rules that between them need every phrase of the text.
 """
 
 from __future__ import annotations
@@ -218,6 +216,7 @@ def _round_trips(words: Language) -> None:
 
 
 # ---------------------------------------------------------------- samples
+# Small lists of rules that between them need every phrase of the text.
 
 
 @cache

@@ -1,16 +1,4 @@
-"""Rules held against a table: what each was expected to do, what it does, what has drifted.
-
-Two questions are apart.  Do as many rows come to each rule as did in training?  The
-population stability index says how far the shares moved (as used in credit scoring:
-Siddiqi 2006, "Credit Risk Scorecards", which calls less than 0.1 stable and from 0.25 a
-shift; what chance alone makes of it: Yurdakul 2018).  And is a rule as right as it was?
-That is tested rule by rule, and the level of the test is divided by the number of tests
-(Bonferroni), so that a long list raises no false alarm.
-
-The table of `treekit.rules.drift` for a terminal.
-
-Whether figures of rules differ by more than chance makes of them.
-"""
+"""Whether figures of rules differ by more than chance makes of them."""
 
 from __future__ import annotations
 
@@ -51,6 +39,14 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- against
+# Rules held against a table: what each was expected to do, what it does, what has drifted.
+#
+# Two questions are apart.  Do as many rows come to each rule as did in training?  The
+# population stability index says how far the shares moved (as used in credit scoring:
+# Siddiqi 2006, "Credit Risk Scorecards", which calls less than 0.1 stable and from 0.25 a
+# shift; what chance alone makes of it: Yurdakul 2018).  And is a rule as right as it was?
+# That is tested rule by rule, and the level of the test is divided by the number of tests
+# (Bonferroni), so that a long list raises no false alarm.
 
 Numbers = npt.NDArray[np.float64]
 Stability = Literal["stable", "moved", "shifted", "unknown"]
@@ -300,6 +296,7 @@ def _fit(name: str, y: Numbers, said: Numbers, weight: Numbers) -> Quality:
 
 
 # ---------------------------------------------------------------- against text
+# The table of `treekit.rules.drift` for a terminal.
 
 _WIDEST = 24
 """Longer labels and names are cut."""

@@ -1,24 +1,4 @@
-"""Running rules without their trees: what the rules that answer a row sum to.
-
-Rows as rules see them: numbers of the input type; and the rows that policies refuse.
-
-Which rules answer which rows: the pairs behind every measure of a list.
-
-`treekit.rules.evaluate` finds the rules whose conditions a row meets; here the order of
-the list has its say, too: where the first rule of a tree answers, the others are silent.
-
-Which rules a row's values meet, all rules at once.
-
-A column's values fall into cells between the bounds that the rules name.  For
-each cell a row of bits says which rules accept it; a row of data fits the
-rules that every column's bits agree on (the bit vectors of Lakshman and
-Stiliadis, 1998, "High-speed policy-based packet forwarding").  Nothing here
-knows that the rules came from a tree, or in what order they stand.  What a
-divided row leaves in a rule is counted condition by condition, for the pairs
-of row and rule that fit.
-
-Sets as bits: the members of many sets in 64-bit words.
-"""
+"""Running rules without their trees: what the rules that answer a row sum to."""
 
 from __future__ import annotations
 
@@ -75,6 +55,7 @@ def sums(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
 
 
 # ---------------------------------------------------------------- policies
+# Rows as rules see them: numbers of the input type; and the rows that policies refuse.
 
 
 def rounded_rows(schema: Schema, rows: Any) -> npt.NDArray[np.float64]:
@@ -114,6 +95,10 @@ def refused(rules: RuleList, rows: Any) -> npt.NDArray[np.bool_]:
 
 
 # ---------------------------------------------------------------- fired
+# Which rules answer which rows: the pairs behind every measure of a list.
+#
+# `treekit.rules.evaluate` finds the rules whose conditions a row meets; here the order of
+# the list has its say, too: where the first rule of a tree answers, the others are silent.
 
 Index = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.float64]
@@ -222,6 +207,15 @@ def rules_of_rows(rules: RuleList, rows: Any) -> Index:
 
 
 # ---------------------------------------------------------------- cells
+# Which rules a row's values meet, all rules at once.
+#
+# A column's values fall into cells between the bounds that the rules name.  For
+# each cell a row of bits says which rules accept it; a row of data fits the
+# rules that every column's bits agree on (the bit vectors of Lakshman and
+# Stiliadis, 1998, "High-speed policy-based packet forwarding").  Nothing here
+# knows that the rules came from a tree, or in what order they stand.  What a
+# divided row leaves in a rule is counted condition by condition, for the pairs
+# of row and rule that fit.
 
 Cells = Callable[[Matrix], Index]
 Table = npt.NDArray[np.uint64]
@@ -404,6 +398,7 @@ class Parts:
 
 
 # ---------------------------------------------------------------- bits
+# Sets as bits: the members of many sets in 64-bit words.
 
 
 def packed(members: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:

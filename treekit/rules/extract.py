@@ -1,18 +1,4 @@
-"""From the trees of a model to its rules: one for each leaf.
-
-The conditions of rules that keep a part of a row: one for each split of the path.
-
-Where missing values divide a row (Quinlan 1993, chapter 3), what is left of it
-depends on every split on the way, so nothing is merged.
-
-The conditions of models that are rule lists: what `treekit.model.rule_trees` made, undone.
-
-The rules of a few leaves as texts that stand alone, without those of all others.
-
-The conditions of a leaf depend on nothing but the nodes above it.  So the trees of a large
-forest are cut down to the ways to the leaves that are wanted, and their rules are those of
-any model.
-"""
+"""From the trees of a model to its rules: one for each leaf."""
 
 from __future__ import annotations
 
@@ -203,6 +189,10 @@ def _as_parent(
 
 
 # ---------------------------------------------------------------- divided
+# The conditions of rules that keep a part of a row: one for each split of the path.
+#
+# Where missing values divide a row (Quinlan 1993, chapter 3), what is left of it
+# depends on every split on the way, so nothing is merged.
 
 Index = npt.NDArray[np.int64]
 
@@ -319,6 +309,7 @@ def node_paths(plain: Tree, leaf: Index) -> tuple[Index, Index]:
 
 
 # ---------------------------------------------------------------- listed
+# The conditions of models that are rule lists: what `treekit.model.rule_trees` made, undone.
 
 Mask = npt.NDArray[np.bool_]
 
@@ -423,6 +414,11 @@ def _levels_of_tests(
 
 
 # ---------------------------------------------------------------- of leaves
+# The rules of a few leaves as texts that stand alone, without those of all others.
+#
+# The conditions of a leaf depend on nothing but the nodes above it.  So the trees of a large
+# forest are cut down to the ways to the leaves that are wanted, and their rules are those of
+# any model.
 
 
 class LeafRules:

@@ -2,10 +2,6 @@
 
 The measures are those of association rules (Agrawal, Imielinski and Swami 1993;
 lift: Brin et al. 1997), with the rule's answer in the place of the consequent.
-
-Tables as rules read them: rows as numbers and codes, targets as codes or numbers.
-
-Rules with the support of a table's rows in the place of those of training.
 """
 
 from __future__ import annotations
@@ -283,6 +279,7 @@ def _part(some: Numbers, whole: Numbers) -> Numbers:
 
 
 # ---------------------------------------------------------------- tables
+# Tables as rules read them: rows as numbers and codes, targets as codes or numbers.
 
 Matrix = npt.NDArray[np.float64]
 
@@ -393,6 +390,7 @@ def _numbers(table: Table, name: str, role: str) -> npt.NDArray[np.float64]:
 
 
 # ---------------------------------------------------------------- supported
+# Rules with the support of a table's rows in the place of those of training.
 
 
 def unsupported(rules: RuleList) -> RuleList:

@@ -1,20 +1,6 @@
 """The shortest list of exact rules: rules of equal answers joined wherever one rule can say them.
 
 Nothing is approximated: every row gets the sums that it gets from the tree.
-
-Rules that say the same and differ in one column alone become one rule.
-
-Rules of one tree are disjoint boxes.  Two boxes that agree in all columns but one make a
-box together if there their intervals touch, or if they are sets of levels, or if one
-takes nothing but missing values; it holds the rows of both, and no others.  Candidates
-are found by a hash of all that a rule asks but one condition; whether they agree is then
-compared exactly.
-
-A model whose subtrees that say one thing are leaves.
-
-Where all leaves below a node have the same units, the node answers for them: whatever the
-splits below ask, the sum is the same.  That holds where rows divide, too: the parts that
-the branches get of a row's mass are ranges side by side, so that their sum is the mass.
 """
 
 from __future__ import annotations
@@ -221,6 +207,13 @@ def _meeting(parent: Index, one: Index, other: npt.NDArray[np.int32]) -> Index:
 
 
 # ---------------------------------------------------------------- merging
+# Rules that say the same and differ in one column alone become one rule.
+#
+# Rules of one tree are disjoint boxes.  Two boxes that agree in all columns but one make a
+# box together if there their intervals touch, or if they are sets of levels, or if one
+# takes nothing but missing values; it holds the rows of both, and no others.  Candidates
+# are found by a hash of all that a rule asks but one condition; whether they agree is then
+# compared exactly.
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -467,6 +460,11 @@ def _is_free(rules: RuleList, condition: Asked) -> bool:
 
 
 # ---------------------------------------------------------------- collapsed
+# A model whose subtrees that say one thing are leaves.
+#
+# Where all leaves below a node have the same units, the node answers for them: whatever the
+# splits below ask, the sum is the same.  That holds where rows divide, too: the parts that
+# the branches get of a row's mass are ranges side by side, so that their sum is the mass.
 
 
 class Collapsed(NamedTuple):

@@ -4,8 +4,6 @@
 must be one of treekit's, and conditions and answers are said in its words; but numbers of
 rules and nodes are not looked at, rules may be added, moved and deleted, supports and
 shares left out, and blank lines and lines that begin with ``#`` stand anywhere.
-
-What edited rules answer, with as much of it as the person has left.
 """
 
 from __future__ import annotations
@@ -296,6 +294,7 @@ def _both(a: Fields, b: Fields) -> Fields:
 
 
 # ---------------------------------------------------------------- edited answers
+# What edited rules answer, with as much of it as the person has left.
 
 _OFF = 1_000_000
 """Shares written by hand may miss 1 by so small a part."""

@@ -1,11 +1,4 @@
-"""Reading the text of rules: strictly, line by line, nothing taken on trust.
-
-Reading what rules answer: the lines from 'then' on.
-
-The facts that the header of a text of rules states.
-
-Reading what `treekit.rules.wording` writes: conditions and tests.
-"""
+"""Reading the text of rules: strictly, line by line, nothing taken on trust."""
 
 from __future__ import annotations
 
@@ -239,6 +232,7 @@ def condition_table(conditions: Sequence[Fields]) -> ConditionTable:
 
 
 # ---------------------------------------------------------------- read answers
+# Reading what rules answer: the lines from 'then' on.
 
 
 class AnswerReader:
@@ -363,6 +357,7 @@ class AnswerReader:
 
 
 # ---------------------------------------------------------------- read header
+# The facts that the header of a text of rules states.
 
 
 @dataclass(frozen=True)
@@ -608,6 +603,7 @@ class _Named:
 
 
 # ---------------------------------------------------------------- read phrases
+# Reading what `treekit.rules.wording` writes: conditions and tests.
 
 CORE = (
     *("if_above", "if_upto", "if_between", "if_known", "if_missing", "if_missing_levels"),

@@ -3,10 +3,6 @@
 Where only answers were edited the trees stay, with other leaves.  Otherwise each tree
 becomes an ordered list, whose first rule that fits answers.  Rules that together fit every
 row need no last one without conditions: that they do is proved (`treekit.rules.analysis`).
-
-Which rules of a model an edited list still has.
-
-What an edit of rules changes: the rows that get another answer, and who was right.
 """
 
 from __future__ import annotations
@@ -223,6 +219,7 @@ def _without_conditions(listed: RuleList, last: npt.NDArray[np.int64]) -> RuleLi
 
 
 # ---------------------------------------------------------------- matched
+# Which rules of a model an edited list still has.
 
 Index = npt.NDArray[np.int64]
 
@@ -298,6 +295,7 @@ def _key(rules: RuleList, rule: int) -> tuple[int, frozenset[Asked]]:
 
 
 # ---------------------------------------------------------------- changed
+# What an edit of rules changes: the rows that get another answer, and who was right.
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,4 @@
-"""Rules as flat arrays for programs, and as a sequence of records for readers.
-
-One rule as a reader wants it, with names and labels; and what was done to a list.
-
-What rules ask beyond single columns: sums of columns, and stand-ins for unknown values.
-
-A test is a list of clauses; the first whose value is known decides whether the
-test holds (branch 0) or fails (branch 1); if none is known, the test is
-unknown.  An oblique split is one clause, a sum (Murthy, Kasif and Salzberg
-1994); a split with surrogates its own clause and theirs (Breiman et al. 1984,
-section 5.3).
-
-Conditions of rules as flat arrays.
-
-Some of the rules of a list, in an order of one's own.
-"""
+"""Rules as flat arrays for programs, and as a sequence of records for readers."""
 
 from __future__ import annotations
 
@@ -57,6 +42,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- records
+# One rule as a reader wants it, with names and labels; and what was done to a list.
 
 
 @dataclass(frozen=True)
@@ -441,6 +427,13 @@ class RuleList(Sequence[Rule]):
 
 
 # ---------------------------------------------------------------- clauses
+# What rules ask beyond single columns: sums of columns, and stand-ins for unknown values.
+#
+# A test is a list of clauses; the first whose value is known decides whether the
+# test holds (branch 0) or fails (branch 1); if none is known, the test is
+# unknown.  An oblique split is one clause, a sum (Murthy, Kasif and Salzberg
+# 1994); a split with surrogates its own clause and theirs (Breiman et al. 1984,
+# section 5.3).
 
 
 @dataclass(frozen=True)
@@ -542,6 +535,7 @@ def coded(values: npt.NDArray[np.float64], n_levels: int) -> npt.NDArray[np.int6
 
 
 # ---------------------------------------------------------------- conditions
+# Conditions of rules as flat arrays.
 
 
 class ConditionTable(NamedTuple):
@@ -590,6 +584,7 @@ class ConditionTable(NamedTuple):
 
 
 # ---------------------------------------------------------------- taken
+# Some of the rules of a list, in an order of one's own.
 
 Index = npt.NDArray[np.int64]
 

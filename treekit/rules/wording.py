@@ -3,13 +3,6 @@
 Whatever is not a plain word is quoted, with every character escaped that
 could break a line, hide, or change the order in which a line is displayed: a
 name can neither forge a rule nor disguise itself as one.
-
-Conditions and tests in words; `treekit.rules.read_text` reads them.
-
-The phrases of a language as patterns: what one of them was filled with.
-
-A word of the language is never a plain name (`treekit.rules.wording.name_text` quotes
-it), so that no name can pass for a part of a phrase, nor a phrase for a name.
 """
 
 from __future__ import annotations
@@ -187,6 +180,7 @@ def _scaled(numerator: int, scale: int, total: int) -> int:
 
 
 # ---------------------------------------------------------------- phrases
+# Conditions and tests in words; `treekit.rules.read_text` reads them.
 
 _GIST = 60
 """A test of at most so many characters is shown in the rules that ask it."""
@@ -412,6 +406,10 @@ def _bound_texts(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
 
 
 # ---------------------------------------------------------------- patterns
+# The phrases of a language as patterns: what one of them was filled with.
+#
+# A word of the language is never a plain name (`treekit.rules.wording.name_text` quotes
+# it), so that no name can pass for a part of a phrase, nor a phrase for a name.
 
 NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
 SHARE = r"[0-9]+(?:\.[0-9]+)?"

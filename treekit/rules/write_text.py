@@ -1,11 +1,6 @@
 """Rules as text that an auditor reads and `treekit.rules.read_text` executes.
 
 Numbers are written as the shortest numerals that read back to them exactly.
-
-What the text of rules says before the first rule.
-
-Every fact stands once; explanations follow from the facts, and the reader
-checks that they do.
 """
 
 from __future__ import annotations
@@ -170,6 +165,10 @@ def _rule_texts(
 
 
 # ---------------------------------------------------------------- header
+# What the text of rules says before the first rule.
+#
+# Every fact stands once; explanations follow from the facts, and the reader
+# checks that they do.
 
 _MISSING = {
     "direction": ("note_missing",),

@@ -2,17 +2,6 @@
 
 What ``treekit predict --url`` needs and no more: programs have tritonclient and kserve's
 client, or ten lines of their own (``examples/standalone/ask_server.py``).
-
-A connection to a server over HTTP, of the standard library alone: TLS, token, tries.
-
-Columns of a table as the inputs of whatever model, and its outputs as columns.
-
-Models on a server, asked about the rows of a table.
-
-Of treekit's models the server's metadata hold the schema: rows are coded here, as
-``treekit predict`` codes them, and sent as numbers, so that each answer is the same.
-
-A client of the protocol: rows of a table to a model on a server.
 """
 
 from __future__ import annotations
@@ -55,6 +44,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- client
+# A client of the protocol: rows of a table to a model on a server.
 
 _HEAD = LENGTH_HEADER.decode()
 
@@ -158,6 +148,7 @@ def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
 
 
 # ---------------------------------------------------------------- connection
+# A connection to a server over HTTP, of the standard library alone: TLS, token, tries.
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 120.0
@@ -371,6 +362,7 @@ def _reason(url: str, status: int, body: bytes) -> str:
 
 
 # ---------------------------------------------------------------- foreign
+# Columns of a table as the inputs of whatever model, and its outputs as columns.
 
 
 def inputs_of(table: Table, specs: Sequence[Spec]) -> list[Tensor]:
@@ -448,6 +440,10 @@ def columns_said(outputs: Sequence[Tensor]) -> tuple[list[str], list[list[Any]]]
 
 
 # ---------------------------------------------------------------- remote
+# Models on a server, asked about the rows of a table.
+#
+# Of treekit's models the server's metadata hold the schema: rows are coded here, as
+# ``treekit predict`` codes them, and sent as numbers, so that each answer is the same.
 
 _ROWS = 10_000
 _BYTES = 4 << 20

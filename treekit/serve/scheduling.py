@@ -1,22 +1,4 @@
-"""Requests on an event loop: small ones at once, large ones in threads, all within bounds.
-
-What the faces of one process share: models, bounds, and one way through them.
-
-Time limits for very many short works: a table that is swept, not a timer for each.
-
-`asyncio.timeout` arms and disarms a timer of the event loop for each request: 4 us on
-uvloop, of some 80 for a whole request (measured); this takes under 1.
-
-Micro-batching: small requests that come within a short delay are answered together.
-
-A pass for many rows costs less a row than one for each; against it stand a timer, a future, a
-copy and the wait, and that joined requests do not go by `quick`.  Off by default:
-one row of 28 numbers as JSON is not faster for it, at 64 clients and 300 fully grown trees either
-(6,800 requests a second for 7,300 without; ``python -m benchmarks serving``).  It is for models
-whose pass costs far more than that.
-
-Requests on an event loop: at once, in threads or together, within limits.
-"""
+"""Requests on an event loop: small ones at once, large ones in threads, all within bounds."""
 
 from __future__ import annotations
 
@@ -236,6 +218,7 @@ class Runner:
 
 
 # ---------------------------------------------------------------- service
+# What the faces of one process share: models, bounds, and one way through them.
 
 
 class Working:
@@ -335,6 +318,10 @@ class Service:
 
 
 # ---------------------------------------------------------------- deadlines
+# Time limits for very many short works: a table that is swept, not a timer for each.
+#
+# `asyncio.timeout` arms and disarms a timer of the event loop for each request: 4 us on
+# uvloop, of some 80 for a whole request (measured); this takes under 1.
 
 _EVERY = 1.0
 """Seconds between sweeps at most; a work is ended so much after its time, at most."""
@@ -432,6 +419,13 @@ class Deadlines:
 
 
 # ---------------------------------------------------------------- batching
+# Micro-batching: small requests that come within a short delay are answered together.
+#
+# A pass for many rows costs less a row than one for each; against it stand a timer, a future, a
+# copy and the wait, and that joined requests do not go by `quick`.  Off by default:
+# one row of 28 numbers as JSON is not faster for it, at 64 clients and 300 fully grown trees either
+# (6,800 requests a second for 7,300 without; ``python -m benchmarks serving``).  It is for models
+# whose pass costs far more than that.
 
 Answer = Callable[[Served, Batch, Sequence[str]], Awaitable[list[Tensor]]]
 Key = tuple[Served, tuple[str, ...], tuple[Any, ...]]

@@ -1,17 +1,4 @@
-"""Whether a criterion keeps the laws of its contract.
-
-Laws of a criterion's functions, judged by calling them as plain Python.
-
-A criterion under judgement: its functions, asked with care, and examples to ask about.
-
-Laws of a criterion, judged by trees that are trained with it.
-
-Laws of a criterion's `score`, which compares the branches of a split with their node.
-
-Laws of a task's layout: what `lay_out`, `place` and `answer` depend on.
-
-Criteria of a task of their own: tables that suit them, and how their rows are counted.
-"""
+"""Laws of a criterion's functions, judged by calling them as plain Python."""
 
 from __future__ import annotations
 
@@ -76,6 +63,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- criteria
+# Whether a criterion keeps the laws of its contract.
 
 
 def check_criterion(
@@ -148,6 +136,7 @@ def check_criterion(
 
 
 # ---------------------------------------------------------------- criterion training
+# Laws of a criterion, judged by trees that are trained with it.
 
 
 def trains(by: Trainer) -> None:
@@ -219,6 +208,7 @@ TRAINING_LAWS: tuple[tuple[Law, Test], ...] = (
 
 
 # ---------------------------------------------------------------- score laws
+# Laws of a criterion's `score`, which compares the branches of a split with their node.
 
 USELESS = Law(
     "useless-split-scores-zero",
@@ -543,6 +533,7 @@ TREE_LAWS: tuple[tuple[Law, Test], ...] = tuple(
 
 
 # ---------------------------------------------------------------- criterion subject
+# A criterion under judgement: its functions, asked with care, and examples to ask about.
 
 
 @dataclass(frozen=True)
@@ -611,6 +602,7 @@ def _given(function: Callable[..., Any] | None) -> Callable[..., Any]:
 
 
 # ---------------------------------------------------------------- layout laws
+# Laws of a task's layout: what `lay_out`, `place` and `answer` depend on.
 
 Numbers = npt.NDArray[np.float64]
 
@@ -771,6 +763,7 @@ LAYOUT_GATES: tuple[tuple[Law, Test], ...] = (
 
 
 # ---------------------------------------------------------------- tasks
+# Criteria of a task of their own: tables that suit them, and how their rows are counted.
 
 TABLE_ROWS = 30
 """Of the table that a layout is fitted to."""

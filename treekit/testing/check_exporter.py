@@ -1,11 +1,4 @@
-"""Whether an exporter keeps the laws of its contract.
-
-Laws of an exporter, judged by what it writes and by running that.
-
-Running what an exporter wrote: by its author's function, or as `treekit.verify` does.
-
-Pairs of models that answer some row differently: whoever writes both writes two things.
-"""
+"""Laws of an exporter, judged by what it writes and by running that."""
 
 from __future__ import annotations
 
@@ -63,6 +56,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- exporters
+# Whether an exporter keeps the laws of its contract.
 
 
 def check_exporter(
@@ -370,6 +364,7 @@ EXPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
 
 
 # ---------------------------------------------------------------- artifacts
+# Running what an exporter wrote: by its author's function, or as `treekit.verify` does.
 
 Run = Callable[[Path, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
 """``run(path, schema, rows)``: an answer a row, see `treekit.testing.check_exporter`."""
@@ -457,6 +452,7 @@ def difference(
 
 
 # ---------------------------------------------------------------- pairs
+# Pairs of models that answer some row differently: whoever writes both writes two things.
 
 FEW, MANY = leaf([5.0, 0.0]), leaf([1.0, 6.0])
 AT = 0.5

@@ -1,11 +1,4 @@
-"""Whether an importer keeps the laws of its contract.
-
-Laws of an importer, judged on foreign things, on its own sources, and on what became of them.
-
-An importer under test: what it is asked, and what a well-formed model is.
-
-What no importer may take or trip over: foreign things, hostile paths, damaged files.
-"""
+"""Laws of an importer, judged on foreign things, on its own sources, and on what became of them."""
 
 from __future__ import annotations
 
@@ -53,6 +46,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- importers
+# Whether an importer keeps the laws of its contract.
 
 Predict = Callable[[Any, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
 
@@ -112,6 +106,7 @@ def check_importer(
 
 
 # ---------------------------------------------------------------- importer subject
+# An importer under test: what it is asked, and what a well-formed model is.
 
 FOREIGN = Law(
     "foreign-things-are-passed-over",
@@ -421,6 +416,7 @@ IMPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
 
 
 # ---------------------------------------------------------------- foreign
+# What no importer may take or trip over: foreign things, hostile paths, damaged files.
 
 
 class _Contrary:

@@ -1,13 +1,4 @@
-"""Whether a pruner keeps the laws of its contract.
-
-Laws of a pruner's `before`, judged by calling it as plain Python.
-
-Laws of a pruner's `after`, judged on trees that were grown for it.
-
-Whether one tree is what is left of another.
-
-Which rows of a small table reach each node of a tree: a plain second opinion.
-"""
+"""Laws of a pruner's `before`, judged by calling it as plain Python."""
 
 from __future__ import annotations
 
@@ -65,6 +56,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- pruners
+# Whether a pruner keeps the laws of its contract.
 
 
 def check_pruner(
@@ -246,6 +238,7 @@ BEFORE_LAWS: tuple[tuple[Law, Test], ...] = (
 
 
 # ---------------------------------------------------------------- pruner trees
+# Laws of a pruner's `after`, judged on trees that were grown for it.
 
 
 @dataclass(frozen=True)
@@ -430,6 +423,7 @@ AFTER_LAWS: tuple[tuple[Law, Test], ...] = (
 
 
 # ---------------------------------------------------------------- subtree
+# Whether one tree is what is left of another.
 
 
 def is_subtree(pruned: Tree, grown: Tree, *, values: bool) -> bool:
@@ -487,6 +481,7 @@ def _asks_alike(one: Tree, a: int, other: Tree, b: int) -> bool:
 
 
 # ---------------------------------------------------------------- routing
+# Which rows of a small table reach each node of a tree: a plain second opinion.
 
 Ids = npt.NDArray[np.int64]
 

@@ -1,11 +1,4 @@
-"""Whether a splitter keeps the laws of its contract.
-
-Laws of a splitter's `find`, judged by calling it as plain Python on nodes made by hand.
-
-Laws of a splitter, judged by the trees that are trained with it.
-
-Nodes made by hand, so that a splitter's `find` can be called as plain Python.
-"""
+"""Laws of a splitter's `find`, judged by calling it as plain Python on nodes made by hand."""
 
 from __future__ import annotations
 
@@ -354,6 +347,7 @@ FIND_LAWS: tuple[tuple[Law, Test], ...] = (
 
 
 # ---------------------------------------------------------------- splitters
+# Whether a splitter keeps the laws of its contract.
 
 
 @dataclass(frozen=True)
@@ -416,6 +410,7 @@ def _of_trees(test: Test) -> Test:
 
 
 # ---------------------------------------------------------------- splitter training
+# Laws of a splitter, judged by the trees that are trained with it.
 
 Grower = tuple[Trainer, ...]
 """Trainers with the splitter: of classes, and of a number."""
@@ -531,6 +526,7 @@ GROWN_LAWS: tuple[tuple[Law, Test], ...] = (
 
 
 # ---------------------------------------------------------------- nodes
+# Nodes made by hand, so that a splitter's `find` can be called as plain Python.
 
 Judge = namedtuple("Judge", ["score"])
 

@@ -1,7 +1,4 @@
-"""A plugin's functions as numba compiles them, beside the plain ones.
-
-What a criterion costs: a million evaluations, beside those of a built-in one.
-"""
+"""A plugin's functions as numba compiles them, beside the plain ones."""
 
 from __future__ import annotations
 
@@ -137,6 +134,7 @@ def told(complaint: Complaint) -> str:
 
 
 # ---------------------------------------------------------------- speed
+# What a criterion costs: a million evaluations, beside those of a built-in one.
 
 SPLITS = 64
 """Two-way splits that are evaluated by turns."""

@@ -1,8 +1,6 @@
 """Small models of every sort, to be written by an exporter under test.
 
 From the smallest up: the first that breaks a law is the example that is shown.
-
-Rows that show whether two things answer alike: around thresholds, missing, unseen.
 """
 
 from __future__ import annotations
@@ -221,6 +219,7 @@ _UNSPEAKABLE = ("nul\0", "half \ud800")
 
 
 # ---------------------------------------------------------------- rows
+# Rows that show whether two things answer alike: around thresholds, missing, unseen.
 
 _MOST = 400
 """Rows tried for one column."""

@@ -1,7 +1,4 @@
-"""Small tables to train on: with ties, missing cells, constant columns and whole weights.
-
-Examples of nodes and splits, from the smallest to larger ones, as criteria see them.
-"""
+"""Small tables to train on: with ties, missing cells, constant columns and whole weights."""
 
 from __future__ import annotations
 
@@ -146,6 +143,7 @@ def small_tables(classes: int = 0, least: float = -2.0) -> Iterator[Small]:
 
 
 # ---------------------------------------------------------------- examples
+# Examples of nodes and splits, from the smallest to larger ones, as criteria see them.
 
 Numbers = npt.NDArray[np.float64]
 Row = tuple[float, float]

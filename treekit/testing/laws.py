@@ -2,12 +2,6 @@
 
 A law is tested on examples that go from the smallest to larger ones, so that
 the first that breaks it is the smallest: nothing has to be shrunk afterwards.
-
-A component to be checked: found by name or given as a record, and made.
-
-Calls of a plugin's functions that notice whatever they do beside answering.
-
-Settings at the ends of what they are declared to accept.
 """
 
 from __future__ import annotations
@@ -203,6 +197,7 @@ def _declared(exempt: Mapping[str, str], known: Mapping[str, Law]) -> Verdict:
 
 
 # ---------------------------------------------------------------- component
+# A component to be checked: found by name or given as a record, and made.
 
 WELL_FORMED = Law(
     "record-is-well-formed",
@@ -305,6 +300,7 @@ def _failed(report: Report, law: Law, error: Exception) -> Report:
 
 
 # ---------------------------------------------------------------- calls
+# Calls of a plugin's functions that notice whatever they do beside answering.
 
 ANSWERS = Law(
     "answers-every-node",
@@ -409,6 +405,7 @@ def place_of(function: Any) -> str:
 
 
 # ---------------------------------------------------------------- bounds
+# Settings at the ends of what they are declared to accept.
 
 BOUNDS = Law(
     "settings-work-at-their-bounds",

@@ -4,8 +4,6 @@
 
 A docstring is in NumPy's style.  `undocumented` lists what has none: a hook, a
 public name, a field of a record.
-
-Docstrings in NumPy's style, read and written as Markdown.
 """
 
 from __future__ import annotations
@@ -176,6 +174,7 @@ def _signature(thing: Any) -> str:
 
 
 # ---------------------------------------------------------------- docstrings
+# Docstrings in NumPy's style, read and written as Markdown.
 
 _SECTION = re.compile(r"^(\w[^\n]*)\n-{3,}\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w[^:\n]*?)(?: :|$)", re.MULTILINE)

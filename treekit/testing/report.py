@@ -1,7 +1,4 @@
-"""What a check says: a verdict on each law, and the error that pytest shows.
-
-A report as text: what `print` shows of it, and the command line in colours.
-"""
+"""What a check says: a verdict on each law, and the error that pytest shows."""
 
 from __future__ import annotations
 
@@ -207,6 +204,7 @@ def _idle(verdict: Verdict) -> Breach:
 
 
 # ---------------------------------------------------------------- wording
+# A report as text: what `print` shows of it, and the command line in colours.
 
 Paint = Callable[[str, str], str]
 """``paint(text, role)``: the text as it is to be shown; a role is ``"title"``, ``"holds"``,

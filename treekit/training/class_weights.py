@@ -4,17 +4,6 @@ Only the ratios of factors matter: the sum of all weight stays as it is, so that
 limits of weight mean what they mean without them.
 
 Breiman, Friedman, Olshen and Stone 1984, section 4.4.
-
-What mistakes cost: a setting to whole numbers, checked.
-
-Costs change the labels of leaves and what pruners call an error, not the search
-of splits (Breiman, Friedman, Olshen and Stone 1984, section 4.4.2; for costs in
-the search, give priors).
-
-Numbers for classes and columns by name: ``"yes=2,no=1"``, a dict, or a word.
-
-One reader for class weights, priors, costs and directions.  A text is what the
-command line passes; Python may pass a mapping whose keys are the labels.
 """
 
 from __future__ import annotations
@@ -156,6 +145,11 @@ def need_classes(dataset: Dataset, where: str) -> None:
 
 
 # ---------------------------------------------------------------- costs
+# What mistakes cost: a setting to whole numbers, checked.
+#
+# Costs change the labels of leaves and what pruners call an error, not the search
+# of splits (Breiman, Friedman, Olshen and Stone 1984, section 4.4.2; for costs in
+# the search, give priors).
 
 
 def costs_of_mistakes(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | None:
@@ -241,6 +235,10 @@ def whole_costs(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 # ---------------------------------------------------------------- named
+# Numbers for classes and columns by name: ``"yes=2,no=1"``, a dict, or a word.
+#
+# One reader for class weights, priors, costs and directions.  A text is what the
+# command line passes; Python may pass a mapping whose keys are the labels.
 
 Find = Callable[[Any], int]
 

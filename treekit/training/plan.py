@@ -1,9 +1,4 @@
-"""Settings resolved to components and numbers: the edge where names end.
-
-One chosen component: its record, and its functions under its settings.
-
-Settings and components that do not go together, refused by name.
-"""
+"""Settings resolved to components and numbers: the edge where names end."""
 
 from __future__ import annotations
 
@@ -226,6 +221,7 @@ def _recorded_by_name(
 
 
 # ---------------------------------------------------------------- part
+# One chosen component: its record, and its functions under its settings.
 
 PARTS = ("criterion", "splitter", "pruner")
 """What a training chooses by name; their own settings begin with these words and a dot."""
@@ -277,6 +273,7 @@ def make_part(
 
 
 # ---------------------------------------------------------------- together
+# Settings and components that do not go together, refused by name.
 
 _DEFAULT_TREES = next(setting.default for setting in SETTINGS if setting.name == "trees")
 

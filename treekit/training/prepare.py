@@ -1,13 +1,4 @@
-"""What all trees of one training have in common: coded columns, compiled parts, limits.
-
-The dataset's target as the statistics that the criterion asks for.
-
-Compiled parts, kept for the process: the second training compiles nothing.
-
-Keyed by what the functions compile to, by settings and the shape of the statistics, never
-by name alone: two plugins of one name stay apart, and so do a function before and after a
-constant that it names was changed.
-"""
+"""What all trees of one training have in common: coded columns, compiled parts, limits."""
 
 from __future__ import annotations
 
@@ -215,6 +206,7 @@ def _limits(plan: Plan, *, rounded: bool) -> Limits:
 
 
 # ---------------------------------------------------------------- target
+# The dataset's target as the statistics that the criterion asks for.
 
 
 def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
@@ -268,6 +260,11 @@ def _refuse_below(smallest: float, y: npt.NDArray[np.float64], target: str, crit
 
 
 # ---------------------------------------------------------------- compiled
+# Compiled parts, kept for the process: the second training compiles nothing.
+#
+# Keyed by what the functions compile to, by settings and the shape of the statistics, never
+# by name alone: two plugins of one name stay apart, and so do a function before and after a
+# constant that it names was changed.
 
 MOST_KEPT = 256
 """Compiled parts that a process keeps; the oldest goes first."""

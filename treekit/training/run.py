@@ -1,11 +1,4 @@
-"""A plan carried out: code the table, compile the parts, grow and prune.
-
-Rows set aside: a share of them, or each part in its turn.
-
-What a forest says of the rows that a tree has not seen.
-
-A grown tree handed to the plan's pruner.
-"""
+"""A plan carried out: code the table, compile the parts, grow and prune."""
 
 from __future__ import annotations
 
@@ -174,6 +167,7 @@ def _forest(
 
 
 # ---------------------------------------------------------------- holdout
+# Rows set aside: a share of them, or each part in its turn.
 
 Ids = npt.NDArray[np.uint32]
 
@@ -225,6 +219,7 @@ def split_folds(
 
 
 # ---------------------------------------------------------------- oob
+# What a forest says of the rows that a tree has not seen.
 
 
 def vote_of(dataset: Dataset, plan: Plan) -> Vote:
@@ -281,6 +276,7 @@ def oob_score(
 
 
 # ---------------------------------------------------------------- prune
+# A grown tree handed to the plan's pruner.
 
 
 def prune(

@@ -1,10 +1,4 @@
-"""The one list of training settings: command line, front door and estimators share it.
-
-Algorithms of the literature by name: each is a dict of ordinary settings.
-
-Nothing in treekit asks for an algorithm's name: a model trained by one equals
-the model trained by its settings written out.  Explicit settings win.
-"""
+"""The one list of training settings: command line, front door and estimators share it."""
 
 from __future__ import annotations
 
@@ -29,6 +23,10 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- presets
+# Algorithms of the literature by name: each is a dict of ordinary settings.
+#
+# Nothing in treekit asks for an algorithm's name: a model trained by one equals
+# the model trained by its settings written out.  Explicit settings win.
 
 
 @dataclass(frozen=True)

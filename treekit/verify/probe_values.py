@@ -1,16 +1,4 @@
-"""Random rows drawn around the thresholds of a model.
-
-Numbers next to thresholds, on which a wrong comparison would show.
-
-More rows for leaves that were seen only where all trees agree.
-
-In float32 the votes of one row sum to at most 2**24, and the next whole number
-is no float32: where every vote goes to one class, an artifact with one vote
-too many rounds it away.  It shows in any row in which some other tree votes
-otherwise.
-
-Rows of codes as people write them, with the text of categories, unseen ones too.
-"""
+"""Random rows drawn around the thresholds of a model."""
 
 from __future__ import annotations
 
@@ -118,6 +106,7 @@ def _numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generator) -
 
 
 # ---------------------------------------------------------------- around
+# Numbers next to thresholds, on which a wrong comparison would show.
 
 AROUND = 11
 """Columns of `around_thresholds`."""
@@ -163,6 +152,12 @@ def _without_repeats(values: Array) -> Array:
 
 
 # ---------------------------------------------------------------- unanimous
+# More rows for leaves that were seen only where all trees agree.
+#
+# In float32 the votes of one row sum to at most 2**24, and the next whole number
+# is no float32: where every vote goes to one class, an artifact with one vote
+# too many rounds it away.  It shows in any row in which some other tree votes
+# otherwise.
 
 RowsOf = Callable[[int, npt.NDArray[np.bool_]], Array]
 
@@ -228,6 +223,7 @@ def _leaves(model: Model, rows: Array) -> Iterator[npt.NDArray[np.bool_]]:
 
 
 # ---------------------------------------------------------------- unseen
+# Rows of codes as people write them, with the text of categories, unseen ones too.
 
 
 def unseen_text(column: Column) -> str:

@@ -2,17 +2,6 @@
 
 See `treekit.kernels.witness_search` for how a row that reaches a node is constructed,
 and `treekit.kernels.witness_search` for how it is made to tell.
-
-The time that a verification may take, and what it left out to keep within it.
-
-Rows that a model's policies refuse, and which every artifact must refuse too.
-
-Rows in which single costs decide.
-
-A label is the class of least expected cost; that one entry of the table of
-costs is off by 1 shows only where two classes cost almost the same.  Such
-rows are bred: rows that come nearest exchange cells with others, and their
-children are measured again.
 """
 
 from __future__ import annotations
@@ -288,6 +277,7 @@ def chunks(rows: Array, size: int) -> Iterator[Array]:
 
 
 # ---------------------------------------------------------------- budget
+# The time that a verification may take, and what it left out to keep within it.
 
 
 @dataclass
@@ -321,6 +311,7 @@ class Budget:
 
 
 # ---------------------------------------------------------------- refusals
+# Rows that a model's policies refuse, and which every artifact must refuse too.
 
 _MOST_COLUMNS = 1000
 
@@ -351,6 +342,12 @@ def refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Arr
 
 
 # ---------------------------------------------------------------- costs
+# Rows in which single costs decide.
+#
+# A label is the class of least expected cost; that one entry of the table of
+# costs is off by 1 shows only where two classes cost almost the same.  Such
+# rows are bred: rows that come nearest exchange cells with others, and their
+# children are measured again.
 
 Index = npt.NDArray[np.int64]
 

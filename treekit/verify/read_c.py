@@ -10,35 +10,6 @@ for byte, what treekit writes of it (`treekit.verify.read_c`): that nothing was 
 tables that are not read here (the nodes of ends, texts of categories) and the code around
 them included.  What is left to rows is whether treekit's own templates compute what they
 should, and the compiler.
-
-Reading back complete trees of C source, as nodes that name their children.
-
-See ``templates/c/heap.jinja`` for what a node is.
-
-Reading back what the leaves of C source say.
-
-See ``templates/c/leaves_dense.jinja``, ``leaves_sparse.jinja`` and ``leaves_text.jinja``.
-
-Numbers as treekit's C source writes them, and in no other way.
-
-What C would read otherwise than this module does is refused: each text of a number
-must be the one that the exporter writes, be of its table's type, and each table have
-as many as it declares.
-
-Reading back packed nodes of C source.
-
-See ``templates/c/table.jinja`` for what a node is, and `treekit.export.c.layouts`.
-
-Reading the nested tests of C source that stand above packed tables.
-
-They compare numbers alone, and return the number of a node of the table:
-see ``templates/c/tests.jinja``.
-
-Whether files of C are what treekit writes of a model, to the byte.
-
-Tables that were read and compared say nothing of the code that walks them.  That
-code is of templates, which read nothing but the model and three settings, and both
-files tell these settings: so the model is exported again and compared.
 """
 
 from __future__ import annotations
@@ -260,6 +231,9 @@ def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
 
 
 # ---------------------------------------------------------------- read heaps
+# Reading back complete trees of C source, as nodes that name their children.
+#
+# See ``templates/c/heap.jinja`` for what a node is.
 
 
 def heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes:
@@ -362,6 +336,9 @@ def _said(asks: Array, place: Array, child: Array, ends: Array) -> Array:
 
 
 # ---------------------------------------------------------------- read leaves
+# Reading back what the leaves of C source say.
+#
+# See ``templates/c/leaves_dense.jinja``, ``leaves_sparse.jinja`` and ``leaves_text.jinja``.
 
 
 def leaves_in(text: str, arrays: dict[str, Array], schema: Schema) -> Array:
@@ -390,6 +367,11 @@ def leaves_in(text: str, arrays: dict[str, Array], schema: Schema) -> Array:
 
 
 # ---------------------------------------------------------------- read numbers
+# Numbers as treekit's C source writes them, and in no other way.
+#
+# What C would read otherwise than this module does is refused: each text of a number
+# must be the one that the exporter writes, be of its table's type, and each table have
+# as many as it declares.
 
 _DECIMAL = r"(?:0|-?[1-9][0-9]{0,17})"  # within 64 bits; C would read 061 as 49
 _DECIMALS = re.compile(f"{_DECIMAL}(?:, {_DECIMAL})*")
@@ -509,6 +491,9 @@ def of_literals(literals: list[str], cell: str, schema: Schema) -> Array:
 
 
 # ---------------------------------------------------------------- read packed
+# Reading back packed nodes of C source.
+#
+# See ``templates/c/table.jinja`` for what a node is, and `treekit.export.c.layouts`.
 
 _MASK = re.compile(r"_CELL\(test\) \(\(uint32_t\)\(\(test\) >> 2\) & (\d{1,10})u\)$", re.MULTILINE)
 _SHIFT = re.compile(r"_STEP\(test\) \(\(uint32_t\)\(\(test\) >> (\d{1,2})\)\)$", re.MULTILINE)
@@ -615,6 +600,10 @@ def depths_of(nodes: ReadNodes, n_branches: Array) -> Array:
 
 
 # ---------------------------------------------------------------- read tests
+# Reading the nested tests of C source that stand above packed tables.
+#
+# They compare numbers alone, and return the number of a node of the table:
+# see ``templates/c/tests.jinja``.
 
 _WHOLE = "(0|[1-9][0-9]{0,9})"  # C reads 010 as 8
 _FUNCTION = re.compile(
@@ -783,6 +772,11 @@ def with_tests(tests: Tests, tables: Tables, ends: Array, schema: Schema) -> Tab
 
 
 # ---------------------------------------------------------------- as written
+# Whether files of C are what treekit writes of a model, to the byte.
+#
+# Tables that were read and compared say nothing of the code that walks them.  That
+# code is of templates, which read nothing but the model and three settings, and both
+# files tell these settings: so the model is exported again and compared.
 
 _FORM = re.compile(r"^ \* Form: (\w+); (.*)\.$", re.MULTILINE)
 _INPUT = re.compile(r'^#define \w+_INPUT "(\w+)"', re.MULTILINE)

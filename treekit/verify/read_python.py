@@ -1,7 +1,4 @@
-"""Reading back the tables of an exported Python file, to compare them with the model.
-
-Reading nested tests of Python source as tables of binary nodes.
-"""
+"""Reading back the tables of an exported Python file, to compare them with the model."""
 
 from __future__ import annotations
 
@@ -162,6 +159,7 @@ def _divided(arrays: Arrays, model: Model) -> Structure:
 
 
 # ---------------------------------------------------------------- read nested
+# Reading nested tests of Python source as tables of binary nodes.
 
 _LONGEST = 20_000_000
 """Characters; parsing takes some hundred bytes for each."""

@@ -1,9 +1,4 @@
-"""The outcome of a verification; `treekit.verify.report` says it to people.
-
-A report of a verification in words.
-
-The outcome of a verification, for machines: digests, counts and versions as JSON.
-"""
+"""The outcome of a verification; `treekit.verify.report` says it to people."""
 
 from __future__ import annotations
 
@@ -160,6 +155,7 @@ class Report:
 
 
 # ---------------------------------------------------------------- wording
+# A report of a verification in words.
 
 _MOST_LISTED = 20
 
@@ -313,6 +309,7 @@ def _shown(value: Any) -> str:
 
 
 # ---------------------------------------------------------------- certificate
+# The outcome of a verification, for machines: digests, counts and versions as JSON.
 
 CERTIFICATE_VERSION = 1
 

@@ -1,9 +1,4 @@
-"""Every kind of artifact that verify runs.
-
-Which runtimes an artifact runs on, and why not on the others.
-
-Running one artifact on one runtime, block of rows by block of rows, until its time is over.
-"""
+"""Every kind of artifact that verify runs."""
 
 from __future__ import annotations
 
@@ -78,6 +73,7 @@ def runner_of(path: Path, templates: str | Path = "") -> Runner:
 
 
 # ---------------------------------------------------------------- chosen
+# Which runtimes an artifact runs on, and why not on the others.
 
 ALL = "all"
 """What to ask for to run an artifact on every runtime that the machine has."""
@@ -176,6 +172,7 @@ def _untried(path: Path, lacking: dict[str, str], used: set[str]) -> Iterator[Un
 
 
 # ---------------------------------------------------------------- running
+# Running one artifact on one runtime, block of rows by block of rows, until its time is over.
 
 _FIRST = 2_000
 _LARGEST = 100_000

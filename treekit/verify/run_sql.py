@@ -1,7 +1,4 @@
-"""Running SQL artifacts: the rows go into a table, the query answers them.
-
-SQLite, DuckDB and PostgreSQL, each with a table of its own for the length of a job.
-"""
+"""Running SQL artifacts: the rows go into a table, the query answers them."""
 
 from __future__ import annotations
 
@@ -37,6 +34,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- sql engines
+# SQLite, DuckDB and PostgreSQL, each with a table of its own for the length of a job.
 
 POSTGRES = "TREEKIT_POSTGRES"
 """The environment variable that says how to reach a PostgreSQL server, as psycopg takes it."""

@@ -5,26 +5,6 @@ node was seen (`treekit.verify.targeted_search`).  What boxes do not exclude and
 reached is asked of a linear programme (`treekit.verify.targeted_search`).  Rows that
 show a wrong turn in the answer are preferred to others, and, at sums, rows
 that show the last bit of each number.
-
-Rows that grew out of others, and what they touch.
-
-For all that is wished of a node that some row reaches, that row is changed
-(`treekit.kernels.witness_search`); one whose wish came true may reach new nodes.
-
-What is wished of rows at the nodes of a model: every outcome of every test.
-
-Points inside the regions of nodes below sums, by linear programmes.
-
-On the way to a node every sum is to be known and on the right side; the
-programme takes the point that keeps furthest from all of them.
-
-Rows at the bounds of the rules of models that are not plain.
-
-What `treekit.verify.rule_boundaries` reads from the box of a rule is searched for here:
-for every split on the way to a leaf, rows on either side, with every level
-and with nothing known, that meet all other conditions of the leaf's rule.
-
-What inputs can touch in models that are not plain, and whether rows touch the sharpest of it.
 """
 
 from __future__ import annotations
@@ -175,6 +155,10 @@ def _wrong_turns(hunt: Hunt) -> npt.NDArray[np.int64]:
 
 
 # ---------------------------------------------------------------- hunt
+# Rows that grew out of others, and what they touch.
+#
+# For all that is wished of a node that some row reaches, that row is changed
+# (`treekit.kernels.witness_search`); one whose wish came true may reach new nodes.
 
 Index = npt.NDArray[np.int64]
 
@@ -322,6 +306,7 @@ def _pool(of: Routed, feature: int) -> Array:
 
 
 # ---------------------------------------------------------------- wishes
+# What is wished of rows at the nodes of a model: every outcome of every test.
 
 Wishes = npt.NDArray[np.void]
 
@@ -448,6 +433,10 @@ def uniform_nodes(of: Routed) -> npt.NDArray[np.bool_]:
 
 
 # ---------------------------------------------------------------- linear
+# Points inside the regions of nodes below sums, by linear programmes.
+#
+# On the way to a node every sum is to be known and on the right side; the
+# programme takes the point that keeps furthest from all of them.
 
 _MOST_NODES = 500
 _FAR = 1e6
@@ -544,6 +533,11 @@ def _solve(of: Routed, sums: list[tuple[int, bool]]) -> Array | None:
 
 
 # ---------------------------------------------------------------- faces
+# Rows at the bounds of the rules of models that are not plain.
+#
+# What `treekit.verify.rule_boundaries` reads from the box of a rule is searched for here:
+# for every split on the way to a leaf, rows on either side, with every level
+# and with nothing known, that meet all other conditions of the leaf's rule.
 
 _FACE_ROUNDS = 20
 
@@ -598,6 +592,7 @@ def _face_wishes(of: Routed, leaves: Index) -> npt.NDArray[np.void]:
 
 
 # ---------------------------------------------------------------- possible
+# What inputs can touch in models that are not plain, and whether rows touch the sharpest of it.
 
 _ROWS = 50_000
 

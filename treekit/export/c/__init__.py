@@ -1,7 +1,4 @@
-"""The target "c": C99 source and header; no allocation, no library, reentrant.
-
-The choice between the forms of C source: nested tests, tables, or both.
-"""
+"""The target "c": C99 source and header; no allocation, no library, reentrant."""
 
 from __future__ import annotations
 
@@ -223,6 +220,7 @@ def _parts(
 
 
 # ---------------------------------------------------------------- c forms
+# The choice between the forms of C source: nested tests, tables, or both.
 
 
 def c_form(

@@ -1,10 +1,4 @@
-"""How C source turns integer sums into answers, and what its header says of them.
-
-Derived columns as tables of C, which a small function reads.
-
-A test of one column is compared as an ordered key is, and a test of levels looks
-its branch up; only true sums compute in doubles.
-"""
+"""How C source turns integer sums into answers, and what its header says of them."""
 
 from __future__ import annotations
 
@@ -187,6 +181,10 @@ def _constants() -> dict[str, Code]:
 
 
 # ---------------------------------------------------------------- c derived
+# Derived columns as tables of C, which a small function reads.
+#
+# A test of one column is compared as an ordered key is, and a test of levels looks
+# its branch up; only true sums compute in doubles.
 
 _KINDS = {
     "sum": ("sum", "> 0", {"float32"}),

@@ -1,22 +1,4 @@
-"""C source as complete trees: tables without numbers of children, and loops of known length.
-
-Trees as complete ones, whose nodes need no children's numbers.
-
-The layout of the in-process scorer's first levels (`treekit.model.packing`), down to
-the leaves.  A row has a cell that is always 0, and two for each column: in the
-*right* one a missing value is the largest key of all, in the *left* one it is 0.
-
-C source as nested tests above, and packed tables below.
-
-The tests that most training rows met, as trees of their own above the table of all nodes.
-
-A processor guesses where a test leads, and guesses best where each test is an
-instruction of its own: nested tests answer a row in half the time that a walk
-through a table takes, which waits for each node (see Asadi, Lin and de Vries,
-Runtime optimizations for tree-based machine learning models, IEEE TKDE 26, 2014).
-But compilers take a second for each four thousand of them.  So the tests that are
-met most often are nested, and a table has the others.
-"""
+"""C source as complete trees: tables without numbers of children, and loops of known length."""
 
 from __future__ import annotations
 
@@ -108,6 +90,11 @@ def _block(row: int, sums: int) -> tuple[int, int]:
 
 
 # ---------------------------------------------------------------- heaps
+# Trees as complete ones, whose nodes need no children's numbers.
+#
+# The layout of the in-process scorer's first levels (`treekit.model.packing`), down to
+# the leaves.  A row has a cell that is always 0, and two for each column: in the
+# *right* one a missing value is the largest key of all, in the *left* one it is 0.
 
 CELL_SHIFT = 3
 """Where the number of a cell stands in a test: times 8, its place among eight rows."""
@@ -203,6 +190,7 @@ def _asked(
 
 
 # ---------------------------------------------------------------- c hybrid
+# C source as nested tests above, and packed tables below.
 
 _MOST = 5000
 """Nested tests: gcc 12 takes 1.4 s for them; 3 s for 13,000, which are 12% faster (measured)."""
@@ -248,6 +236,14 @@ def hybrid_form(
 
 
 # ---------------------------------------------------------------- hot
+# The tests that most training rows met, as trees of their own above the table of all nodes.
+#
+# A processor guesses where a test leads, and guesses best where each test is an
+# instruction of its own: nested tests answer a row in half the time that a walk
+# through a table takes, which waits for each node (see Asadi, Lin and de Vries,
+# Runtime optimizations for tree-based machine learning models, IEEE TKDE 26, 2014).
+# But compilers take a second for each four thousand of them.  So the tests that are
+# met most often are nested, and a table has the others.
 
 _NO_SETS: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
 

@@ -1,19 +1,4 @@
-"""C source as nested tests.
-
-C source as packed tables and a short loop.
-
-C source as tables of rows that divide where a value is missing.
-
-Functions of nested tests in C.
-
-Trees as packed nodes, for loops that neither branch nor look anything up but nodes and cells.
-
-The nodes of `treekit.model.packing` (see `treekit.kernels.score_batch` for their meaning),
-made for source code: steps count from the node itself, so that a walk needs
-nothing but its place; a leaf holds the number of what it says as its key, which
-never makes a row move because its cell is always 0; and levels are looked up in a
-table of bits where every split has two branches.
-"""
+"""C source as nested tests."""
 
 from __future__ import annotations
 
@@ -114,6 +99,7 @@ def _line(line: SourceLine, offset: Iterator[int]) -> SourceLine:
 
 
 # ---------------------------------------------------------------- c packed
+# C source as packed tables and a short loop.
 
 _BLOCK = 256  # rows that stay in the first cache while a tree is walked
 _LEAST_BLOCK = 16
@@ -218,6 +204,7 @@ def _block(model: Model, types: CTypes) -> tuple[int, int]:
 
 
 # ---------------------------------------------------------------- c divided
+# C source as tables of rows that divide where a value is missing.
 
 _LE, _LEVELS = 0, 2
 _DIVISION = 16  # bytes of a mass and a node, as C aligns them
@@ -266,6 +253,7 @@ def _keys(model: Model, table: DividedTable, types: CTypes) -> npt.NDArray[Any]:
 
 
 # ---------------------------------------------------------------- c tests
+# Functions of nested tests in C.
 
 _DEEPEST = 24  # far below the 127 nested blocks that C99 5.2.4.1 promises
 _LARGEST = 200
@@ -324,6 +312,13 @@ def most_frames(functions: list[SourceFunction]) -> int:
 
 
 # ---------------------------------------------------------------- packed
+# Trees as packed nodes, for loops that neither branch nor look anything up but nodes and cells.
+#
+# The nodes of `treekit.model.packing` (see `treekit.kernels.score_batch` for their meaning),
+# made for source code: steps count from the node itself, so that a walk needs
+# nothing but its place; a leaf holds the number of what it says as its key, which
+# never makes a row move because its cell is always 0; and levels are looked up in a
+# table of bits where every split has two branches.
 
 _FLAG_BITS = 2
 _MOST = 2**31 - 1

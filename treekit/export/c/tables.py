@@ -4,12 +4,6 @@ Large tables are arrays of plain integers: a compiler holds some 200 bytes for
 each element, whatever its type, and a structure with a double in it takes ten
 times the memory and the time of one 64-bit integer (measured, gcc 12, clang 14).
 Very large ones are texts of bytes, which take the least.
-
-The types and the arithmetic of one C source.
-
-How many bytes the tables and the stack of C source take: computed, written, and read again.
-
-What a form of C source says of itself.
 """
 
 from __future__ import annotations
@@ -220,6 +214,7 @@ def _rows(numbers: npt.NDArray[Any], per_line: int) -> Iterator[list[str]]:
 
 
 # ---------------------------------------------------------------- c types
+# The types and the arithmetic of one C source.
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +342,7 @@ def _shortest_float(number: np.float32) -> str:
 
 
 # ---------------------------------------------------------------- c sizes
+# How many bytes the tables and the stack of C source take: computed, written, and read again.
 
 _FRAMES = 1024
 """Bytes of what is on the stack but arrays, in a chain of calls, for any optimising compiler."""
@@ -381,6 +377,7 @@ def sizes_in(header: str) -> str:
 
 
 # ---------------------------------------------------------------- c form
+# What a form of C source says of itself.
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""From the integer ``exact_sums`` of an ONNX graph to labels, probabilities and numbers.
-
-Links as ONNX operators in double, one IEEE operation each; see `treekit.model.links`.
-"""
+"""From the integer ``exact_sums`` of an ONNX graph to labels, probabilities and numbers."""
 
 from __future__ import annotations
 
@@ -178,6 +175,7 @@ def _require_utf8(label: str) -> None:
 
 
 # ---------------------------------------------------------------- onnx links
+# Links as ONNX operators in double, one IEEE operation each; see `treekit.model.links`.
 
 _MOST = 1010
 """``2**n`` is a normal double for the n that `LIMIT` allows, and is looked up in a table."""

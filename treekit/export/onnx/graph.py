@@ -1,21 +1,4 @@
-"""Building an ONNX graph: operators and constants in order, under names of their own.
-
-Which operators an ONNX file may use: a runtime profile decides, in one place.
-
-onnxruntime's own table (docs/reference/compatibility.md) says which version
-knows which operators.  What it does not say was found by running every kind of
-graph in 1.15, 1.16, 1.18, 1.20 to 1.24, 1.27, 1.29 and 1.31:
-
-float64 inputs
-    exact since 1.15, the oldest tried, also in the tree operators of ai.onnx.ml 3:
-    thresholds one ulp apart, in every size of batch.
-``TreeEnsemble`` of ai.onnx.ml 5
-    unknown to 1.20, though it reads files of that version.  1.21 and 1.22 misread
-    tests of membership (58 of 60 random trees of such tests), and 1.23 trees that
-    mix tests (56 of 400 random models); from 1.24 on all 400 are right.
-
-An ONNX file, loaded and run before anyone gets it.
-"""
+"""Building an ONNX graph: operators and constants in order, under names of their own."""
 
 from __future__ import annotations
 
@@ -239,6 +222,19 @@ class Graph:
 
 
 # ---------------------------------------------------------------- onnx profile
+# Which operators an ONNX file may use: a runtime profile decides, in one place.
+#
+# onnxruntime's own table (docs/reference/compatibility.md) says which version
+# knows which operators.  What it does not say was found by running every kind of
+# graph in 1.15, 1.16, 1.18, 1.20 to 1.24, 1.27, 1.29 and 1.31:
+#
+# float64 inputs
+#     exact since 1.15, the oldest tried, also in the tree operators of ai.onnx.ml 3:
+#     thresholds one ulp apart, in every size of batch.
+# ``TreeEnsemble`` of ai.onnx.ml 5
+#     unknown to 1.20, though it reads files of that version.  1.21 and 1.22 misread
+#     tests of membership (58 of 60 random trees of such tests), and 1.23 trees that
+#     mix tests (56 of 400 random models); from 1.24 on all 400 are right.
 
 Version = tuple[int, int]
 
@@ -377,6 +373,7 @@ def _text(version: Version) -> str:
 
 
 # ---------------------------------------------------------------- onnx check
+# An ONNX file, loaded and run before anyone gets it.
 
 _MOST_BYTES = 2**31 - 1
 

@@ -4,14 +4,6 @@ A graph refuses as an operator may: it asks a vector of one element for the
 element whose number is the count of refused cells.  "It is an error if any of
 the index values are out of bounds" (ONNX, Gather), so the whole batch fails, as
 it does in `treekit.model.scoring`; onnxruntime's message holds the node's name.
-
-One named input for each column of an ONNX graph: numbers, and texts of nominal columns.
-
-Each is (N, 1), as skl2onnx makes them.  A text becomes the code of its level;
-one that is no level is missing, or a category never seen, as `treekit.data`
-reads it: the model's marks of missing values count without the blanks around.
-An input is called as its column.  A name that no input can have (empty, with a
-NUL, not UTF-8, or that of an output) is changed; the metadata hold the map.
 """
 
 from __future__ import annotations
@@ -99,6 +91,13 @@ def _add_refusal(graph: Graph, columns: str, said: str) -> str:
 
 
 # ---------------------------------------------------------------- onnx columns
+# One named input for each column of an ONNX graph: numbers, and texts of nominal columns.
+#
+# Each is (N, 1), as skl2onnx makes them.  A text becomes the code of its level;
+# one that is no level is missing, or a category never seen, as `treekit.data`
+# reads it: the model's marks of missing values count without the blanks around.
+# An input is called as its column.  A name that no input can have (empty, with a
+# NUL, not UTF-8, or that of an output) is changed; the metadata hold the map.
 
 _BLANKS = (
     r"[\x{9}-\x{d}\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}"

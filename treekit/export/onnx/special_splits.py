@@ -3,13 +3,6 @@
 The columns are of the model's input type, as those of the table.  Sums are chains
 of Mul and Add, term by term: a MatMul would add in an order of its own, and
 products of float32 numbers are exact in double only one by one.
-
-Fractional missing values as plain ONNX operators: integer masses, level by level.
-
-A row starts with the mass 2**24 at every root.  A node passes it on to the
-branch that the row takes, or, where the row's value is missing, to every branch
-the part between its bounds (`treekit.model.fixed_point`): Mul and Div of int64,
-exact as in every other artifact.  Memory: rows x nodes of one level of depth.
 """
 
 from __future__ import annotations
@@ -127,6 +120,12 @@ def _first_known(
 
 
 # ---------------------------------------------------------------- onnx fractional
+# Fractional missing values as plain ONNX operators: integer masses, level by level.
+#
+# A row starts with the mass 2**24 at every root.  A node passes it on to the
+# branch that the row takes, or, where the row's value is missing, to every branch
+# the part between its bounds (`treekit.model.fixed_point`): Mul and Div of int64,
+# exact as in every other artifact.  Memory: rows x nodes of one level of depth.
 
 _MISSING = -1.0
 

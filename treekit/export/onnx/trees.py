@@ -5,31 +5,6 @@ leaf may have a number for any of the targets.  ``TreeEnsemble`` of ai.onnx.ml 5
 (`add_tree_ensemble`) sums in the type of its inputs, needs a third of the bytes,
 and has tests of membership; a leaf has one number.  The classifier operator is
 not used: with two classes onnxruntime gives wrong labels.
-
-Lowered trees as the node lists of ONNX's tree operators.
-
-Every question becomes ``BRANCH_LEQ``, the one mode that every runtime has
-always run right:
-
-LE
-    as it is, ``nodes_missing_value_tracks_true`` where missing values say yes.
-MISSING
-    ``x <= inf``, branches exchanged: only NaN fails it.
-IN
-    a chain of one test a boundary between members and others.  Codes count
-    up, so ``x <= bound`` cuts them off run by run, and NaN falls through to the
-    end of the chain: the no branch.  Codes must be clean by then, whole numbers
-    of the vocabulary or NaN; `treekit.export.onnx` puts that in front.
-
-Why not a chain of ``BRANCH_EQ``, one test a member: onnxruntime 1.21 and 1.22
-merge such chains and then misread trees that hold nothing else (1,253 of 6,060
-random batches wrong; none in 1.20 and 1.31).  A range of any length also costs
-two tests at most, and no set more than two a member.
-
-The tests of a chain share their targets.  Only true branches do: onnxruntime
-lays out false branches first and refuses a shared one.
-
-Outputs that tell where a row ends: the leaf of each tree, and the way to it.
 """
 
 from __future__ import annotations
@@ -270,6 +245,28 @@ def _tensor(name: str, values: npt.NDArray[Any]) -> AttributeProto:
 
 
 # ---------------------------------------------------------------- onnx nodes
+# Lowered trees as the node lists of ONNX's tree operators.
+#
+# Every question becomes ``BRANCH_LEQ``, the one mode that every runtime has
+# always run right:
+#
+# LE
+#     as it is, ``nodes_missing_value_tracks_true`` where missing values say yes.
+# MISSING
+#     ``x <= inf``, branches exchanged: only NaN fails it.
+# IN
+#     a chain of one test a boundary between members and others.  Codes count
+#     up, so ``x <= bound`` cuts them off run by run, and NaN falls through to the
+#     end of the chain: the no branch.  Codes must be clean by then, whole numbers
+#     of the vocabulary or NaN; `treekit.export.onnx` puts that in front.
+#
+# Why not a chain of ``BRANCH_EQ``, one test a member: onnxruntime 1.21 and 1.22
+# merge such chains and then misread trees that hold nothing else (1,253 of 6,060
+# random batches wrong; none in 1.20 and 1.31).  A range of any length also costs
+# two tests at most, and no set more than two a member.
+#
+# The tests of a chain share their targets.  Only true branches do: onnxruntime
+# lays out false branches first and refuses a shared one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +396,7 @@ def _depth(
 
 
 # ---------------------------------------------------------------- onnx leaves
+# Outputs that tell where a row ends: the leaf of each tree, and the way to it.
 
 _MOST_TEXT = 2**26
 """Characters of all paths, one for each leaf and node of a tree."""

@@ -1,7 +1,4 @@
-"""Labels, probabilities and numbers from the sums of a row.
-
-Links of `treekit.model.links` in SQL, operation by operation.
-"""
+"""Labels, probabilities and numbers from the sums of a row."""
 
 from __future__ import annotations
 
@@ -200,6 +197,7 @@ def _add_chain(query: Query, name: str, terms: list[str], keep: list[str]) -> No
 
 
 # ---------------------------------------------------------------- sql links
+# Links of `treekit.model.links` in SQL, operation by operation.
 
 _TINY = 1e-100
 """Below it exp is 1, and PostgreSQL's products would underflow, which is an error there."""

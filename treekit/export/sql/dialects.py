@@ -1,9 +1,4 @@
-"""What an engine calls, reads and stores in its own way: PostgreSQL's, which others override.
-
-DuckDB's ways.
-
-SQLite's ways: exact numbers and float32 from whole numbers and IEEE operations.
-"""
+"""What an engine calls, reads and stores in its own way: PostgreSQL's, which others override."""
 
 from __future__ import annotations
 
@@ -293,6 +288,7 @@ def _is_whole(level: str) -> bool:
 
 
 # ---------------------------------------------------------------- sql duckdb
+# DuckDB's ways.
 
 
 class DuckDB(Dialect):
@@ -332,6 +328,7 @@ class DuckDB(Dialect):
 
 
 # ---------------------------------------------------------------- sql sqlite
+# SQLite's ways: exact numbers and float32 from whole numbers and IEEE operations.
 
 _ROUND_BITS = 9
 _TOO_MUCH = ("stack overflow", "too large", "too many", "too big", "out of memory")

@@ -1,7 +1,4 @@
-"""The columns of a table as the numbers and codes that the trees ask, and rows refused.
-
-Names of tables and columns: what an engine would cut, fold or misread is refused by name.
-"""
+"""The columns of a table as the numbers and codes that the trees ask, and rows refused."""
 
 from __future__ import annotations
 
@@ -199,6 +196,7 @@ def _refusals(
 
 
 # ---------------------------------------------------------------- sql names
+# Names of tables and columns: what an engine would cut, fold or misread is refused by name.
 
 
 def key_names(keys: str) -> list[str]:

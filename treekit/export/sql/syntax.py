@@ -1,7 +1,4 @@
-"""Pieces of SQL's syntax tree, as sqlglot has them: no text becomes SQL but through it.
-
-A query in steps: each a SELECT from the one before, under names of treekit's own.
-"""
+"""Pieces of SQL's syntax tree, as sqlglot has them: no text becomes SQL but through it."""
 
 from __future__ import annotations
 
@@ -176,6 +173,7 @@ def select(columns: Mapping[str, Sql], source: str = "") -> exp.Select:
 
 
 # ---------------------------------------------------------------- sql query
+# A query in steps: each a SELECT from the one before, under names of treekit's own.
 
 
 @dataclass

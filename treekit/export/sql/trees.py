@@ -3,17 +3,6 @@
 A CASE follows the path to the heavier child, so that what it nests is at most
 half as large: 20 levels hold a million leaves, and a chain of any depth is one
 flat CASE.  (Heavy paths: Sleator and Tarjan 1983, section 5.)
-
-Trees as tables that a recursive query walks: a plan of one size for any model.
-
-A step joins each row, in each tree, with the node that it reached and asks the
-node's question; it ends at a negative number, which stands for a leaf.
-
-What each step of a recursive query does: a row asks the question of the node it reached.
-
-The questions of lowered trees as conditions of SQL.
-
-A recursive query over rows that divide at missing values.
 """
 
 from __future__ import annotations
@@ -191,6 +180,10 @@ def _case(tests: Tests, sizes: list[int], values: list[int], node: int) -> Sql:
 
 
 # ---------------------------------------------------------------- sql table
+# Trees as tables that a recursive query walks: a plan of one size for any model.
+#
+# A step joins each row, in each tree, with the node that it reached and asks the
+# node's question; it ends at a negative number, which stands for a leaf.
 
 
 def add_table_sums(
@@ -308,6 +301,7 @@ def _powers() -> exp.Union:
 
 
 # ---------------------------------------------------------------- sql walk
+# What each step of a recursive query does: a row asks the question of the node it reached.
 
 ROW = "row_number"
 """The column that tells the rows of the table apart."""
@@ -390,6 +384,7 @@ def recurse(query: Query, start: exp.Select, moved: exp.Select) -> None:
 
 
 # ---------------------------------------------------------------- sql tests
+# The questions of lowered trees as conditions of SQL.
 
 _MOST_TERMS = 450
 """Of a sum: each nests the one before by two, and engines nest up to 1,000."""
@@ -523,6 +518,7 @@ def used_features(trees: tuple[LoweredTree, ...], derived: DerivedColumns, n: in
 
 
 # ---------------------------------------------------------------- sql divided
+# A recursive query over rows that divide at missing values.
 
 _DIGITS = 4
 """Of a branch in the text that lists those of a column's levels."""

@@ -3,8 +3,6 @@
 They live in a descriptor pool of their own: a process may hold tritonclient's messages of
 the same names beside them, and any version of the protobuf runtime will do, while generated
 modules are bound to one.
-
-Tensors of the protocol's messages, raw or in fields of their type.
 """
 
 from __future__ import annotations
@@ -58,6 +56,7 @@ def methods() -> dict[str, tuple[Any, Any]]:
 
 
 # ---------------------------------------------------------------- contents
+# Tensors of the protocol's messages, raw or in fields of their type.
 
 _FIELDS = {
     "BOOL": "bool_contents",

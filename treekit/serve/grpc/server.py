@@ -1,9 +1,4 @@
-"""The server over gRPC: calls within bounds, errors as status codes, start and stop.
-
-What each method of the service does: messages to the core, and its answers back.
-
-What is known of one call, for metrics and logs.
-"""
+"""The server over gRPC: calls within bounds, errors as status codes, start and stop."""
 
 from __future__ import annotations
 
@@ -229,6 +224,7 @@ def _credentials(settings: ServeSettings) -> Any:
 
 
 # ---------------------------------------------------------------- methods
+# What each method of the service does: messages to the core, and its answers back.
 
 _ANSWERS = {name: answer for name, (_, answer) in methods().items()}
 
@@ -357,6 +353,7 @@ class Methods:
 
 
 # ---------------------------------------------------------------- call
+# What is known of one call, for metrics and logs.
 
 
 class Call:

@@ -1,7 +1,4 @@
-"""The server over HTTP: a thin face of Starlette on the core, behind its gate.
-
-The protocol and the page over HTTP, and the application that holds all faces.
-"""
+"""The server over HTTP: a thin face of Starlette on the core, behind its gate."""
 
 from __future__ import annotations
 

@@ -13,8 +13,6 @@ Health has none of them: orchestrators probe it by address, and it says one word
 of the page at ``/`` have no token, because a browser cannot bring one to a page: they are the
 same for every server and hold nothing of a model; what they show they ask for with the token
 that their reader gave.
-
-The bearer token of a server: read from a file, compared in constant time.
 """
 
 from __future__ import annotations
@@ -191,6 +189,7 @@ def _shown(value: bytes) -> str:
 
 
 # ---------------------------------------------------------------- tokens
+# The bearer token of a server: read from a file, compared in constant time.
 
 _LEAST = 16
 _MOST = 4096

@@ -6,16 +6,6 @@
 | ``POST /explain`` | why one row is answered so, and what would alter the answer |
 | ``GET /models`` | what the models are: columns, levels, targets |
 | ``GET /models/NAME/rules`` | the rules of a model, searched, a page at a time |
-
-Outputs of a model as JSON objects, one a row, with the names of classes and targets.
-
-Questions about one row, as JSON, and their answers in the words of `treekit explain`.
-
-What the models of a server are, for a page that asks for rows and for people.
-
-The rules of models in service, page by page and searched.
-
-Endpoints for people and for the page: rows as JSON objects, answers with their reasons.
 """
 
 from __future__ import annotations
@@ -268,6 +258,7 @@ def _is_row(body: dict[str, Any]) -> bool:
 
 
 # ---------------------------------------------------------------- answers
+# Outputs of a model as JSON objects, one a row, with the names of classes and targets.
 
 Cells = npt.NDArray[Any]
 
@@ -399,6 +390,7 @@ def foreign_rows(outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
 
 
 # ---------------------------------------------------------------- explain
+# Questions about one row, as JSON, and their answers in the words of `treekit explain`.
 
 _LONG_TEXT = 10_000
 
@@ -505,6 +497,7 @@ def _options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- models
+# What the models of a server are, for a page that asks for rows and for people.
 
 
 def models_said(repository: Repository, facts: dict[Served, dict[str, Any]]) -> list[Any]:
@@ -585,6 +578,7 @@ def _columns(model: Model) -> list[dict[str, Any]]:
 
 
 # ---------------------------------------------------------------- rules
+# The rules of models in service, page by page and searched.
 
 _BOOKS = 4
 _MOST_CONDITIONS = 4 << 20

@@ -1,14 +1,7 @@
-"""Bodies and queries that people write: strictly read, and refused with what is wrong where.
-
-Unlike `msgspec`, which the protocol's endpoints read with, this finds a key that an object
-has twice: of two values of one column neither may be dropped in silence.
-
-Rows as JSON objects to what a model computes with, cell by cell, without a table.
+"""Rows as JSON objects to what a model computes with, cell by cell, without a table.
 
 The same as `Model.predict` of a list of one mapping; a test says so.  Each row is read alone:
 what stands in others never alters it.
-
-Rows as JSON objects to the inputs of a foreign ONNX file: one input a column.
 """
 
 from __future__ import annotations
@@ -46,6 +39,10 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- bodies
+# Bodies and queries that people write: strictly read, and refused with what is wrong where.
+#
+# Unlike `msgspec`, which the protocol's endpoints read with, this finds a key that an object
+# has twice: of two values of one column neither may be dropped in silence.
 
 _LONG = 80
 _FIELDS = 20
@@ -350,6 +347,7 @@ def _refused(number: int, name: str, what: str) -> InvalidRequestError:
 
 
 # ---------------------------------------------------------------- foreign
+# Rows as JSON objects to the inputs of a foreign ONNX file: one input a column.
 
 
 def foreign_tensors(served: Served, rows: Sequence[dict[str, Any]]) -> list[Tensor]:

@@ -2,8 +2,6 @@
 
 As JSON for programs, as text for people, or quiet: changes and troubles only.  Whatever a
 stranger sends is escaped: no line can be forged, and no terminal moved.
-
-Lines to stderr that never hold up who writes them: by a thread, and within bounds.
 """
 
 from __future__ import annotations
@@ -37,6 +35,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- writer
+# Lines to stderr that never hold up who writes them: by a thread, and within bounds.
 
 _DELAY = 0.05
 _MOST = 10_000

@@ -1,18 +1,10 @@
-"""What is known of one request: the gate begins it, endpoints fill it in.
-
-What Prometheus reads at ``/metrics``: requests, rows, errors, models, reloads, processes.
+"""What Prometheus reads at ``/metrics``: requests, rows, errors, models, reloads, processes.
 
 A label has only values that the server knows: kinds of endpoints, names and versions of
 models that answered.  What a stranger asks for and is not there has the label "".
 
 Several processes share their counts through files: `shared_metrics` must have been entered
 before prometheus_client is imported for the first time, by their parent.
-
-Counts of one process that cost a request next to nothing.
-
-prometheus_client's own take a lock for each step, 1.4 us a request (measured); what counts
-here runs in the event loop alone, and so does what reads it.  Several processes have
-prometheus_client's, whose numbers are in files that all of them read.
 """
 
 from __future__ import annotations
@@ -69,6 +61,7 @@ LATENCY = (
 ROWS = "treekit_rows", "Rows answered.", ("model", "version")
 
 # ---------------------------------------------------------------- record
+# What is known of one request: the gate begins it, endpoints fill it in.
 
 Header = tuple[bytes, bytes]
 
@@ -420,6 +413,11 @@ _KINDS = {
 
 
 # ---------------------------------------------------------------- counts
+# Counts of one process that cost a request next to nothing.
+#
+# prometheus_client's own take a lock for each step, 1.4 us a request (measured); what counts
+# here runs in the event loop alone, and so does what reads it.  Several processes have
+# prometheus_client's, whose numbers are in files that all of them read.
 
 BOUNDS = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,

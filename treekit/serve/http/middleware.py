@@ -3,8 +3,6 @@
 One ASGI application in front of the others.  It checks who asks (`treekit.serve.http.auth`),
 bounds how much is in the works, gives a request its id, and when it is answered counts it and
 writes its line.  An error that nobody foresaw ends here, as JSON that tells nothing but the id.
-
-Who may ask, how much at once, and what is told of it: ids, metrics, log lines.
 """
 
 from __future__ import annotations
@@ -34,6 +32,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- gate
+# Who may ask, how much at once, and what is told of it: ids, metrics, log lines.
 
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _VARY = (b"vary", b"Origin")

@@ -3,11 +3,6 @@
 https://github.com/kserve/open-inference-protocol, ``specification/protocol/inference_rest.md``;
 binary tensors (`treekit.serve.protocol.tensor_data`) and the model repository
 (`treekit.serve.http.oip_routes`) are Triton's extensions of it.
-
-The model repository over HTTP: Triton's extension.
-
-https://github.com/triton-inference-server/server,
-``docs/protocol/extension_model_repository.md``
 """
 
 from __future__ import annotations
@@ -214,6 +209,10 @@ _OF_OTHER_BODIES = frozenset({b"content-encoding", LENGTH_HEADER})
 
 
 # ---------------------------------------------------------------- control
+# The model repository over HTTP: Triton's extension.
+#
+# https://github.com/triton-inference-server/server,
+# ``docs/protocol/extension_model_repository.md``
 
 
 class _IndexRequest(msgspec.Struct):

@@ -2,19 +2,6 @@
 
 Each face gives its paths and schemas, as `treekit.serve.http.openapi` does; `document`
 puts them together.
-
-The protocol's paths, and those of Triton's model repository, as OpenAPI has them.
-
-Written from ``specification/protocol/inference_rest.md`` of
-https://github.com/kserve/open-inference-protocol, with the refusals that its own
-``open_inference_rest.yaml`` leaves out.
-
-The endpoints for people as paths of an OpenAPI document (version 3.1).
-
-JSON schemas of what goes in and out, written from the protocol's specification.
-
-https://github.com/kserve/open-inference-protocol, ``specification/protocol``: the names are
-those of ``inference_rest.md``, and of Triton's extensions.
 """
 
 from __future__ import annotations
@@ -153,6 +140,11 @@ def document(paths: Mapping[str, Item], schemas: Mapping[str, Item]) -> Item:
 
 
 # ---------------------------------------------------------------- oip description
+# The protocol's paths, and those of Triton's model repository, as OpenAPI has them.
+#
+# Written from ``specification/protocol/inference_rest.md`` of
+# https://github.com/kserve/open-inference-protocol, with the refusals that its own
+# ``open_inference_rest.yaml`` leaves out.
 
 _BYTES = "application/octet-stream"
 
@@ -265,6 +257,7 @@ def oip_paths() -> dict[str, Item]:
 
 
 # ---------------------------------------------------------------- plain description
+# The endpoints for people as paths of an OpenAPI document (version 3.1).
 
 Json = dict[str, Any]
 
@@ -437,6 +430,10 @@ def _query(name: str, schema: Json) -> Json:
 
 
 # ---------------------------------------------------------------- schemas
+# JSON schemas of what goes in and out, written from the protocol's specification.
+#
+# https://github.com/kserve/open-inference-protocol, ``specification/protocol``: the names are
+# those of ``inference_rest.md``, and of Triton's extensions.
 
 Schema = dict[str, Any]
 

@@ -3,12 +3,6 @@
 Its files stand in ``templates/serve`` and are sent as they are: no name of a model is ever
 written into them.  The page's scripts ask the server's other endpoints for JSON and put
 what they get into the page as text; its policy has the browser refuse everything else.
-
-Pictures of the trees of models in service, with the way of a row marked.
-
-They are asked for by the page and by people, and made of names that may be anybody's: what
-keeps these from being markup is `treekit.plot.svg`, and the policy that is sent with each
-picture has the browser do nothing but show it.
 """
 
 from __future__ import annotations
@@ -137,6 +131,11 @@ def _sender(reply: Reply) -> Callable[[Scope, Receive], Awaitable[Reply]]:
 
 
 # ---------------------------------------------------------------- pictures
+# Pictures of the trees of models in service, with the way of a row marked.
+#
+# They are asked for by the page and by people, and made of names that may be anybody's: what
+# keeps these from being markup is `treekit.plot.svg`, and the policy that is sent with each
+# picture has the browser do nothing but show it.
 
 PICTURE_POLICY = (
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"

@@ -2,29 +2,6 @@
 
 What is served is judged first (`treekit.serve.models.onnx_model`) and, where onnxruntime is to run
 it, tried in a process of its own (`treekit.serve.models.onnx_model`).
-
-An ONNX graph before it runs: what a hostile one could do is refused, maps become tensors.
-
-onnxruntime reads other files where a tensor says so, and even memory at an address that the
-file names; it loads a file of its own format by what its bytes 4 to 8 say.  So a file is
-parsed here, judged, and handed over as the bytes of what was judged.
-
-What a session's graph takes and gives, told by its types and by asking it.
-
-A graph in service by onnxruntime: its own names, types and shapes, nothing converted.
-
-Datatypes of a request must be those of the metadata, as clients send them
-(``tritonclient`` and ``kserve`` take the datatype from the metadata or the array and refuse
-an array of another): a graph's FP32 is given FP32.  Numbers of JSON have the datatype that
-the request says.  A null is NaN where the input is of floats; elsewhere a graph has no mark
-for what is missing, and it is refused.
-
-onnxruntime's sessions, and a trial of a graph in a process that may die of it.
-
-A graph that makes onnxruntime crash, or that takes all memory, would take the server with
-it, and again whenever it starts; so a foreign file is first loaded and asked in a process
-of its own (``python -m treekit.serve.models.onnx_model``, the file on its standard input).
-What passes can still be made to fail by a later request: a trial is no sandbox.
 """
 
 from __future__ import annotations
@@ -191,6 +168,11 @@ class OwnGraphServed(TreekitServed):
 
 
 # ---------------------------------------------------------------- onnx graph
+# An ONNX graph before it runs: what a hostile one could do is refused, maps become tensors.
+#
+# onnxruntime reads other files where a tensor says so, and even memory at an address that the
+# file names; it loads a file of its own format by what its bytes 4 to 8 say.  So a file is
+# parsed here, judged, and handed over as the bytes of what was judged.
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 """Domains of operators that ONNX specifies."""
@@ -314,6 +296,7 @@ def _classes(node: NodeProto) -> tuple[str | int, ...]:
 
 
 # ---------------------------------------------------------------- onnx probe
+# What a session's graph takes and gives, told by its types and by asking it.
 
 FREE = -1
 """A length that the graph leaves open."""
@@ -411,6 +394,13 @@ def _seconds(session: Any, rows: int) -> float:
 
 
 # ---------------------------------------------------------------- onnx served
+# A graph in service by onnxruntime: its own names, types and shapes, nothing converted.
+#
+# Datatypes of a request must be those of the metadata, as clients send them
+# (``tritonclient`` and ``kserve`` take the datatype from the metadata or the array and refuse
+# an array of another): a graph's FP32 is given FP32.  Numbers of JSON have the datatype that
+# the request says.  A null is NaN where the input is of floats; elsewhere a graph has no mark
+# for what is missing, and it is refused.
 
 _MOST_SECONDS = 30.0
 """A graph that repeats itself is told to stop after so long; all others end by themselves."""
@@ -616,6 +606,12 @@ def _said(error: Exception) -> str:
 
 
 # ---------------------------------------------------------------- onnx session
+# onnxruntime's sessions, and a trial of a graph in a process that may die of it.
+#
+# A graph that makes onnxruntime crash, or that takes all memory, would take the server with
+# it, and again whenever it starts; so a foreign file is first loaded and asked in a process
+# of its own (``python -m treekit.serve.models.onnx_model``, the file on its standard input).
+# What passes can still be made to fail by a later request: a trial is no sandbox.
 
 Feeds = dict[str, npt.NDArray[Any]]
 

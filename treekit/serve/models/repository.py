@@ -7,19 +7,6 @@ Nothing here waits or serves.  Whoever asks reads one table that is never altere
 no lock; a change puts another in its place in one step.  Whoever holds a model goes on with
 it: so a reload neither loses nor mixes an answer, and a thread may load for as long as it
 takes.
-
-One model file over time: what it gave, what was last seen of it, and when to read it anew.
-
-What a server has at one time: a table that is never altered, and put in place in one step.
-
-Where models are: files and folders that a server is told, and what lies in them.
-
-A folder holds ``NAME.treekit`` and ``NAME.onnx`` files, or, as Triton has it,
-``NAME/VERSION/model.treekit`` (or ``.onnx``), VERSION being a whole number without leading
-zeros.  Names that begin with a dot are nobody's: drafts, and the folders behind the links of
-a Kubernetes ConfigMap.
-
-A model file as a model in service: read, checked and asked once before it answers anybody.
 """
 
 from __future__ import annotations
@@ -70,6 +57,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- loading
+# A model file as a model in service: read, checked and asked once before it answers anybody.
 
 SUFFIXES = (".treekit", ".onnx")
 
@@ -450,6 +438,7 @@ class Repository:
 
 
 # ---------------------------------------------------------------- slots
+# One model file over time: what it gave, what was last seen of it, and when to read it anew.
 
 Read = Callable[[Path, str, str | None, str], Served]
 """`treekit.serve.models.repository.read_served`, or what does the same in a test."""
@@ -594,6 +583,7 @@ class Slot:
 
 
 # ---------------------------------------------------------------- table
+# What a server has at one time: a table that is never altered, and put in place in one step.
 
 State = Literal["READY", "UNAVAILABLE"]
 
@@ -713,6 +703,12 @@ def _entry(slot: Slot, wanted: bool) -> Entry:
 
 
 # ---------------------------------------------------------------- places
+# Where models are: files and folders that a server is told, and what lies in them.
+#
+# A folder holds ``NAME.treekit`` and ``NAME.onnx`` files, or, as Triton has it,
+# ``NAME/VERSION/model.treekit`` (or ``.onnx``), VERSION being a whole number without leading
+# zeros.  Names that begin with a dot are nobody's: drafts, and the folders behind the links of
+# a Kubernetes ConfigMap.
 
 _VERSIONED = "model"
 """Stem of a file in a folder of versions."""

@@ -3,23 +3,6 @@
 Outputs are named as in the ONNX files that treekit writes: ``label`` and ``probabilities``
 (``label_0``, ... of several targets), or ``value``.  Asked for by name there are ``leaf``,
 ``rule``, ``contributions`` and ``bias``, too; see `treekit.serve.models.treekit_model`.
-
-Why a row is answered so, as outputs: rules that fired, and what each column added.
-
-``rule``: in each tree the rule of the leaf in which the row ends, or the rule of a list
-that fired, in English with exact numerals.  Where a row divides (missing policy
-``fractional``) that of the leaf with the largest part, which the text says.
-
-``contributions`` and ``bias``: of each value of the answer (probabilities, margins before
-a link, numbers), by the path decomposition of Saabas; see
-`treekit.explain.contributions`.  Integers that add up to the row's sums exactly are
-computed, and checked; what goes out is the double nearest to each.
-
-What each column adds to the answers of many rows; once a model what rows do not alter.
-
-The integers are those of `treekit.explain.contributions`.  Where every node asks one
-column, all rows and trees climb together from their leaves to the roots, and what a node
-changes is its column's.  Other trees, and rows that divide, are walked row by row.
 """
 
 from __future__ import annotations
@@ -297,6 +280,16 @@ def _reasons(model: Model) -> tuple[Spec, ...]:
 
 
 # ---------------------------------------------------------------- reasons
+# Why a row is answered so, as outputs: rules that fired, and what each column added.
+#
+# ``rule``: in each tree the rule of the leaf in which the row ends, or the rule of a list
+# that fired, in English with exact numerals.  Where a row divides (missing policy
+# ``fractional``) that of the leaf with the largest part, which the text says.
+#
+# ``contributions`` and ``bias``: of each value of the answer (probabilities, margins before
+# a link, numbers), by the path decomposition of Saabas; see
+# `treekit.explain.contributions`.  Integers that add up to the row's sums exactly are
+# computed, and checked; what goes out is the double nearest to each.
 
 _KEPT = 8 << 20
 """Characters of rules that a model keeps."""
@@ -428,6 +421,11 @@ def _may_divide(model: Model, cells: npt.NDArray[np.float64]) -> bool:
 
 
 # ---------------------------------------------------------------- contributions
+# What each column adds to the answers of many rows; once a model what rows do not alter.
+#
+# The integers are those of `treekit.explain.contributions`.  Where every node asks one
+# column, all rows and trees climb together from their leaves to the roots, and what a node
+# changes is its column's.  Other trees, and rows that divide, are walked row by row.
 
 Integers = npt.NDArray[np.int64]
 

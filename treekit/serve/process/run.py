@@ -1,7 +1,4 @@
-"""Running a server: checks, sockets, models, and processes until a signal ends them.
-
-What is looked at before a server starts, so that a mistake is told at once and in words.
-"""
+"""Running a server: checks, sockets, models, and processes until a signal ends them."""
 
 from __future__ import annotations
 
@@ -145,6 +142,7 @@ def stopping(end: Callable[[], None], at_once: Callable[[int], None]) -> Iterato
 
 
 # ---------------------------------------------------------------- checks
+# What is looked at before a server starts, so that a mistake is told at once and in words.
 
 
 def check_settings(settings: ServeSettings) -> None:

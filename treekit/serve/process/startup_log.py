@@ -1,8 +1,6 @@
 """What a server says to whoever runs it: one line on stderr for each event.
 
 As text for people, or as JSON for programs that collect lines.
-
-Where a server listens: sockets that are bound before anything is loaded, and their names.
 """
 
 from __future__ import annotations
@@ -128,6 +126,7 @@ def _told(model: dict[str, Any]) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- listening
+# Where a server listens: sockets that are bound before anything is loaded, and their names.
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

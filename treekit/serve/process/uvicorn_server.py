@@ -1,22 +1,4 @@
-"""uvicorn as this server's HTTP: how it listens, and how it ends without losing an answer.
-
-HTTP/1.1 of uvicorn, with what it lacks against clients that are slow, or never end.
-
-uvicorn waits for ever for a request's head, takes heads of any length, and holds answers that
-nobody takes.  Here each of them has the seconds of `Limits`.  One look around a few times a
-second finds them, so that a request costs nothing for it.
-
-HTTP/1.1 of uvicorn, which answers the commonest request without a task.
-
-For each request uvicorn makes a task, an event and two messages, and looks through the headers
-of the answer: half of what one row takes (measured).  None of it is needed by an answer that
-is there at once.  Whatever is not plainly such a request goes on as it always would.
-
-What the event loop reads in one turn is answered together, and only then written: the same
-code runs again while the processor still has it, and a client on the same machine is woken
-once.  With eight clients that is a third of what a request takes (measured); none waits for
-more than the answers of others that came at the same time, or half a millisecond.
-"""
+"""uvicorn as this server's HTTP: how it listens, and how it ends without losing an answer."""
 
 from __future__ import annotations
 
@@ -154,6 +136,16 @@ def _config(app: Gate, settings: ServeSettings) -> uvicorn.Config:
 
 
 # ---------------------------------------------------------------- at once
+# HTTP/1.1 of uvicorn, which answers the commonest request without a task.
+#
+# For each request uvicorn makes a task, an event and two messages, and looks through the headers
+# of the answer: half of what one row takes (measured).  None of it is needed by an answer that
+# is there at once.  Whatever is not plainly such a request goes on as it always would.
+#
+# What the event loop reads in one turn is answered together, and only then written: the same
+# code runs again while the processor still has it, and a client on the same machine is woken
+# once.  With eight clients that is a third of what a request takes (measured); none waits for
+# more than the answers of others that came at the same time, or half a millisecond.
 
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -384,6 +376,11 @@ def _write_all(answers: list[tuple[AtOnceProtocol, bytes]]) -> None:
 
 
 # ---------------------------------------------------------------- connections
+# HTTP/1.1 of uvicorn, with what it lacks against clients that are slow, or never end.
+#
+# uvicorn waits for ever for a request's head, takes heads of any length, and holds answers that
+# nobody takes.  Here each of them has the seconds of `Limits`.  One look around a few times a
+# second finds them, so that a request costs nothing for it.
 
 HEAD_BYTES = 64 << 10
 """Of a request line and headers; what came in the same read as its end may be more."""

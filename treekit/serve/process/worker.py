@@ -1,9 +1,4 @@
-"""One process of a server: a service behind HTTP and gRPC, from its start to its end.
-
-A worker: one of several processes that share a port, told what to do by their parent.
-
-A thread that looks at the model files again and again, and loads what changed.
-"""
+"""A worker: one of several processes that share a port, told what to do by their parent."""
 
 from __future__ import annotations
 
@@ -56,6 +51,7 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- process
+# One process of a server: a service behind HTTP and gRPC, from its start to its end.
 
 _SWITCH = 0.0005
 """Seconds that the thread which loads a model may keep the event loop from Python; the
@@ -298,6 +294,7 @@ class _Link:
 
 
 # ---------------------------------------------------------------- watch
+# A thread that looks at the model files again and again, and loads what changed.
 
 
 class Watcher:

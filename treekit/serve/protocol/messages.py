@@ -1,25 +1,4 @@
-"""The objects of an inference request, as the protocol's JSON has them.
-
-Requests and answers of the Open Inference Protocol v2: JSON, with or without bytes after it.
-
-Read with types, never by the request's Content-Type, which clients leave out.
-
-What the protocol leaves open, and what is done here:
-
-- Members and parameters that are not known are passed over; parameters that ask for another
-  kind of answer (Triton's classification and shared memory) are refused by name.
-- A member twice in one object is refused: each reader takes another of the two.
-- null is a missing value, in requests and answers.  JSON has no NaN and no infinities, but
-  Triton's clients write them: a request may have NaN, which is read as null, and Infinity and
-  -Infinity.  An answer as JSON has null for them, and the output's parameter ``not_finite``
-  counts them; binary data have them as they are.
-
-What a server and a model say of themselves: the protocol's metadata, as plain values.
-
-Bodies that msgspec refuses: those with NaN or Infinity are read, others refused in words.
-
-Slow ways: a body comes here when it is refused, or when it may be.
-"""
+"""The objects of an inference request, as the protocol's JSON has them."""
 
 from __future__ import annotations
 
@@ -160,6 +139,19 @@ class InferRequest(msgspec.Struct):
 
 
 # ---------------------------------------------------------------- wire
+# Requests and answers of the Open Inference Protocol v2: JSON, with or without bytes after it.
+#
+# Read with types, never by the request's Content-Type, which clients leave out.
+#
+# What the protocol leaves open, and what is done here:
+#
+# - Members and parameters that are not known are passed over; parameters that ask for another
+#   kind of answer (Triton's classification and shared memory) are refused by name.
+# - A member twice in one object is refused: each reader takes another of the two.
+# - null is a missing value, in requests and answers.  JSON has no NaN and no infinities, but
+#   Triton's clients write them: a request may have NaN, which is read as null, and Infinity and
+#   -Infinity.  An answer as JSON has null for them, and the output's parameter ``not_finite``
+#   counts them; binary data have them as they are.
 
 _NO_BYTES = memoryview(b"")
 _request = msgspec.json.Decoder(InferRequest)
@@ -336,6 +328,7 @@ def _in_json(output: Tensor) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- metadata
+# What a server and a model say of themselves: the protocol's metadata, as plain values.
 
 EXTENSIONS = ("binary_tensor_data", "model_repository")
 """Triton's, by its names."""
@@ -384,6 +377,9 @@ def _text(spec: Spec) -> str:
 
 
 # ---------------------------------------------------------------- malformed
+# Bodies that msgspec refuses: those with NaN or Infinity are read, others refused in words.
+#
+# Slow ways: a body comes here when it is refused, or when it may be.
 
 _MARKS = {
     b"\xef\xbb\xbf": "begins with a byte order mark",

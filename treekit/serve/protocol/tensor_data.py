@@ -1,17 +1,6 @@
 """The data of a tensor as JSON: flat, or nested as the shape is, to an array.
 
 Every cell is decoded by msgspec and converted by NumPy, none by Python.
-
-Tensors as bytes: Triton's binary tensor extension.
-
-A body is JSON, then the bytes of the tensors that say so by ``binary_data_size``, in the
-order of the JSON; the header ``Inference-Header-Content-Length`` gives the bytes of JSON.
-Cells are little-endian, in row-major order; BOOL a byte of 0 or 1; an element of BYTES a
-length of four bytes and as many bytes of UTF-8.  NaN is a missing number.
-
-https://github.com/triton-inference-server/server, ``docs/protocol/extension_binary_data.md``
-
-Compressed bodies of requests, inflated within the bound of plain ones.
 """
 
 from __future__ import annotations
@@ -237,6 +226,14 @@ def _beyond(
 
 
 # ---------------------------------------------------------------- binary
+# Tensors as bytes: Triton's binary tensor extension.
+#
+# A body is JSON, then the bytes of the tensors that say so by ``binary_data_size``, in the
+# order of the JSON; the header ``Inference-Header-Content-Length`` gives the bytes of JSON.
+# Cells are little-endian, in row-major order; BOOL a byte of 0 or 1; an element of BYTES a
+# length of four bytes and as many bytes of UTF-8.  NaN is a missing number.
+#
+# https://github.com/triton-inference-server/server, ``docs/protocol/extension_binary_data.md``
 
 LENGTH_HEADER = b"inference-header-content-length"
 """Name of the header, as ASGI has it."""
@@ -365,6 +362,7 @@ def bytes_of(tensor: Tensor) -> bytes:
 
 
 # ---------------------------------------------------------------- inflate
+# Compressed bodies of requests, inflated within the bound of plain ones.
 
 _WINDOW = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 """zlib's ``wbits`` of each coding; deflate is zlib's format (RFC 9110, section 8.4.1)."""
