@@ -1,7 +1,4 @@
-"""The command line: what it says, where it says it, and with which exit code.
-
-``treekit rules``, ``simplify`` and ``revise``: what they write, print and refuse.
-"""
+"""The command line: what it says, where it says it, and with which exit code."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ from treekit.kernels import compile as notice
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import make_model
 
-# ---------------------------------------------------------------- test cli
+# ---------------------------------------------------------------- cli
 
 ROOT = Path(__file__).resolve().parents[2]
 MELONS = ROOT / "examples" / "tables" / "watermelon"
@@ -1048,7 +1045,8 @@ def test_train_like_a_model_takes_its_settings_under_those_given(tmp_path: Path)
     assert "is an input of this command" in message
 
 
-# ---------------------------------------------------------------- test cli rules
+# ---------------------------------------------------------------- cli rules
+# ``treekit rules``, ``simplify`` and ``revise``: what they write, print and refuse.
 
 FRENCH = Path(__file__).parents[1] / "catalogues" / "fr.toml"
 

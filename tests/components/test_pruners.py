@@ -1,9 +1,4 @@
-"""Pruners against slow oracles that look at every pruned tree, in exact fractions.
-
-Error-based pruning against a slow oracle, Quinlan's figures, and its own laws.
-
-Splits that must prove themselves before they are made, and codes that must be shorter.
-"""
+"""Pruners against slow oracles that look at every pruned tree, in exact fractions."""
 
 from __future__ import annotations
 
@@ -41,7 +36,7 @@ from treekit.kernels.pruning import Bound, pessimistic
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 
-# ---------------------------------------------------------------- test pruners
+# ---------------------------------------------------------------- pruners
 
 TABLES = Path(__file__).parents[2] / "examples" / "tables" / "watermelon"
 SEEDS = range(25)
@@ -301,7 +296,8 @@ def test_the_folds_and_the_whole_tree_share_one_coded_table(monkeypatch):
     assert [table is coded[0] for table in grown_on] == [True] * 3
 
 
-# ---------------------------------------------------------------- test error based
+# ---------------------------------------------------------------- error based
+# Error-based pruning against a slow oracle, Quinlan's figures, and its own laws.
 
 NO_COSTS = 1.0 - np.eye(2)
 Z_25 = 0.6744897501960817
@@ -558,7 +554,8 @@ def test_the_record_s_functions_take_no_held_out_rows() -> None:
     ).settings))["pruner.confidence"] == 0.25  # fmt: skip
 
 
-# ---------------------------------------------------------------- test prepruning
+# ---------------------------------------------------------------- prepruning
+# Splits that must prove themselves before they are made, and codes that must be shorter.
 
 MELONS = Path(__file__).parents[2] / "examples" / "tables" / "watermelon"
 ORDER = ["navel", "color", "root", "sound", "texture", "touch"]

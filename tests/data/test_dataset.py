@@ -1,11 +1,4 @@
-"""From any table to training data: kinds, vocabularies, targets, weights, input type.
-
-A validation table: held-out rows that are not taken from the training rows.
-
-Rows of any table as the matrix that every artifact takes.
-
-Columns as codes: the kernels give what sorting lists gives, whatever the values.
-"""
+"""From any table to training data: kinds, vocabularies, targets, weights, input type."""
 
 from __future__ import annotations
 
@@ -46,7 +39,7 @@ from treekit.kernels import feature_codes as kernels
 from treekit.model.model import make_model
 from treekit.model.scoring import leaf_indices
 
-# ---------------------------------------------------------------- test dataset
+# ---------------------------------------------------------------- dataset
 
 WATERMELON = Path(__file__).parents[2] / "examples" / "tables" / "watermelon"
 
@@ -487,7 +480,8 @@ def test_a_declared_class_of_another_type_is_refused(target, wrong):
         make_dataset({"a": [1, 2], "t": target}, "t", classes=[*dict.fromkeys(target), wrong])
 
 
-# ---------------------------------------------------------------- test validation
+# ---------------------------------------------------------------- validation
+# A validation table: held-out rows that are not taken from the training rows.
 
 
 def noisy(n: int, seed: int, *, classes: bool = True) -> dict[str, list[object]]:
@@ -714,7 +708,8 @@ def test_rows_in_parts_are_judged_in_parts_before_and_after_pruning(holdout):
     assert model.provenance["oob"]["accuracy"] > 0.6
 
 
-# ---------------------------------------------------------------- test encode
+# ---------------------------------------------------------------- encode
+# Rows of any table as the matrix that every artifact takes.
 
 _spec = importlib.util.spec_from_file_location(
     "reference_encode", Path(__file__).parents[1] / "reference" / "encode.py"
@@ -905,7 +900,8 @@ def test_a_schema_written_without_marks_has_the_usual_ones():
     np.testing.assert_array_equal(encode_rows({"a": ["NA"], "b": ["2"]}, NUMBERS), [[np.nan, 2]])
 
 
-# ---------------------------------------------------------------- test coding
+# ---------------------------------------------------------------- coding
+# Columns as codes: the kernels give what sorting lists gives, whatever the values.
 
 FEW = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, -2.5, 1e-45, -1e-45, 3e38, -3e38, np.nan])
 CELLS = st.one_of(FEW, st.floats(allow_infinity=False, width=32))

@@ -1,7 +1,4 @@
-"""Reading tables from arrays, dicts, rows, dataframes and files.
-
-Large files: columns in files of their own, and the very table that memory would hold.
-"""
+"""Reading tables from arrays, dicts, rows, dataframes and files."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ from treekit.errors import DataError, MissingExtraError, TreekitError
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import make_model
 
-# ---------------------------------------------------------------- test table
+# ---------------------------------------------------------------- table
 
 
 def cells(column):
@@ -503,7 +500,8 @@ def test_whole_numbers_beyond_int64_stay_exact_while_an_array_type_holds_them():
     assert read_table({"a": values}).column("a").tolist() == values
 
 
-# ---------------------------------------------------------------- test stored
+# ---------------------------------------------------------------- stored
+# Large files: columns in files of their own, and the very table that memory would hold.
 
 CELLS = {
     "whole": ["1", "-2", "007", "1000000000000", "9007199254740993"],

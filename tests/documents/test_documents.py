@@ -1,7 +1,4 @@
-"""Rules as Markdown, JSON, CSV, dataframes and tables of notebooks.
-
-The page of rules in a real browser: it sorts, searches, prints, and asks for nothing.
-"""
+"""Rules as Markdown, JSON, CSV, dataframes and tables of notebooks."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import Rounding
 from treekit.rules.wording import unquote
 
-# ---------------------------------------------------------------- test rules forms
+# ---------------------------------------------------------------- rules forms
 
 MARKUP = (
     "`code` ``more``",
@@ -731,7 +728,8 @@ def test_names_make_no_markup_in_notebooks():
     assert MARKUP[2] in words
 
 
-# ---------------------------------------------------------------- test rules page
+# ---------------------------------------------------------------- rules page
+# The page of rules in a real browser: it sorts, searches, prints, and asks for nothing.
 
 SEEN = "[...document.querySelectorAll('#rules tbody tr')].filter((row) => row.checkVisibility())"
 NUMBERS = f"{SEEN}.map((row) => Number(row.cells[0].textContent))"

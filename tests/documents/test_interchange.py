@@ -1,7 +1,4 @@
-"""A decision table says what the model says: run by a public reader and interpreter of DMN.
-
-PMML answers as the model does: labels, probabilities to the bit, and which rule it was.
-"""
+"""A decision table says what the model says: run by a public reader and interpreter of DMN."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ from treekit.rules import RuleList
 from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import ConditionTable
 
-# ---------------------------------------------------------------- test rules dmn
+# ---------------------------------------------------------------- rules dmn
 
 NODE = Path(__file__).parents[1] / "node"
 SPACE = "{https://www.omg.org/spec/DMN/20191111/MODEL/}"
@@ -250,7 +247,8 @@ def test_a_rule_costs_a_fraction_of_a_millisecond() -> None:
     assert (time.process_time() - begin) / len(rules) < 2e-3
 
 
-# ---------------------------------------------------------------- test rules pmml
+# ---------------------------------------------------------------- rules pmml
+# PMML answers as the model does: labels, probabilities to the bit, and which rule it was.
 
 HERE = Path(__file__).parents[1]
 COSTS = [[0, 3, 1], [2, 0, 4], [5, 1, 0]]

@@ -2,10 +2,6 @@
 
 The files, their rows and answers are in ``tests/snapshots/models``, the digests of their
 artifacts in ``tests/snapshots/artifacts.txt``.
-
-The shared list of extreme models says what the definition says, and its rows tell.
-
-No name breaks generated source, none becomes code, and each comes back unharmed.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree
 from treekit.verify.answers import REFUSED
 
-# ---------------------------------------------------------------- test artifact bytes
+# ---------------------------------------------------------------- artifact bytes
 
 QUICK = (
     *("trained_tree", "trained_cost_complexity", "trained_c45", "trained_surrogates"),
@@ -216,7 +212,8 @@ def array_difference(old: Any, new: Any) -> str:
     return f"entry {at} is {new[at]!r}, stored {old[at]!r}"
 
 
-# ---------------------------------------------------------------- test extremes
+# ---------------------------------------------------------------- extremes
+# The shared list of extreme models says what the definition says, and its rows tell.
 
 
 @pytest.mark.parametrize("name", by_size(EXTREMES))
@@ -266,7 +263,8 @@ def test_the_list_holds_every_policy_and_kind_of_answer():
     assert {len(m.schema.outputs) for m in models} >= {1, 2, 3}
 
 
-# ---------------------------------------------------------------- test hostile names
+# ---------------------------------------------------------------- hostile names
+# No name breaks generated source, none becomes code, and each comes back unharmed.
 
 NAN = float("nan")
 HOSTILE = (

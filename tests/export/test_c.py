@@ -1,7 +1,4 @@
-"""C source compiles without a warning and answers bit for bit as the definition does.
-
-C source of every extreme model, in every form and arithmetic, in few programs.
-"""
+"""C source compiles without a warning and answers bit for bit as the definition does."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ from treekit.model.scoring import leaf_indices, sums
 from treekit.model.tree import Split
 from treekit.verify.answers import Answers
 
-# ---------------------------------------------------------------- test export c
+# ---------------------------------------------------------------- export c
 
 FORMS = ("if_else", "hybrid", "table")
 SLOW = settings(
@@ -342,7 +339,8 @@ def test_integer_keys_leave_no_choice_of_cells():
         export_c(random_model(0, mixed_schema()), "m", arithmetic="integer", input="float")
 
 
-# ---------------------------------------------------------------- test export c extremes
+# ---------------------------------------------------------------- export c extremes
+# C source of every extreme model, in every form and arithmetic, in few programs.
 
 WAYS = {
     "table": {"form": "table"},

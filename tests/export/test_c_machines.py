@@ -1,7 +1,4 @@
-"""C source on other compilers and processors, without floating point, and what it says it takes.
-
-Numbers of generated C are read as C reads them, or not at all.
-"""
+"""C source on other compilers and processors, without floating point, and what it says it takes."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from treekit.verify.answers import differing
 from treekit.verify.read_c import of_literals, tables_in
 from treekit.verify.runtime import Job
 
-# ---------------------------------------------------------------- test c machines
+# ---------------------------------------------------------------- c machines
 
 EVERY_WARNING = [*STRICT, "-Wshadow"]
 WAYS = {
@@ -328,7 +325,8 @@ def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):
         )
 
 
-# ---------------------------------------------------------------- test c numbers
+# ---------------------------------------------------------------- c numbers
+# Numbers of generated C are read as C reads them, or not at all.
 
 
 def source_of(table):

@@ -1,7 +1,4 @@
-"""The recipes of examples/deploy hold together, and say what `treekit serve` understands.
-
-A model's folder for Triton: the schema it is written in, the graph it speaks of, its place.
-"""
+"""The recipes of examples/deploy hold together, and say what `treekit serve` understands."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ from treekit.serve.models.tensors import Tensor
 from treekit.serve.scheduling import Service
 from treekit.testing import check_exporter
 
-# ---------------------------------------------------------------- test deploy
+# ---------------------------------------------------------------- deploy
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
@@ -440,7 +437,8 @@ def test_the_page_names_every_recipe():
         assert (DEPLOY / link).exists(), link
 
 
-# ---------------------------------------------------------------- test export triton
+# ---------------------------------------------------------------- export triton
+# A model's folder for Triton: the schema it is written in, the graph it speaks of, its place.
 
 MODEL = random_model(3, mixed_schema())
 # What the backend's own source takes for each type (src/onnxruntime_utils.cc).

@@ -1,9 +1,4 @@
-"""`treekit.export`: one call, all files or none.
-
-A folder of templates and one record make a target, from public names alone.
-
-Lowered trees answer what the n-ary trees answer, in one plain form.
-"""
+"""`treekit.export`: one call, all files or none."""
 
 from __future__ import annotations
 
@@ -47,7 +42,7 @@ from treekit.model.builder import (
 from treekit.model.derived_features import DerivedColumns, derive
 from treekit.model.model import Model, make_model
 
-# ---------------------------------------------------------------- test export
+# ---------------------------------------------------------------- export
 
 MODEL = random_model(0, mixed_schema())
 PAIR = Exporter("pair", ".a", lambda _, name: {f"{name}.a": b"1", f"{name}.b": b"2"})
@@ -147,7 +142,8 @@ def test_the_same_model_gives_the_same_bytes(tmp_path):
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
-# ---------------------------------------------------------------- test exporting
+# ---------------------------------------------------------------- exporting
+# A folder of templates and one record make a target, from public names alone.
 
 JSON = Language(strings="json")
 
@@ -286,7 +282,8 @@ def test_hexadecimal_is_exact(number):
     assert Language("bytes").array(np.zeros(0)) == "0.0"
 
 
-# ---------------------------------------------------------------- test lower
+# ---------------------------------------------------------------- lower
+# Lowered trees answer what the n-ary trees answer, in one plain form.
 
 SCHEMA = mixed_schema()
 SLOW = settings(

@@ -1,7 +1,4 @@
-"""JavaScript, Java, Rust and Go, and any language that is a folder: equal to the last bit.
-
-A language that treekit does not know is a folder: exported, run and verified, no Python.
-"""
+"""JavaScript, Java, Rust and Go, and any language that is a folder: equal to the last bit."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ from treekit.testing import check_exporter
 from treekit.verify.answers import differing
 from treekit.verify.run_language import Program
 
-# ---------------------------------------------------------------- test languages
+# ---------------------------------------------------------------- languages
 
 RUNTIMES = {"javascript": ("node",), "java": ("javac",), "rust": ("rustc",), "go": ("go",)}
 SHIPPED = {exporter.name: exporter for exporter in languages(shipped_folders()[0])}
@@ -363,7 +360,8 @@ def test_leaves_are_the_nodes_that_the_model_names(language, name, tmp_path):
     assert told == leaf_indices(model, rows).tolist()
 
 
-# ---------------------------------------------------------------- test own languages
+# ---------------------------------------------------------------- own languages
+# A language that treekit does not know is a folder: exported, run and verified, no Python.
 
 PROFILE = """\
 suffix = ".pl"

@@ -1,11 +1,4 @@
-"""ONNX files answer, in onnxruntime, bit for bit what the slow oracle answers.
-
-ONNX files of every runtime, with columns for inputs and more outputs than the answer.
-
-ONNX of oblique, divided, cost-weighing and many-targeted models, against the slow oracle.
-
-Every extreme model as ONNX, in every form, or refused by name.
-"""
+"""ONNX files answer, in onnxruntime, bit for bit what the slow oracle answers."""
 
 from __future__ import annotations
 
@@ -53,7 +46,7 @@ from treekit.verify.answers import Answers, differing
 from treekit.verify.run_onnx import run_onnx
 from treekit.verify.runtime import Job
 
-# ---------------------------------------------------------------- test export onnx
+# ---------------------------------------------------------------- export onnx
 
 NAN = float("nan")
 ODD_CODES = [NAN, -1.0, -0.0, 0.5, 2.5, 1e9, -1e9, np.inf, -np.inf, 31.0, 32.0, 33.0, 499.0, 500.0]
@@ -500,7 +493,8 @@ def test_refusing_unseen_categories_is_no_matter_without_nominal_columns() -> No
     assert_equal_to_oracle(model, np.array([[1.5], [1.5000001], [NAN]], dtype=np.float32))
 
 
-# ---------------------------------------------------------------- test export onnx forms
+# ---------------------------------------------------------------- export onnx forms
+# ONNX files of every runtime, with columns for inputs and more outputs than the answer.
 
 RUNTIMES = ("", "1.31")
 """Of which the first gives operators of ai.onnx.ml 3, and the second those of 5."""
@@ -850,7 +844,8 @@ def test_the_same_model_gives_the_same_bytes_export_onnx_forms(
     assert first == export_onnx(model, "m", target_runtime=runtime, **settings)
 
 
-# ---------------------------------------------------------------- test export onnx kinds
+# ---------------------------------------------------------------- export onnx kinds
+# ONNX of oblique, divided, cost-weighing and many-targeted models, against the slow oracle.
 
 
 def outputs_of(model: Model, rows: np.ndarray, **settings: Any) -> dict[str, np.ndarray]:
@@ -933,7 +928,8 @@ def test_graphs_with_derived_columns_refuse_rows_too(policies: dict[str, Any]) -
         outputs_of(model, np.array([[0.0, 0.0, 2.0]]))
 
 
-# ---------------------------------------------------------------- test export onnx extremes
+# ---------------------------------------------------------------- export onnx extremes
+# Every extreme model as ONNX, in every form, or refused by name.
 
 FORMS: dict[str, dict[str, Any]] = {
     "widest": {},

@@ -1,7 +1,4 @@
-"""The Python file needs nothing, and answers bit for bit as the definition does.
-
-The Python file as a program and as a typed module, for every extreme model.
-"""
+"""The Python file needs nothing, and answers bit for bit as the definition does."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices
 from treekit.verify.answers import REFUSED, Answers, differing
 
-# ---------------------------------------------------------------- test export python
+# ---------------------------------------------------------------- export python
 
 FORMS = ("if_else", "table")
 SLOW = settings(
@@ -229,7 +226,8 @@ def test_the_marks_of_the_model_are_those_of_the_file():
         names["predict"](["NA", "a"])
 
 
-# ---------------------------------------------------------------- test python script
+# ---------------------------------------------------------------- python script
+# The Python file as a program and as a typed module, for every extreme model.
 
 PYTHON_SCRIPT_FORMS = [
     (name, form)

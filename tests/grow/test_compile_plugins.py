@@ -1,11 +1,4 @@
-"""The one decorator of all kernels.
-
-What a function names counts as it is now: in its identity, on disk and in machine code.
-
-Machine code serves again where a function is what it was, and only there.
-
-Criteria and splitters of third parties: good ones grow right trees, bad ones are named.
-"""
+"""The one decorator of all kernels."""
 
 from __future__ import annotations
 
@@ -58,7 +51,7 @@ from treekit.splitting import (
 )
 from treekit.training import prepare as compiled
 
-# ---------------------------------------------------------------- test compile
+# ---------------------------------------------------------------- compile
 
 
 def from_nowhere():
@@ -227,7 +220,8 @@ def test_what_a_splitter_compiles_to_is_told_by_contents():
     assert told[0] != fingerprint(_compiled_find(first_cut, True, False), False)
 
 
-# ---------------------------------------------------------------- test copies
+# ---------------------------------------------------------------- copies
+# What a function names counts as it is now: in its identity, on disk and in machine code.
 
 Pair = namedtuple("Pair", ["x", "y"])
 Turned = namedtuple("Pair", ["y", "x"])
@@ -462,7 +456,8 @@ def test_all_that_a_criterion_answers_may_be_comparisons():
     assert best[0] == 1.0
 
 
-# ---------------------------------------------------------------- test identity
+# ---------------------------------------------------------------- identity
+# Machine code serves again where a function is what it was, and only there.
 
 RNG = np.random.default_rng(0)
 DATA = {"x": RNG.random(60), "y": RNG.integers(0, 2, 60)}
@@ -563,7 +558,8 @@ def test_functions_that_call_each_other_have_an_identity():
     assert hash(identity(scope["odd"])) != hash(identity(scope["even"]))
 
 
-# ---------------------------------------------------------------- test grow plugins
+# ---------------------------------------------------------------- grow plugins
+# Criteria and splitters of third parties: good ones grow right trees, bad ones are named.
 
 TWO = reference.Problem([[0.0, 1.0, 2.0, 3.0]], [0, 0, 1, 1], [None], "gini", 2)
 

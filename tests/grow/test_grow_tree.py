@@ -1,7 +1,4 @@
-"""Whole trees from the compiled kernels against a plain oracle in exact fractions.
-
-How nominal columns split in two: the best subset, or one level against the rest.
-"""
+"""Whole trees from the compiled kernels against a plain oracle in exact fractions."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ from treekit.kernels import quantile_statistics as ranks
 from treekit.kernels.quantile_splits import words_for
 from treekit.model.tree import Split
 
-# ---------------------------------------------------------------- test grow
+# ---------------------------------------------------------------- grow
 
 CLASSES = ["gini", "entropy", "gain_ratio"]
 
@@ -468,7 +465,8 @@ def test_only_unequal_weights_need_a_tree_of_sums() -> None:
         assert trees.shape == (2, planted, 2)
 
 
-# ---------------------------------------------------------------- test subsets
+# ---------------------------------------------------------------- subsets
+# How nominal columns split in two: the best subset, or one level against the rest.
 
 
 def levels_problem(

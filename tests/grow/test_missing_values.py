@@ -1,7 +1,4 @@
-"""Rows whose value is missing go down every branch, each part with its share of the weight.
-
-Surrogate splits: which columns stand in for a missing value, and where its rows go.
-"""
+"""Rows whose value is missing go down every branch, each part with its share of the weight."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from treekit.training import fit
 from treekit.training.plan import make_plan
 from treekit.training.prepare import make_recipe
 
-# ---------------------------------------------------------------- test fractional
+# ---------------------------------------------------------------- fractional
 
 NEARLY = 1.0 - 1e-6
 C45 = {"slack": 1e-3, "mdl": True, "many_levels": 0.3}
@@ -344,7 +341,8 @@ def test_near_values_are_not_separated() -> None:
     assert sorted(tree.threshold[tree.kind == Split.THRESHOLD]) == [0.5, 2.25]
 
 
-# ---------------------------------------------------------------- test surrogates
+# ---------------------------------------------------------------- surrogates
+# Surrogate splits: which columns stand in for a missing value, and where its rows go.
 
 
 def own_branch(tree: Tree, node: int, value: Any) -> int | None:

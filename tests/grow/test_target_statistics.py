@@ -1,7 +1,4 @@
-"""Criteria with a task of their own: columns beside the target, cells, answers with names.
-
-One model of several targets: growth, pruning, scores, the estimators, artifacts.
-"""
+"""Criteria with a task of their own: columns beside the target, cells, answers with names."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ from treekit.model.tree import Split
 from treekit.testing import check_pruner
 from treekit.training.tasks import MOST_CELLS
 
-# ---------------------------------------------------------------- test tasks
+# ---------------------------------------------------------------- tasks
 
 NAMES = ("effect", "rate, treated", 'rate "control"', "standard error")
 
@@ -745,7 +742,8 @@ def test_codes_of_a_column_name_the_cell_that_is_none_of_the_labels():
         texts.codes(("a",))
 
 
-# ---------------------------------------------------------------- test several targets
+# ---------------------------------------------------------------- several targets
+# One model of several targets: growth, pruning, scores, the estimators, artifacts.
 
 CLASSES = ["label", "kind"]
 NUMBERS = ["sum", "difference", "square"]

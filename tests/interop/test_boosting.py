@@ -1,11 +1,4 @@
-"""Boosted trees read from scikit-learn take its paths and give its answers.
-
-Models read from LightGBM take its paths and give its answers.
-
-Models read from XGBoost's files take its paths and give its answers.
-
-The files of tests/foreign were made by XGBoost itself, which is not installed here.
-"""
+"""Boosted trees read from scikit-learn take its paths and give its answers."""
 
 from __future__ import annotations
 
@@ -46,7 +39,7 @@ from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split
 from treekit.testing import check_importer
 
-# ---------------------------------------------------------------- test import boosting
+# ---------------------------------------------------------------- import boosting
 
 LABELS = np.array(["no", "perhaps", "yes"])
 
@@ -213,7 +206,8 @@ def test_what_is_read_is_listed_as_rules_that_are_proved_equal(tmp_path: Path) -
     np.testing.assert_array_equal(treekit.load(tmp_path / "m.treekit").units, model.units)
 
 
-# ---------------------------------------------------------------- test import lightgbm
+# ---------------------------------------------------------------- import lightgbm
+# Models read from LightGBM take its paths and give its answers.
 
 need("lightgbm")
 
@@ -509,7 +503,10 @@ def test_a_set_of_categories_beyond_32_bits_is_refused(word: int, tmp_path: Path
         treekit.read_model(path)
 
 
-# ---------------------------------------------------------------- test import xgboost
+# ---------------------------------------------------------------- import xgboost
+# Models read from XGBoost's files take its paths and give its answers.
+#
+# The files of tests/foreign were made by XGBoost itself, which is not installed here.
 
 CASES = sorted(path.stem.removeprefix("xgboost_") for path in FOLDER.glob("xgboost_*.json"))
 FILES = sorted(path.name for path in FOLDER.glob("xgboost_*.[ju]*"))

@@ -1,11 +1,4 @@
-"""``treekit import`` makes a model file of another library's, for all other commands.
-
-What is read of other libraries is exported, listed and proved like treekit's own models.
-
-Broken models of other libraries give a clear error or a sound model: never anything else.
-
-As in `tests.project.test_fuzz`: some cases an importer, and up to 2,000 with ``-m system``.
-"""
+"""``treekit import`` makes a model file of another library's, for all other commands."""
 
 from __future__ import annotations
 
@@ -46,7 +39,7 @@ from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.model.validation import check_model
 
-# ---------------------------------------------------------------- test import cli
+# ---------------------------------------------------------------- import cli
 
 
 def run(*arguments: str | Path) -> tuple[int, str]:
@@ -104,7 +97,8 @@ def test_a_foreign_file_is_never_overwritten(tmp_path: Path) -> None:
     assert (code, "is an input of this command" in said) == (2, True)
 
 
-# ---------------------------------------------------------------- test import exports
+# ---------------------------------------------------------------- import exports
+# What is read of other libraries is exported, listed and proved like treekit's own models.
 
 CASES = (
     ("xgboost_binary.json", "c"),  # categories by name, refused if unseen; two classes
@@ -139,7 +133,10 @@ def test_a_float64_model_is_exported_as_one(tmp_path: Path) -> None:
     assert treekit.verify(model, paths, random_rows=100, max_rows=2000).exit_code == 0
 
 
-# ---------------------------------------------------------------- test fuzz importers
+# ---------------------------------------------------------------- fuzz importers
+# Broken models of other libraries give a clear error or a sound model: never anything else.
+#
+# As in `tests.project.test_fuzz`: some cases an importer, and up to 2,000 with ``-m system``.
 
 SEEDS = Path(__file__).parents[1] / "fuzz" / "seeds"
 ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)

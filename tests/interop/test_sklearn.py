@@ -1,7 +1,4 @@
-"""Models read from scikit-learn take its paths and give its answers.
-
-scikit-learn's trees in files of skops are read without skops, and nothing of a file is run.
-"""
+"""Models read from scikit-learn take its paths and give its answers."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ from treekit.model.validation import check_tree
 from treekit.record_checks import KINDS
 from treekit.testing import check_importer
 
-# ---------------------------------------------------------------- test import sklearn
+# ---------------------------------------------------------------- import sklearn
 
 CLASSIFIERS = [
     DecisionTreeClassifier,
@@ -409,7 +406,8 @@ def test_two_importers_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch)
         read_model(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
 
 
-# ---------------------------------------------------------------- test import skops
+# ---------------------------------------------------------------- import skops
+# scikit-learn's trees in files of skops are read without skops, and nothing of a file is run.
 
 CASES = ("forest", "boosted", "histogram", "bag")
 

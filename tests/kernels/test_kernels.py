@@ -1,9 +1,4 @@
-"""House rules of kernels: unsigned subscripts, and a cache that notices every change.
-
-Codes read along the lines of the table, or down its columns: the same trees.
-
-Statistics of a node's rows by code: every way against plain sums.
-"""
+"""House rules of kernels: unsigned subscripts, and a cache that notices every change."""
 
 from __future__ import annotations
 
@@ -65,7 +60,7 @@ from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import make_model
 from treekit.rule_learning.c45rules import rate_bound
 
-# ---------------------------------------------------------------- test kernel style
+# ---------------------------------------------------------------- kernel style
 
 PACKAGE = Path(axis.__file__).parent.parent
 
@@ -344,7 +339,8 @@ FunctionCache.__init__ = renamed
     assert run(copy_of_kernels, other) == "41 1"
 
 
-# ---------------------------------------------------------------- test lines
+# ---------------------------------------------------------------- lines
+# Codes read along the lines of the table, or down its columns: the same trees.
 
 ROWS = 1_500
 
@@ -423,7 +419,8 @@ def test_there_are_no_lines_where_memory_is_short(monkeypatch: pytest.MonkeyPatc
     assert lines_of(np.zeros((2, 50), np.uint8)) is not None
 
 
-# ---------------------------------------------------------------- test tally
+# ---------------------------------------------------------------- tally
+# Statistics of a node's rows by code: every way against plain sums.
 
 
 @nb.njit(error_model="numpy")

@@ -2,11 +2,6 @@
 
 Zhou, *Machine Learning* (2016), chapter 4: tables 4.1 (watermelon 2.0) and 4.3
 (watermelon 3.0), the tables in ``examples/tables/watermelon``.
-
-The pages on chapter 4 of Zhou's *Machine Learning* (2016) against the printed book.
-
-Trees and figures are transcribed from the book, pages 74 to 91; that the pages
-say what treekit says is the business of the example that makes them.
 """
 
 from __future__ import annotations
@@ -29,7 +24,7 @@ from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Split
 
-# ---------------------------------------------------------------- test literature
+# ---------------------------------------------------------------- literature
 
 TABLES = Path(__file__).parents[2] / "examples" / "tables" / "watermelon"
 
@@ -104,7 +99,11 @@ def test_the_row_number_has_the_largest_gain_and_a_small_ratio() -> None:
     assert round(float(by_gain.gain[0]) / ratio, 3) == 4.087
 
 
-# ---------------------------------------------------------------- test watermelon book
+# ---------------------------------------------------------------- watermelon book
+# The pages on chapter 4 of Zhou's *Machine Learning* (2016) against the printed book.
+#
+# Trees and figures are transcribed from the book, pages 74 to 91; that the pages
+# say what treekit says is the business of the example that makes them.
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PAGE = (EXAMPLES / "watermelon_book" / "README.md").read_text(encoding="utf-8")

@@ -1,7 +1,4 @@
-"""Every claim of the portable numerics, against exact fractions.
-
-Models of sums and links, as boosting makes them: portable to the last bit.
-"""
+"""Every claim of the portable numerics, against exact fractions."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ from treekit.model.model import Model, make_model
 from treekit.model.scoring import sums
 from treekit.rules import parse_rules
 
-# ---------------------------------------------------------------- test portable
+# ---------------------------------------------------------------- portable
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 DTYPES = ["float32", "float64"]
@@ -380,7 +377,8 @@ def test_leaf_values_that_are_not_finite_are_refused(largest):
         regression_grid(largest, 1, "float32")
 
 
-# ---------------------------------------------------------------- test links
+# ---------------------------------------------------------------- links
+# Models of sums and links, as boosting makes them: portable to the last bit.
 
 GOLDEN_EXP = [
     "0x1.5bf0a8b14576ap+1",

@@ -1,7 +1,4 @@
-"""Model files: they come back equal, are written whole or not at all, and never harm the reader.
-
-A model outlives the plugins that made it; only training again needs them.
-"""
+"""Model files: they come back equal, are written whole or not at all, and never harm the reader."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ from treekit.model.scoring import sums
 from treekit.model.tree import DTYPES, Split, Tree
 from treekit.model.validation import check_tree
 
-# ---------------------------------------------------------------- test store
+# ---------------------------------------------------------------- store
 
 SETTINGS = {
     "trees": 100,
@@ -734,7 +731,8 @@ def test_a_model_of_several_outputs_comes_back(tmp_path):
     assert back.units[:, 2:].sum(axis=1).tolist() == [2**24] * 2
 
 
-# ---------------------------------------------------------------- test models without plugins
+# ---------------------------------------------------------------- models without plugins
+# A model outlives the plugins that made it; only training again needs them.
 
 PLUGIN = """
 from treekit import (

@@ -1,7 +1,4 @@
-"""The compiled scorer equals the slow oracle, in every bit and on every kind of tree.
-
-The handle for single rows says what `Model.predict` says, to the bit, and refuses alike.
-"""
+"""The compiled scorer equals the slow oracle, in every bit and on every kind of tree."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ from treekit.model.model import Model, make_model
 from treekit.model.scoring import decide, probabilities, sums
 from treekit.model.tree import Split, Tree
 
-# ---------------------------------------------------------------- test predict
+# ---------------------------------------------------------------- predict
 
 SLOW = settings(
     deadline=None,
@@ -394,7 +391,8 @@ def test_tables_are_encoded_and_scored():
     )
 
 
-# ---------------------------------------------------------------- test scorer
+# ---------------------------------------------------------------- scorer
+# The handle for single rows says what `Model.predict` says, to the bit, and refuses alike.
 
 
 def bits(answer) -> list:

@@ -1,7 +1,4 @@
-"""Trees: what is well formed, what is refused by name, and the shape of deep ones.
-
-Branches of many levels: packed, checked, stored and read within the memory of what is made.
-"""
+"""Trees: what is well formed, what is refused by name, and the shape of deep ones."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ from treekit.model.scoring import sums
 from treekit.model.tree import DTYPES, MAX_DEPTH, Split, Tree, gathered, ranges, stretches
 from treekit.model.validation import check_forest, check_model, check_tree, check_trees
 
-# ---------------------------------------------------------------- test tree
+# ---------------------------------------------------------------- tree
 
 SCHEMA = Schema(
     columns=(Column("age"), Column("colour", "nominal", ("red", "green", "blue"))),
@@ -488,7 +485,8 @@ def test_trees_share_the_starts_of_what_they_do_not_own():
         assert np.shares_memory(start, starts[0])
 
 
-# ---------------------------------------------------------------- test level tables
+# ---------------------------------------------------------------- level tables
+# Branches of many levels: packed, checked, stored and read within the memory of what is made.
 
 LEVELS = tuple(f"level {i}" for i in range(3000))
 LEVEL_TABLES_SCHEMA = Schema(columns=(Column("g", "nominal", LEVELS),), classes=("no", "yes"))

@@ -1,7 +1,4 @@
-"""Pictures of trees: what stands in them, that all of it fits, and that no name breaks them.
-
-Tidy drawings: where nodes stand, and that it takes linear time.
-"""
+"""Pictures of trees: what stands in them, that all of it fits, and that no name breaks them."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ from treekit.plot.wording import (
     value_text,
 )
 
-# ---------------------------------------------------------------- test plot
+# ---------------------------------------------------------------- plot
 
 MELONS = Path(__file__).resolve().parents[2] / "examples" / "tables" / "watermelon"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -648,7 +645,8 @@ def test_drawing_needs_no_heavy_library():
     assert done.stdout.strip() == "set()"
 
 
-# ---------------------------------------------------------------- test plot layout
+# ---------------------------------------------------------------- plot layout
+# Tidy drawings: where nodes stand, and that it takes linear time.
 
 
 @st.composite

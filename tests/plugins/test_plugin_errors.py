@@ -1,12 +1,4 @@
-"""Pruners, exporters and importers that fail are named, and no half of their work is kept.
-
-What a faulty component does in training is said under its own name, and stays its own.
-
-Whatever a plugin's function answers in the middle of growing, it is told by name.
-
-One criterion and one splitter hold all the faults: which one they show is said by the
-weight of the node, so that each is compiled once.
-"""
+"""Pruners, exporters and importers that fail are named, and no half of their work is kept."""
 
 from __future__ import annotations
 
@@ -53,7 +45,7 @@ from treekit.splitting import (
     threshold_split,
 )
 
-# ---------------------------------------------------------------- test plugin edges
+# ---------------------------------------------------------------- plugin edges
 
 RNG = np.random.default_rng(5)
 DATA = {"x": RNG.random(80), "z": RNG.random(80)}
@@ -400,7 +392,8 @@ def test_the_command_line_tells_a_faulty_plugin_and_writes_nothing(plugin, model
     assert np.geterr()["divide"] != "raise"
 
 
-# ---------------------------------------------------------------- test plugin faults
+# ---------------------------------------------------------------- plugin faults
+# What a faulty component does in training is said under its own name, and stays its own.
 
 PLUGIN_FAULTS_RNG = np.random.default_rng(0)
 PLUGIN_FAULTS_DATA = {
@@ -611,7 +604,11 @@ for _ in range(4):
     assert done.stdout.split() == ["stopped"] * 4
 
 
-# ---------------------------------------------------------------- test plugin guards
+# ---------------------------------------------------------------- plugin guards
+# Whatever a plugin's function answers in the middle of growing, it is told by name.
+#
+# One criterion and one splitter hold all the faults: which one they show is said by the
+# weight of the node, so that each is compiled once.
 
 NAN, INFINITE, RAISES, READS = range(1, 5)
 FAULTS = {

@@ -2,8 +2,6 @@
 
 The distributions are real to `importlib.metadata`: a module and a
 ``.dist-info`` folder, on the path of this process.
-
-Plugins of every supported contract work, and what is too new or too old is left out.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from treekit.discovery import OLDEST_CONTRACT, contract_of
 from treekit.errors import PluginError, SettingError, TreekitWarning
 from treekit.record_checks import KINDS, check_record
 
-# ---------------------------------------------------------------- test registry
+# ---------------------------------------------------------------- registry
 
 pytestmark = pytest.mark.usefixtures("fresh_registry")
 
@@ -407,7 +405,8 @@ def test_names_are_resolved_without_importing_heavy_libraries():
     assert done.stdout == "set()\n"
 
 
-# ---------------------------------------------------------------- test contract versions
+# ---------------------------------------------------------------- contract versions
+# Plugins of every supported contract work, and what is too new or too old is left out.
 
 FORMER = Path(__file__).parents[1] / "plugins_v1"
 RNG = np.random.default_rng(4)

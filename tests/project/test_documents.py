@@ -1,14 +1,4 @@
-"""What the README shows runs as it stands.
-
-The tutorial runs as it stands: every block of sh and python, in order, and what they print.
-
-In a fresh environment that borrows the libraries of the one that runs the tests, without a
-network: what pip would download is there already.
-
-The gallery shows every package in plugins/, of the kinds that it is, and nothing else.
-
-The examples run as they stand, and what they claim of isolation is true.
-"""
+"""What the README shows runs as it stands."""
 
 from __future__ import annotations
 
@@ -39,7 +29,7 @@ from treekit.cli import main
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.record_checks import KINDS
 
-# ---------------------------------------------------------------- test readme
+# ---------------------------------------------------------------- readme
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -141,7 +131,11 @@ def test_the_map_names_rooms_that_are_there():
     assert sorted(rooms) == sorted(here)
 
 
-# ---------------------------------------------------------------- test tutorial
+# ---------------------------------------------------------------- tutorial
+# The tutorial runs as it stands: every block of sh and python, in order, and what they print.
+#
+# In a fresh environment that borrows the libraries of the one that runs the tests, without a
+# network: what pip would download is there already.
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 TUTORIAL_TEXT = (PLUGINS / "TUTORIAL.md").read_text(encoding="utf-8")
@@ -313,7 +307,8 @@ def test_dots_stand_for_anything(shown: str, printed: str, same: bool):
     assert agree(shown, printed) is same
 
 
-# ---------------------------------------------------------------- test gallery
+# ---------------------------------------------------------------- gallery
+# The gallery shows every package in plugins/, of the kinds that it is, and nothing else.
 
 GALLERY_TEXT = (PLUGINS / "README.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| \[([\w-]+)\]\(\1\) \| (.*) \|$", GALLERY_TEXT, re.MULTILINE))
@@ -360,7 +355,8 @@ def test_a_figure_of_a_package_is_shown(package: Path):
     assert not figures or any(name in ROWS[package.name] for name in figures)
 
 
-# ---------------------------------------------------------------- test examples
+# ---------------------------------------------------------------- examples
+# The examples run as they stand, and what they claim of isolation is true.
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PARTS = ("isolated.py", "boundary.py")

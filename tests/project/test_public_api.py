@@ -1,7 +1,4 @@
-"""Test that the public API matches the committed snapshots.
-
-``import treekit`` is cheap, and every public name is there when asked for.
-"""
+"""Test that the public API matches the committed snapshots."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ import treekit
 from tests.snapshots import FOLDER, SNAPSHOTS
 from treekit._moved import MOVED
 
-# ---------------------------------------------------------------- test public api
+# ---------------------------------------------------------------- public api
 
 SHOWN = 60
 """Lines of a difference that a failure prints at most."""
@@ -54,7 +51,8 @@ def test_every_snapshot_file_has_a_maker():
     assert {path.name for path in FOLDER.glob("*.txt")} <= SNAPSHOTS.keys()
 
 
-# ---------------------------------------------------------------- test front door
+# ---------------------------------------------------------------- front door
+# ``import treekit`` is cheap, and every public name is there when asked for.
 
 HEAVY = {"numpy", "numba", "onnx", "onnxruntime", "sklearn", "pandas", "narwhals", "click"}
 

@@ -1,7 +1,4 @@
-"""SIRUS: frequent paths of forests whose cuts are quantiles, as short lists.
-
-RuleFit: rules of forests with few weights, as lists whose answers are sums.
-"""
+"""SIRUS: frequent paths of forests whose cuts are quantiles, as short lists."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from treekit.rule_learning.sirus import cuts_of, dice, frequent_rules, sirus
 from treekit.rules import parse_rules
 from treekit.rules.language import language
 
-# ---------------------------------------------------------------- test sirus
+# ---------------------------------------------------------------- sirus
 
 HOSTILE = {"size": 'a "b"\nrule 9', "kind": "'; drop table t; --", "other": "<b>{{x}}</b>"}
 NONE = np.zeros(3, dtype=np.bool_)
@@ -374,7 +371,8 @@ def test_a_list_that_says_one_label_of_every_row_says_so():
     assert not treekit.sirus(rows, "truth", rules=3, trees=20, seed=0).one_label
 
 
-# ---------------------------------------------------------------- test rulefit
+# ---------------------------------------------------------------- rulefit
+# RuleFit: rules of forests with few weights, as lists whose answers are sums.
 
 EVIL = ['x"; rm -rf', "{{7*7}}", "*/ //\\", "<script>"]
 

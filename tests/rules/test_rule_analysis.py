@@ -1,9 +1,4 @@
-"""Overlaps, conflicts, shadows, rules that never answer and gaps, against every cell of a grid.
-
-Rules held against a table: live figures, tests of drift, stability of shares.
-
-What stands behind each rule: measures from training rows, and from a table.
-"""
+"""Overlaps, conflicts, shadows, rules that never answer and gaps, against every cell of a grid."""
 
 from __future__ import annotations
 
@@ -39,7 +34,7 @@ from treekit.rules import (
 from treekit.rules.evaluate import fired, rules_of_rows
 from treekit.rules.merge import Asked, regrouped
 
-# ---------------------------------------------------------------- test rules overlaps
+# ---------------------------------------------------------------- rules overlaps
 
 NAN = math.nan
 COLUMNS = (Column("x"), Column("colour", "nominal", ("red", "green", "blue")), Column("y"))
@@ -279,7 +274,8 @@ def test_a_list_of_two_thousand_random_rules_is_compared_in_seconds():
     assert len(report.pairs) == np.triu(near, 1).sum()
 
 
-# ---------------------------------------------------------------- test rules against
+# ---------------------------------------------------------------- rules against
+# Rules held against a table: live figures, tests of drift, stability of shares.
 
 
 def schema_of(**other):
@@ -433,7 +429,8 @@ def test_rules_without_figures_of_training_are_not_said_to_be_judged():
     assert "none was judged" not in rules_against(rules(model_of()), table(4, 1, 3, 1)).text()
 
 
-# ---------------------------------------------------------------- test rules measure
+# ---------------------------------------------------------------- rules measure
+# What stands behind each rule: measures from training rows, and from a table.
 
 
 def melons(**other):

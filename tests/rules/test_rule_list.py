@@ -1,11 +1,4 @@
-"""Rules: merged conditions, text that an auditor reads, and the text run again.
-
-Rules joined where one can say what several do, with every sum as before.
-
-Thresholds with few digits: the rows of a table stay where they were, and the text says so.
-
-Rules of models with oblique splits, surrogates, divided rows, costs and several targets.
-"""
+"""Rules: merged conditions, text that an auditor reads, and the text run again."""
 
 from __future__ import annotations
 
@@ -58,7 +51,7 @@ from treekit.rules.wording import (
 from treekit.verify.run_rules import run_rules
 from treekit.verify.runtime import Job
 
-# ---------------------------------------------------------------- test rules
+# ---------------------------------------------------------------- rules
 
 HOSTILE = [
     *('"', "\\", "\n", "a\nrule 1 of 1, node 0", 'x" then yes', "\\n", "\\u0041", "tail\\", "\r\n"),
@@ -411,7 +404,8 @@ def test_every_leaf_of_the_model_has_its_rule():
         }
 
 
-# ---------------------------------------------------------------- test rules joined
+# ---------------------------------------------------------------- rules joined
+# Rules joined where one can say what several do, with every sum as before.
 
 NAN = math.nan
 YES, NO = [0, 4], [3, 0]
@@ -611,7 +605,8 @@ def test_leaves_remain_for_those_who_ask():
     assert str(model.rules()).endswith("\n  always\n  then good   support 8   good: 1\n")
 
 
-# ---------------------------------------------------------------- test rules rounded
+# ---------------------------------------------------------------- rules rounded
+# Thresholds with few digits: the rows of a table stay where they were, and the text says so.
 
 RULES_ROUNDED_NAN = float("nan")
 
@@ -790,7 +785,8 @@ def test_without_rows_to_look_at_nothing_is_shortened(rows):
         rounded(listed(1.5), 1, rows)
 
 
-# ---------------------------------------------------------------- test rules wide
+# ---------------------------------------------------------------- rules wide
+# Rules of models with oblique splits, surrogates, divided rows, costs and several targets.
 
 RULES_WIDE_NAN, INF = float("nan"), float("inf")
 MASS = 2**24

@@ -1,9 +1,4 @@
-"""Rules in English, Chinese and the words of a user's own catalogue: written, read, executed.
-
-Rules that a person edited: what is read back, what the model then says, what is refused.
-
-What an edit of rules changes, row by row.
-"""
+"""Rules in English, Chinese and the words of a user's own catalogue: written, read, executed."""
 
 from __future__ import annotations
 
@@ -37,7 +32,7 @@ from treekit.rules.revise import changed, edits, revised, revision
 from treekit.rules.rule_list import RuleList, taken
 from treekit.rules.wording import condition_texts
 
-# ---------------------------------------------------------------- test rules language
+# ---------------------------------------------------------------- rules language
 
 FRENCH = Path(__file__).parents[1] / "catalogues" / "fr.toml"
 LANGUAGES = {"en": language("en"), "zh": language("zh"), "fr": language(FRENCH)}
@@ -312,7 +307,8 @@ def test_what_a_field_holds_is_never_read_as_a_phrase():
     assert LANGUAGES["en"].sayer("if_is")(name="{0}", levels="{x.y}") == "{0} is {x.y}"
 
 
-# ---------------------------------------------------------------- test rules edited
+# ---------------------------------------------------------------- rules edited
+# Rules that a person edited: what is read back, what the model then says, what is refused.
 
 COLUMNS = (Column("sugar"), Column("colour", "nominal", ("red", "green", "blue")), Column("size"))
 SCHEMA = Schema(COLUMNS, "ripe", classes=("no", "yes"))
@@ -828,7 +824,8 @@ def test_rules_of_new_conditions_are_measured_by_nobody_until_rows_are_given(mod
     assert not revised(model, read_edited(text), targetless).rules().support.any()
 
 
-# ---------------------------------------------------------------- test rules changed
+# ---------------------------------------------------------------- rules changed
+# What an edit of rules changes, row by row.
 
 RULES_CHANGED_COLUMNS = (Column("age"), Column("sugar"))
 CLASSES = Schema(RULES_CHANGED_COLUMNS, "ripe", "classification", classes=("no", "yes"))

@@ -1,9 +1,4 @@
-"""The short way says what the general way says, byte for byte, and leaves the rest to it.
-
-Answers without a task: the same bytes, in their order, whatever way requests arrive.
-
-Deadlines, threads in bounds, and small requests that are answered together.
-"""
+"""The short way says what the general way says, byte for byte, and leaves the rest to it."""
 
 from __future__ import annotations
 
@@ -57,7 +52,7 @@ from treekit.serve.protocol.messages import answer_json, read_request, tensors_o
 from treekit.serve.scheduling import Deadlines, Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
 
-# ---------------------------------------------------------------- test serve fast
+# ---------------------------------------------------------------- serve fast
 
 NAMES = sorted(set(EXTREMES) - {name for name in EXTREMES if "thousand" in name})
 
@@ -277,7 +272,8 @@ def test_a_number_is_written_with_all_its_digits():
         assert said.body == general(served, body)
 
 
-# ---------------------------------------------------------------- test serve at once
+# ---------------------------------------------------------------- serve at once
+# Answers without a task: the same bytes, in their order, whatever way requests arrive.
 
 GOOD = infer_body((1.0, 2.0))
 WAYS = "/v2/models/two/infer"
@@ -839,7 +835,8 @@ def test_slow_answers_do_not_wait_for_each_other(service):
     assert order == ["answered", "written"] * 2
 
 
-# ---------------------------------------------------------------- test serve fast running
+# ---------------------------------------------------------------- serve fast running
+# Deadlines, threads in bounds, and small requests that are answered together.
 
 
 def late(seconds: float = 0.1) -> Deadlines:

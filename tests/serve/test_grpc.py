@@ -1,7 +1,4 @@
-"""The gRPC face: tritonclient as it is, messages made by hand, and whatever a stranger sends.
-
-``treekit predict --url``: the same file as without, and one clear line where it cannot be.
-"""
+"""The gRPC face: tritonclient as it is, messages made by hand, and whatever a stranger sends."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
 from treekit.serve.settings import ServeSettings
 
-# ---------------------------------------------------------------- test serve rpc
+# ---------------------------------------------------------------- serve rpc
 
 ROWS = 40
 CODES = ("INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED")
@@ -950,7 +947,8 @@ def test_without_grpcio_the_extra_is_named(server: SimpleNamespace, monkeypatch:
         asyncio.run(start_grpc(server.service, ServeSettings(("-",), grpc_port=0)))
 
 
-# ---------------------------------------------------------------- test serve rpc client
+# ---------------------------------------------------------------- serve rpc client
+# ``treekit predict --url``: the same file as without, and one clear line where it cannot be.
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SERVE_RPC_CLIENT_ROWS = 60

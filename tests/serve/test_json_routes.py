@@ -1,7 +1,4 @@
-"""Rows, explanations, models and rules over plain JSON: for people, and for the page.
-
-Rules and contributions as outputs are the model's own, for every kind of model.
-"""
+"""Rows, explanations, models and rules over plain JSON: for people, and for the page."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ from treekit.serve.models.treekit_model import Reasons, TreekitServed
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits
 
-# ---------------------------------------------------------------- test serve plain
+# ---------------------------------------------------------------- serve plain
 
 
 def pulse_model(**policies: Any) -> Model:
@@ -928,7 +925,8 @@ def test_only_short_rules_are_told_unasked() -> None:
     assert not Answers(dose_model()).rule_is_short
 
 
-# ---------------------------------------------------------------- test serve reasons
+# ---------------------------------------------------------------- serve reasons
+# Rules and contributions as outputs are the model's own, for every kind of model.
 
 NAN = math.nan
 

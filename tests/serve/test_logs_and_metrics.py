@@ -1,7 +1,4 @@
-"""A server's lines: what they say, that none can be forged, and that stderr holds nobody up.
-
-What Prometheus reads of a server, by its own parser.
-"""
+"""A server's lines: what they say, that none can be forged, and that stderr holds nobody up."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from treekit.serve.http.metrics import Metrics, Record, kind_of
 from treekit.serve.models.repository import Change, Repository
 from treekit.serve.scheduling import Service
 
-# ---------------------------------------------------------------- test serve gate logs
+# ---------------------------------------------------------------- serve gate logs
 
 TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 HOSTILE = [
@@ -464,7 +461,8 @@ def test_a_process_that_was_begun_without_stderr_writes_into_nothing_else(tmp_pa
     assert path.read_bytes() == b""
 
 
-# ---------------------------------------------------------------- test serve gate metrics
+# ---------------------------------------------------------------- serve gate metrics
+# What Prometheus reads of a server, by its own parser.
 
 NAMES = ['a"b', "a\\b", "a\nb", '{x="y"}', "名前"]
 

@@ -1,7 +1,4 @@
-"""The gate of a server: who may ask, what an answer carries, and what never gets out.
-
-Bounds of a server through HTTP, clients that are slow, and requests that are hardly HTTP.
-"""
+"""The gate of a server: who may ask, what an answer carries, and what never gets out."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ from treekit.serve.http.middleware import Gate
 from treekit.serve.http.page import page_paths
 from treekit.serve.settings import ServeSettings
 
-# ---------------------------------------------------------------- test serve gate
+# ---------------------------------------------------------------- serve gate
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -567,7 +564,8 @@ def test_a_gate_costs_little(service: Any) -> None:
     assert asyncio.run(run()) < 100e-6
 
 
-# ---------------------------------------------------------------- test serve gate limits
+# ---------------------------------------------------------------- serve gate limits
+# Bounds of a server through HTTP, clients that are slow, and requests that are hardly HTTP.
 
 GOOD = json.dumps(rows(1, 2)).encode()
 

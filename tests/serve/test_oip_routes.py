@@ -1,9 +1,4 @@
-"""The model repository over HTTP, and what models say of themselves.
-
-The description at /openapi.json: schemathesis finds the server as it says.
-
-tritonclient over HTTP against a running server: what it gets is what the model says.
-"""
+"""The model repository over HTTP, and what models say of themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +28,7 @@ from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
 from treekit.serve.scheduling import Service
 
-# ---------------------------------------------------------------- test serve wire control
+# ---------------------------------------------------------------- serve wire control
 
 
 @pytest.fixture
@@ -168,7 +163,8 @@ def test_unloading_twice_or_a_stranger(folder: Path) -> None:
     assert {line["reason"] for line in index(service) if line["name"] == "texts"} == {"unloaded"}
 
 
-# ---------------------------------------------------------------- test serve wire description
+# ---------------------------------------------------------------- serve wire description
+# The description at /openapi.json: schemathesis finds the server as it says.
 
 SECONDS = 15
 """Of schemathesis; it takes as long again where the machine is busy."""
@@ -327,7 +323,8 @@ def test_schemathesis_finds_no_server_error_and_no_violation(tmp_path: Path, nam
         assert "Missing test data" not in report  # the models were reached
 
 
-# ---------------------------------------------------------------- test serve wire triton
+# ---------------------------------------------------------------- serve wire triton
+# tritonclient over HTTP against a running server: what it gets is what the model says.
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # gevent's and its own, on import

@@ -1,7 +1,4 @@
-"""``treekit serve`` from its start to its end: checks, what it says, signals, workers, TLS.
-
-What signals do to a server that runs in the main thread.
-"""
+"""``treekit serve`` from its start to its end: checks, what it says, signals, workers, TLS."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ from treekit.serve.process.run import stopping
 from treekit.serve.process.startup_log import Start, bind, is_loopback, listen, soon_said, url_of
 from treekit.serve.settings import ServeSettings
 
-# ---------------------------------------------------------------- test serve run
+# ---------------------------------------------------------------- serve run
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 ONE_ROW = infer_body((0.5, 0.25))
@@ -683,7 +680,8 @@ def test_a_start_that_takes_long_says_what_it_does() -> None:
     assert told == ["loading"]
 
 
-# ---------------------------------------------------------------- test serve stop
+# ---------------------------------------------------------------- serve stop
+# What signals do to a server that runs in the main thread.
 
 
 def test_the_first_signal_ends_gently_and_the_next_one_at_once() -> None:

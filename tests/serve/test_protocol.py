@@ -1,9 +1,4 @@
-"""Inference requests as JSON: what is read, how it is answered, and what is refused in words.
-
-Binary tensors without a client between: lengths, orders, and what is refused of them.
-
-Two thousand requests that are wrong in sixteen ways: none breaks the server or swells it.
-"""
+"""Inference requests as JSON: what is read, how it is answered, and what is refused in words."""
 
 from __future__ import annotations
 
@@ -35,7 +30,7 @@ from treekit.serve.protocol.messages import read_request, refuse_repeats, tensor
 from treekit.serve.protocol.tensor_data import bytes_of, cells_of_bytes
 from treekit.serve.scheduling import Service
 
-# ---------------------------------------------------------------- test serve wire json
+# ---------------------------------------------------------------- serve wire json
 
 
 @pytest.fixture(scope="module")
@@ -528,7 +523,8 @@ def test_plain_requests_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
             read(json.dumps(body | more).encode(), [2])
 
 
-# ---------------------------------------------------------------- test serve wire binary
+# ---------------------------------------------------------------- serve wire binary
+# Binary tensors without a client between: lengths, orders, and what is refused of them.
 
 ROWS = 5
 
@@ -786,7 +782,8 @@ def test_a_flag_of_another_byte_is_refused() -> None:
         cells_of_bytes("town", "BOOL", [3], memoryview(b"\1\2\0"), DATATYPES["BOOL"])
 
 
-# ---------------------------------------------------------------- test serve wire malformed
+# ---------------------------------------------------------------- serve wire malformed
+# Two thousand requests that are wrong in sixteen ways: none breaks the server or swells it.
 
 REQUESTS = 2_000
 REFUSED = {400, 413, 415}

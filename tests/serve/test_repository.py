@@ -1,7 +1,4 @@
-"""Models found, loaded, replaced, refused, unloaded: the repository with a reader of texts.
-
-Model files that change under load: no answer is lost, and none is mixed of two versions.
-"""
+"""Models found, loaded, replaced, refused, unloaded: the repository with a reader of texts."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from treekit.serve.models.repository import Change, Repository, look_at
 from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
 
-# ---------------------------------------------------------------- test serve repository
+# ---------------------------------------------------------------- serve repository
 
 
 class Text(Served):
@@ -623,7 +620,8 @@ def test_a_link_to_itself_is_refused_and_holds_up_no_other(tmp_path):
     assert "b.treekit" in second.reason
 
 
-# ---------------------------------------------------------------- test serve reload
+# ---------------------------------------------------------------- serve reload
+# Model files that change under load: no answer is lost, and none is mixed of two versions.
 
 ROWS = ((0.5, 0.25), (-0.5, 0.75), (0.1, -0.9), (-0.3, -0.3))
 BODY = infer_body(*ROWS)

@@ -1,7 +1,4 @@
-"""The kit that judges components: what it reports, and that what is installed passes.
-
-Planted faults: each broken component is reported under the law that it breaks, and no other.
-"""
+"""The kit that judges components: what it reports, and that what is installed passes."""
 
 import importlib
 import re
@@ -21,7 +18,7 @@ from treekit.discovery import Component
 from treekit.record_checks import KINDS, check_record
 from treekit.testing import ConformanceError, check_criterion, check_pruner, check_splitter
 
-# ---------------------------------------------------------------- test conformance
+# ---------------------------------------------------------------- conformance
 
 
 def of_classes(exempt=(), **functions):
@@ -224,7 +221,8 @@ def test_the_report_tells_that_a_partial_is_no_function():
     assert "it is of type partial, not a function written with def" in told
 
 
-# ---------------------------------------------------------------- test broken
+# ---------------------------------------------------------------- broken
+# Planted faults: each broken component is reported under the law that it breaks, and no other.
 
 FAULTS = [
     *((check_criterion, law, record) for law, record in criteria.BROKEN.items()),

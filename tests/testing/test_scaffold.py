@@ -1,7 +1,4 @@
-"""`treekit plugin new` writes packages that work as they stand, and nothing but whole ones.
-
-The reference page of the contract says what the docstrings say, and these say everything.
-"""
+"""`treekit plugin new` writes packages that work as they stand, and nothing but whole ones."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from treekit.scaffold import PluginNames, new_plugin, plugin_names
 from treekit.testing import reference
 from treekit.testing.reference import markdown
 
-# ---------------------------------------------------------------- test scaffold
+# ---------------------------------------------------------------- scaffold
 
 LONGEST = "a23456789-b23456789-c23456789-d23456789x"
 
@@ -244,7 +241,8 @@ def test_every_package_works_and_passes_its_tests_at_once(tmp_path: Path):
     assert "skipped" not in done.stdout
 
 
-# ---------------------------------------------------------------- test reference
+# ---------------------------------------------------------------- reference
+# The reference page of the contract says what the docstrings say, and these say everything.
 
 PAGE = Path(__file__).resolve().parents[2] / "plugins" / "CONTRACT.md"
 

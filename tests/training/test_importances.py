@@ -1,9 +1,4 @@
-"""Importances of columns: by gain, by shuffling, and out of bag.
-
-What each column is worth at a node: the figures of textbooks, and of the trees themselves.
-
-The bootstrap of any statistic.
-"""
+"""Importances of columns: by gain, by shuffling, and out of bag."""
 
 from __future__ import annotations
 
@@ -44,7 +39,7 @@ from treekit.training.plan import make_plan
 from treekit.training.prepare import make_recipe
 from treekit.training.split_scores import SplitScores
 
-# ---------------------------------------------------------------- test importances
+# ---------------------------------------------------------------- importances
 
 RNG = np.random.default_rng(4)
 N = 250  # codes of 8 bits
@@ -214,7 +209,8 @@ def test_gains_of_sums_are_shared_and_columns_that_are_not_asked_have_none():
     assert np.isnan(treekit.permutation_importances(model, cells, repeats=1).standard_error).all()
 
 
-# ---------------------------------------------------------------- test split scores
+# ---------------------------------------------------------------- split scores
+# What each column is worth at a node: the figures of textbooks, and of the trees themselves.
 
 MELONS = Path(__file__).resolve().parents[2] / "examples" / "tables" / "watermelon"
 
@@ -389,7 +385,8 @@ def test_hostile_names_stay_on_their_line():
     assert "\x1b" not in text
 
 
-# ---------------------------------------------------------------- test resampling
+# ---------------------------------------------------------------- resampling
+# The bootstrap of any statistic.
 
 DATA = np.random.default_rng(5).exponential(size=60)
 

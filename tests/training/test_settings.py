@@ -1,7 +1,4 @@
-"""Settings are declared once and checked the same way from Python and the command line.
-
-Algorithms by name are settings and nothing else.
-"""
+"""Settings are declared once and checked the same way from Python and the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from treekit.errors import SettingError
 from treekit.settings import check_declaration, help_rows, parse_assignments, resolve
 from treekit.training.settings import PRESETS, SETTINGS, preset
 
-# ---------------------------------------------------------------- test settings
+# ---------------------------------------------------------------- settings
 
 SETTINGS_SETTINGS = (
     Setting("max_depth", None, "deepest leaf", type=int, minimum=1),
@@ -244,7 +241,8 @@ def test_a_faulty_declaration_is_told(setting, cause):
         check_declaration(setting)
 
 
-# ---------------------------------------------------------------- test presets
+# ---------------------------------------------------------------- presets
+# Algorithms by name are settings and nothing else.
 
 # The kernels of random thresholds are compiled for the matrix alone.
 TRAINED = [

@@ -1,7 +1,4 @@
-"""Training: each setting takes effect, each mistake is told, and the same seed grows the same.
-
-Class weights and priors: what they are worth in rows, and what is refused.
-"""
+"""Training: each setting takes effect, each mistake is told, and the same seed grows the same."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from treekit.training import Fitted, fit
 from treekit.training.class_weights import read_named, read_pairs, whole_costs, written
 from treekit.training.settings import features_to_try
 
-# ---------------------------------------------------------------- test training
+# ---------------------------------------------------------------- training
 
 ARRAYS = (
     "kind", "feature", "threshold", "first_child", "n_children", "missing", "level_start",
@@ -566,7 +563,8 @@ def test_trees_without_a_forest_are_refused():
         treekit.train(noisy(), "y", trees=5)
 
 
-# ---------------------------------------------------------------- test class weights
+# ---------------------------------------------------------------- class weights
+# Class weights and priors: what they are worth in rows, and what is refused.
 
 
 def trained(table=None, **settings):

@@ -4,12 +4,6 @@ Whether a fault can show at all is decided without `verify`: the models are so
 small that the slow oracle and the faulty artifact can be compared on the full
 grid of cells that all thresholds and their neighbours make, times all levels,
 an unseen category and missing values.
-
-Faults in what artifacts say of sums, surrogates, divided rows and costs are seen.
-
-What inputs can show is tried without `verify`: a model is so small that single
-columns can be tried around all their thresholds, and one number of a sum
-solved for many values of the others.
 """
 
 from __future__ import annotations
@@ -38,7 +32,7 @@ from treekit.verify import verify
 from treekit.verify.answers import Answers, differing
 from treekit.verify.run_artifact import runner_of
 
-# ---------------------------------------------------------------- test mutants
+# ---------------------------------------------------------------- mutants
 
 pytestmark = pytest.mark.matrix
 
@@ -161,7 +155,12 @@ def test_a_fault_is_caught_exactly_if_some_input_shows_it(
     assert min(caught.values()) >= most // 12
 
 
-# ---------------------------------------------------------------- test mutants wide
+# ---------------------------------------------------------------- mutants wide
+# Faults in what artifacts say of sums, surrogates, divided rows and costs are seen.
+#
+# What inputs can show is tried without `verify`: a model is so small that single
+# columns can be tried around all their thresholds, and one number of a sum
+# solved for many values of the others.
 
 COSTS = np.array([[0, 3, 2], [7, 0, 1], [1, 2, 0]])
 

@@ -1,9 +1,4 @@
-"""Verification: probes that reach everything, runners, reports and certificates.
-
-Verification of models with sums, surrogates, divided rows, costs and several targets.
-
-Verification says what it ran artifacts with, what it did not try, and what time cut.
-"""
+"""Verification: probes that reach everything, runners, reports and certificates."""
 
 from __future__ import annotations
 
@@ -55,7 +50,7 @@ from treekit.verify.run_artifact import Questions, run_artifact, runner_of
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 from treekit.verify.targeted_search import next_to_thresholds, reachable
 
-# ---------------------------------------------------------------- test verify
+# ---------------------------------------------------------------- verify
 
 MOST = 10**7
 
@@ -591,7 +586,8 @@ def test_an_artifact_of_several_targets_is_asked_for_each(tmp_path, target, task
             list(runner_of(path).run(path, model.schema, rows))
 
 
-# ---------------------------------------------------------------- test verify wide
+# ---------------------------------------------------------------- verify wide
+# Verification of models with sums, surrogates, divided rows, costs and several targets.
 
 NAN, INF = float("nan"), float("inf")
 VERIFY_WIDE_MOST = 10**6
@@ -813,7 +809,8 @@ def test_rows_in_which_one_cost_decides_are_bred():
                 assert (least_cost(total, other) != least_cost(total, costs)).any(), (entry, step)
 
 
-# ---------------------------------------------------------------- test verify runtimes
+# ---------------------------------------------------------------- verify runtimes
+# Verification says what it ran artifacts with, what it did not try, and what time cut.
 
 
 def verify_runtimes_small_model():
