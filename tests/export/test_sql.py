@@ -298,7 +298,7 @@ def test_numbers_and_bools_in_a_nominal_column_are_their_levels(dialect: str) ->
     )
     tree = subset("n", ["1"], subset("b", ["True"], leaf(1.0), leaf(2.0)), leaf(3.0))
     model = make_model(schema, [build_tree(tree, schema)], missing="error", unknown="error")
-    from treekit.export.sql import export_sql
+    from treekit.export.sql.exporter import export_sql
     from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
 
     make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
@@ -327,7 +327,7 @@ def test_a_text_that_is_the_number_or_bool_of_a_level_is_that_level(dialect: str
     )
     tree = subset("n", ["3"], leaf(1.0), subset("b", ["True"], leaf(2.0), leaf(3.0)), missing=1)
     model = make_model(schema, [build_tree(tree, schema)])
-    from treekit.export.sql import export_sql
+    from treekit.export.sql.exporter import export_sql
     from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
 
     make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
@@ -356,7 +356,7 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> 
     schema = Schema((Column("c", "nominal", ("ab", "é")),), task="regression")
     tree = subset("c", ["ab"], leaf(1.0), leaf(2.0), missing=1)
     model = make_model(schema, [build_tree(tree, schema)])
-    from treekit.export.sql import export_sql
+    from treekit.export.sql.exporter import export_sql
     from treekit.verify.run_sql import DuckDBEngine, PostgresEngine, SQLiteEngine
 
     make = {"sqlite": SQLiteEngine, "duckdb": DuckDBEngine, "postgres": PostgresEngine}[dialect]
@@ -408,7 +408,7 @@ def test_a_refused_row_stops_the_query_where_errors_are_asked_for(
 
 def test_text_that_is_no_number_refuses_the_row_in_sqlite() -> None:
     need("sqlglot")
-    from treekit.export.sql import export_sql
+    from treekit.export.sql.exporter import export_sql
 
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0), 0), schema)])
@@ -424,7 +424,7 @@ def test_text_that_is_no_number_refuses_the_row_in_sqlite() -> None:
 
 def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:
     need("sqlglot")
-    from treekit.export.sql import export_sql
+    from treekit.export.sql.exporter import export_sql
 
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf(1.0), leaf(2.0)), schema)])
@@ -439,7 +439,7 @@ def test_a_column_that_the_table_lacks_is_an_error_not_a_text() -> None:
 
 def test_auto_says_why_it_takes_tables() -> None:
     need("sqlglot")
-    from treekit.export.sql import export_sql
+    from treekit.export.sql.exporter import export_sql
 
     model = EXTREMES["mixed64"]()
 
@@ -476,7 +476,7 @@ def test_whole_numbers_of_the_tables_fit_every_double() -> None:
 @pytest.mark.matrix
 def test_a_query_that_is_too_much_for_sqlite_is_found_before_it_is_handed_over() -> None:
     need("sqlglot")
-    from treekit.export.sql import export_sql
+    from treekit.export.sql.exporter import export_sql
 
     schema = Schema((Column("x"),), task="regression")
     at = [float(x) for x in range(2047)]

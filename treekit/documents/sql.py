@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from sqlglot import exp
+
+from treekit.errors import MissingExtraError, SettingError
+
+try:
+    from sqlglot import exp
+except ImportError as missing:
+    raise MissingExtraError("sqlglot", "sql") from missing
 
 from treekit.data.features import LevelIndex
 from treekit.documents.layout import said
-from treekit.errors import MissingExtraError, SettingError
 from treekit.export.sql.dialects import BLANKS, Dialect, DuckDB, SQLite
 from treekit.export.sql.inputs import check_names
 from treekit.export.sql.syntax import Sql, call, cast, integer, name_of, one_of
@@ -43,17 +48,7 @@ def sql_pieces(listing: Listing, dialect: str = "sqlite") -> Iterator[str]:
     """A query of the rules' numbers (from 1), then one query for each rule.
 
     Where a row may meet several rules of a tree (it divides), there is no number of the one.
-
-    Raises
-    ------
-    MissingExtraError
-        Without sqlglot.
     """
-    try:
-        import sqlglot  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("sqlglot", "sql") from error
-
     rules, language = listing.rules, listing.language
     source = f'FROM "{TABLE}" AS {ALIAS}'
     title = DIALECTS[dialect].title

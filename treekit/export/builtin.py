@@ -87,7 +87,7 @@ def _sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
         raise ExportError(
             "the target 'sql' needs sqlglot, which is not installed: pip install 'treekit-ml[sql]'"
         ) from None
-    from treekit.export.sql import export_sql
+    from treekit.export.sql.exporter import export_sql
 
     return export_sql(model, name, **settings)
 

@@ -6,10 +6,9 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from types import coroutine
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from starlette.types import Message, Receive, Scope, Send
 
 from treekit.serve.errors import (
     BusyError,
@@ -21,6 +20,9 @@ from treekit.serve.errors import (
 from treekit.serve.protocol.tensor_data import inflated
 from treekit.serve.scheduling import Deadlines
 from treekit.serve.settings import Limits
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
 
 __all__ = [
     "REFUSED",
