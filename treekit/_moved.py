@@ -5,13 +5,13 @@ A module that is not found under its former path is looked up here.
 
 from __future__ import annotations
 
-import importlib
 import sys
-import warnings
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 __all__ = ["MOVED", "install"]
 
@@ -32,15 +32,29 @@ MOVED = {
 }
 
 
-class _Finder(MetaPathFinder, Loader):
-    """Fill a module under a former path with the names of the present one."""
+class _Finder:
+    """Fill a module under a former path with the names of the present one.
+
+    It finds and loads (`importlib.abc.MetaPathFinder`, `importlib.abc.Loader`); what it needs
+    is imported when it is used, because ``import treekit`` installs it.
+    """
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name in MOVED else None
+        if name not in MOVED:
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let Python make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
+        import importlib
+        import warnings
+
         present = MOVED[module.__name__]
         warnings.warn(
             f"{module.__name__} has moved to {present}; the former path ends with the next release",
@@ -53,5 +67,5 @@ class _Finder(MetaPathFinder, Loader):
 
 def install() -> None:
     """Look up modules under their former paths, after all other ways of finding them."""
-    if not any(isinstance(one, _Finder) for one in sys.meta_path):
+    if not any(type(one) is _Finder for one in sys.meta_path):
         sys.meta_path.append(_Finder())
