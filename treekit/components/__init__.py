@@ -1,1 +1,1 @@
-"""The built-in split criteria, on the same contract as everyone's."""
+"""The built-in criteria, splitters and pruners, registered as a plugin's are."""

@@ -3,20 +3,17 @@
 >>> text = str(rules(model))
 >>> parse_rules(text).sums(rows)
 
-Where what is done:
-
-- lists: `rulelist`, `conditions`, `records`, `clauses`; from a model `extract` (`divided`,
-  `listed`), with equal answers joined `joined` (`collapsed`, `merging`); to a model `as_model`;
-  run `evaluate` (`cells`, `policies`), rule by rule `fired`; shortened numbers `rounded`; of
-  some leaves alone `of_leaves`;
-- words: `language` (`catalogue/`, `check_language`, `samples`), `words`, `phrases`, `patterns`;
-  written by `header` and `write`, read by `read` (`read_header`, `read_phrases`,
-  `read_answers`);
-- edited by hand: `edited` (`edited_answers`) reads, `matched` and `revised` make the model,
-  `supported` measures it, `changed` tells;
-- judged: `measure`, `tables`; on new rows `against` (`drift`); by each other `overlaps`
-  (`spaces`, `meeting`, `covering`);
-- `learn/`: short lists; `explain/`: one row.  Documents are `treekit.documents`.
+| module | holds |
+|---|---|
+| `rule_list` | `RuleList`, `Rule`, `Condition` |
+| `extract`, `merge` | the rules of a model, and rules of equal answers merged |
+| `evaluate`, `measure` | rules run on rows, and their support and precision |
+| `simplify_thresholds` | thresholds with fewer digits |
+| `to_model` | a rule list as a model |
+| `language`, `wording`, `check_catalogue` | catalogues of phrases, and conditions in words |
+| `write_text`, `read_text` | rules as text, and the text read back |
+| `read_edited`, `revise` | edited rules as a new model, and what changed |
+| `analysis`, `drift` | overlapping rules, and rules compared on new rows |
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""Models behind the Open Inference Protocol v2: a transport-free core under thin faces.
+"""Serve models by the Open Inference Protocol v2, over HTTP and gRPC.
 
 | room | holds (each imports only from those above it) |
 |---|---|
-| `errors`, `settings` | what is refused, with its HTTP status; what a server is told, its bounds |
-| `models/` | a model in service: treekit's or a foreign ONNX file; its files, names and versions |
-| `answering/` | requests on an event loop: at once, in threads or together; what all faces share |
-| `protocol/` | the protocol without a transport: requests, tensors as JSON and as bytes, metadata |
-| `http` | bodies, answers and errors over ASGI |
-| `gate/` | who may ask, how much at once; ids, metrics, log lines |
-| `plain/` | rows as JSON objects, answers with their reasons: for people and for the page |
-| `web/` | the protocol and the page over HTTP, and the application of all of these |
-| `rpc/` | the protocol over gRPC |
-| `process/` | sockets, connections, workers, reloads, a start and an end |
-| `client/` | rows of a table to a model on a server: `treekit predict --url` |
+| `errors`, `settings` | errors with their HTTP status; settings and limits of a server |
+| `models/` | served models (treekit's and ONNX files) and the repository of their files |
+| `protocol/` | requests, tensors as JSON and as bytes, and metadata, without a transport |
+| `scheduling` | requests on an event loop, in threads or in batches, with deadlines |
+| `client` | the client of ``treekit predict --url`` |
+| `http/` | the ASGI application: middleware, protocol routes, JSON routes, the page |
+| `grpc/` | the same protocol over gRPC |
+| `process/` | sockets, workers, reloads, start and stop |
 """

@@ -1,13 +1,10 @@
-"""The Open Inference Protocol v2 over gRPC, on the same core as HTTP; extra ``treekit-ml[grpc]``.
+"""The Open Inference Protocol v2 over gRPC; extra ``treekit-ml[grpc]``.
 
 | module | holds |
 |---|---|
-| `messages`, ``inference.proto`` | the protocol's messages, made from its description |
-| `describe` | makes the description that ships from the .proto |
-| `contents` | tensors in messages |
-| `methods` | what each method does |
-| `call` | what metrics and logs are told |
-| `server` | calls, bounds, status codes; start and stop |
+| `messages`, ``inference.proto`` | the protocol's messages and their tensors |
+| `describe` | makes ``inference.binpb``, which ships, from the .proto |
+| `server` | methods, limits, status codes, metrics; start and stop |
 """
 
 from __future__ import annotations
