@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from treekit.model.model import Model
-
 __all__ = [
     "CONTRACT_VERSION",
     "Criterion",
@@ -496,7 +494,7 @@ class Importer:
 
     name: str
     recognises: Callable[[Any], bool]
-    read: Callable[..., Model]
+    read: Callable[..., Any]
     settings: tuple[Setting, ...] = ()
     summary: str = ""
     exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)

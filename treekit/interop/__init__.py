@@ -118,7 +118,7 @@ def _read(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
     from treekit.model.validation import check_model
 
     if not registry.is_foreign(importer):
-        return importer.read(source, **settings)
+        return cast(Model, importer.read(source, **settings))
     who = registry.described(importer)
     try:
         model: Any = isolated(who, importer.read, source, **settings)
