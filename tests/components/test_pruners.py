@@ -643,7 +643,9 @@ def table(n: int = 250) -> dict[str, list[Any]]:
             "y": np.where(y, "yes", "no").tolist()}  # fmt: skip
 
 
-@pytest.mark.parametrize("pruner", ["holdout", "chi_squared", "mdl"])
+@pytest.mark.parametrize(
+    "pruner", ["holdout", pytest.param("chi_squared", marks=pytest.mark.matrix), "mdl"]
+)
 def test_noise_is_not_split_and_the_signal_is(pruner):
     model = treekit.train(table(), "y", pruner=pruner, seed=0)
     assert 2 <= model.n_leaves <= 15

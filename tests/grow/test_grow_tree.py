@@ -85,8 +85,8 @@ def check(problem: reference.Problem) -> None:
     [
         ("gini", True),
         ("squared_error", False),
-        ("gain_ratio", False),
-        *(later("gini", False), later("squared_error", True), later("gain_ratio", True)),
+        *(later("gini", False), later("squared_error", True)),
+        *(later("gain_ratio", False), later("gain_ratio", True)),
         *(later("entropy", False), later("entropy", True)),
     ],
 )

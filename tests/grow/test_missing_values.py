@@ -156,7 +156,7 @@ def with_levels_for_numbers(rng: random.Random, p: Problem) -> Problem:
     return replace(p, columns=columns, levels=[size or 5 for size in p.levels])
 
 
-@pytest.mark.parametrize("level_by", ["gain", "ratio"])
+@pytest.mark.parametrize("level_by", [pytest.param("gain", marks=pytest.mark.matrix), "ratio"])
 @pytest.mark.parametrize("tolerance", [0.0, pytest.param(0.1, marks=pytest.mark.matrix)])
 def test_parts_split_one_level_from_the_rest_as_the_oracle(level_by: str, tolerance: float) -> None:
     rng = random.Random(f"one level by {level_by}")

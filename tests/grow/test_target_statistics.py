@@ -830,7 +830,11 @@ def test_one_target_twice_grows_the_tree_of_one() -> None:
         np.testing.assert_allclose(one.gain, two.gain, rtol=1e-12)
 
 
-@pytest.mark.parametrize("targets", [CLASSES, NUMBERS], ids=["classes", "numbers"])
+@pytest.mark.parametrize(
+    "targets",
+    [pytest.param(CLASSES, marks=pytest.mark.matrix), NUMBERS],
+    ids=["classes", "numbers"],
+)
 def test_a_row_of_weight_two_is_two_rows(targets: list[str]) -> None:
     own = {name: several_targets_table()[name] for name in (*inputs(), *targets)}
     weights = 1 + np.arange(240) % 2

@@ -312,6 +312,7 @@ def test_paths_of_several_trees_are_put_together() -> None:
     assert_same(c45rules(model, rows), c45rules(forest, rows))
 
 
+@pytest.mark.matrix
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_laws_of_lists_from_any_model(data: Any) -> None:

@@ -718,6 +718,7 @@ def test_names_that_look_like_rules_are_edited_as_any_other():
 # ------------------------------------------------------------------ the same as first match
 
 
+@pytest.mark.matrix
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_any_edit_answers_as_the_first_rule_of_the_text_that_fits(data):
