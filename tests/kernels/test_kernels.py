@@ -262,7 +262,7 @@ def copy_of_kernels(tmp_path: Path) -> Path:
     folder = tmp_path / "house"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
-    for name in ("compile.py", "kept.py", "notice.py"):
+    for name in ("compile.py",):
         text = (PACKAGE / "kernels" / name).read_text()
         (folder / name).write_text(text.replace("treekit.kernels", "house"))
     (folder / "total.py").write_text(KERNEL)

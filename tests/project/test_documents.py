@@ -196,7 +196,7 @@ def _borrow(library: Path) -> None:
 MARK = "\n==== the next block ====\n"
 EACH = f"""
 import pathlib, runpy, sys
-here = pathlib.Path(__file__).parents[1]
+here = pathlib.Path(__file__).parent
 for i in range(int(sys.argv[1])):
     print(end={MARK!r} * (i > 0), flush=True)
     runpy.run_path(str(here / f"block{{i}}.py"), run_name="__main__")

@@ -765,10 +765,10 @@ for pair in sys.argv[1:]:
     del sys.modules[library]
 """
     missing = {
-        "prometheus_client": "web.app",
-        "starlette.routing": "web.app",
-        "uvicorn": "process.connections",
-        "httptools": "process.connections",
+        "prometheus_client": "http.app",
+        "starlette.routing": "http.app",
+        "uvicorn": "process.uvicorn_server",
+        "httptools": "process.uvicorn_server",
     }
     done = subprocess.run(
         [sys.executable, "-c", code, *map(":".join, missing.items())],

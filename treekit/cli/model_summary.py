@@ -165,7 +165,7 @@ def _chosen(model: Model) -> list[tuple[str, str]]:
     from treekit.training.settings import SETTINGS
 
     settings = model.settings
-    defaults = {setting.name: setting.default for setting in SETTINGS}
+    defaults = {setting.name: setting.default for setting in SETTINGS} | {"min_weight_leaf": 1.0}
     always = ("ensemble", "criterion", "splitter", "pruner", "seed")
     idle = () if settings.get("ensemble") == "forest" else ("trees", "bootstrap", "oob")
     return [

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from treekit.errors import MissingExtraError
+
+try:
+    from starlette.routing import Route, Router
+    from starlette.types import Receive, Scope
+except ImportError as missing:
+    raise MissingExtraError("starlette", "serve") from missing
+
 from treekit.serve.http import Endpoint, Reply, json_reply
 from treekit.serve.http.auth import Access
 from treekit.serve.http.json_routes import plain_routes
@@ -19,15 +26,6 @@ __all__ = [
     "make_app",
     "routes",
 ]
-
-
-# ---------------------------------------------------------------- app
-
-try:
-    from starlette.routing import Route, Router
-    from starlette.types import Receive, Scope
-except ImportError as missing:
-    raise MissingExtraError("starlette", "serve") from missing
 
 
 def make_app(

@@ -19,8 +19,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
@@ -169,7 +167,12 @@ def note_answer(scope: Scope, served: Served, rows: int) -> None:
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-    from prometheus_client.core import GaugeMetricFamily, Metric
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
     from prometheus_client.process_collector import ProcessCollector

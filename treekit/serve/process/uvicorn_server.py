@@ -15,9 +15,15 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import msgspec
-import uvicorn
 
 from treekit.errors import MissingExtraError
+
+try:
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+except ImportError as missing:
+    raise MissingExtraError("httptools and uvicorn", "serve") from missing
+
 from treekit.serve.http.middleware import Gate
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import Limits, ServeSettings
@@ -146,11 +152,6 @@ def _config(app: Gate, settings: ServeSettings) -> uvicorn.Config:
 # code runs again while the processor still has it, and a client on the same machine is woken
 # once.  With eight clients that is a third of what a request takes (measured); none waits for
 # more than the answers of others that came at the same time, or half a millisecond.
-
-try:
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-except ImportError as missing:
-    raise MissingExtraError("httptools and uvicorn", "serve") from missing
 
 _log = logging.getLogger(__name__)
 
