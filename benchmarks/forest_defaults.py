@@ -9,6 +9,7 @@ settings see the same rows.  ``forest-settings`` compares a grid of settings the
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,9 +128,10 @@ def tables_of(options: Options) -> Iterator[tuple[str, Any, Any, bool]]:
         for name, parts in made().items():
             yield name, *parts
         return
+    folder = options.tables_in or os.environ.get("TREEKIT_TABLES")
     for name, source in (CLASSES | NUMBERS).items():
         if name in options.tables:
-            frame, target = read(source, Path(options.tables_in) if options.tables_in else None)
+            frame, target = read(source, Path(folder) if folder else None)
             if source.regression:
                 frame, target = frame[~np.isnan(target)], target[~np.isnan(target)]
             yield name, frame, target, source.regression

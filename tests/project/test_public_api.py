@@ -143,3 +143,18 @@ def test_a_former_import_path_works_with_a_warning(former: str, present: str) ->
         f"assert any({present!r} in str(one.message) for one in seen), seen\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "forms:listing", "model.build:build_tree", "model.ensemble:make_model",
+        "model.predict:leaf_indices", "model.store:load", "plot.colours:class_colour",
+        "plot.markup:escaped", "pruners.collapse:collapse", "pruners.context:Context",
+        "rules.changed:changed", "rules.explain:explain", "rules.learn.sirus:sirus",
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:.*has moved to:DeprecationWarning")
+def test_a_former_import_path_has_its_public_name(place: str) -> None:
+    module, name = place.split(":")
+    assert hasattr(importlib.import_module(f"treekit.{module}"), name)
